@@ -1,0 +1,193 @@
+"""Exact arithmetic for whole batches: numbers of the form (integer) * 2^exponent, held as limbs in float64 arrays.
+
+Float32 weights and float32 inputs are dyadic rationals, and so are all values of a piecewise-linear network on them. A
+`Dyadic` holds a batch of them as  value = 2^exponent * sum_k limb[k] * 2^(k * BITS)  with whole-number limbs, so a matrix
+product is a handful of ordinary BLAS products of limbs whose every entry stays below 2^53: no rounding at all takes place
+(the error-free splitting of Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012). This is how witnesses are evaluated
+exactly, thousands at a time; `Fraction` object arrays through the same `Network.forward` are the slow reference it is tested against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array, Layer, activate, affine
+
+BITS = 18
+"""Bits of a limb. A product of limbs is below 2^36 in size, so 2^53 / 2^36 = 131,072 of them add up without rounding."""
+
+_BASE = float(1 << BITS)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dyadic:
+    """A batch of exact numbers. limbs: (K, ...) float64 whole numbers, all in [0, 2^BITS) but the top one, which is signed."""
+
+    limbs: Array
+    exponent: int
+
+    @property
+    def sign(self) -> npt.NDArray[np.int64]:
+        """-1, 0 or 1 for every number, exactly. With lower limbs in [0, 2^BITS) the top limb's sign decides, unless it is 0."""
+        top, rest = self.limbs[-1], self.limbs[:-1]
+        return np.where(top < 0, -1, np.where((top > 0) | (rest > 0).any(axis=0), 1, 0)).astype(np.int64)
+
+    def to_float(self) -> Array:
+        """The nearest float64 up to a few rounding errors: for display, never for a decision."""
+        with np.errstate(over="ignore", under="ignore"):
+            powers = np.arange(len(self.limbs)) * BITS + self.exponent
+            terms = np.ldexp(self.limbs, powers.reshape(-1, *[1] * (self.limbs.ndim - 1)))
+            return np.asarray(terms.sum(axis=0))
+
+    def to_fractions(self) -> npt.NDArray[np.object_]:
+        """Python fractions of the same values."""
+        flat = self.limbs.reshape(len(self.limbs), -1)
+        scale = Fraction(2) ** self.exponent
+        values = [scale * sum(int(limb) << (BITS * k) for k, limb in enumerate(column)) for column in flat.T]
+        return np.array(values, dtype=object).reshape(self.limbs.shape[1:])
+
+    def __getitem__(self, index: object) -> Dyadic:
+        """Numbers at an index of the batch (not of the limbs)."""
+        return Dyadic(limbs=self.limbs[(slice(None), *(index if isinstance(index, tuple) else (index,)))], exponent=self.exponent)
+
+    def __add__(self, other: Dyadic) -> Dyadic:
+        return _carried(*_sum(self, other))
+
+    def __neg__(self) -> Dyadic:
+        return _carried(-self.limbs, self.exponent)
+
+    def __sub__(self, other: Dyadic) -> Dyadic:
+        return self + (-other)
+
+    def __mul__(self, other: Dyadic) -> Dyadic:
+        """Elementwise product, with broadcasting."""
+        shape = np.broadcast_shapes(self.limbs.shape[1:], other.limbs.shape[1:])
+        total = np.zeros((len(self.limbs) + len(other.limbs) - 1, *shape))
+        for i, limb in enumerate(self.limbs):
+            for j, factor in enumerate(other.limbs):
+                total[i + j] += limb * factor
+        return _carried(total, self.exponent + other.exponent)
+
+
+def exact(values: Array) -> Dyadic:
+    """The exact `Dyadic` of a finite float64 array: no rounding, whatever the spread of magnitudes."""
+    values = np.asarray(values, dtype=np.float64)
+    mantissa, power = np.frexp(values)
+    whole, power = np.ldexp(mantissa, 53), power.astype(np.int64) - 53  # value = whole * 2^power, |whole| < 2^53
+    used = whole != 0
+    if not used.any():
+        return Dyadic(limbs=np.zeros((1, *values.shape)), exponent=0)
+    # Strip trailing zero bits: float32 numbers have 24 significant bits at most, and every limb saved is a BLAS product saved.
+    integers = np.abs(whole[used]).astype(np.int64)
+    zeros = np.zeros(values.shape, dtype=np.int64)
+    zeros[used] = np.frexp((integers & -integers).astype(np.float64))[1] - 1
+    low = int((power + zeros)[used].min())
+    high = int(power[used].max()) + 53
+    count = -(-(high - low + 1) // BITS)
+    limbs = np.zeros((count, *values.shape))
+    sign, rest = np.sign(whole), np.ldexp(np.abs(whole), -zeros.astype(np.int32))
+    shift = np.where(used, power + zeros - low, 0)
+    first, within = np.divmod(shift, BITS)
+    # |whole| * 2^within spans up to 53 + BITS bits: peel it into limbs, exactly, starting from the lowest.
+    piece = np.mod(rest, _BASE)
+    carry = np.zeros_like(rest)
+    for step in range(53 // BITS + 2):
+        part = np.ldexp(piece, within.astype(np.int32)) + carry
+        carry = np.floor(part / _BASE)
+        place = first + step
+        inside = used & (place < count)
+        index = np.nonzero(inside)
+        limbs[(place[index], *index)] = (sign * (part - carry * _BASE))[index]
+        rest = np.floor(rest / _BASE)
+        piece = np.mod(rest, _BASE)
+    return _carried(limbs, low)
+
+
+def _sum(a: Dyadic, b: Dyadic) -> tuple[Array, int]:
+    """Limbs of a + b over the smaller exponent, not yet carried; broadcasts over the numbers."""
+    low = min(a.exponent, b.exponent)
+    parts = _shifted(a, low), _shifted(b, low)
+    total = np.zeros((max(map(len, parts)), *np.broadcast_shapes(a.limbs.shape[1:], b.limbs.shape[1:])))
+    for part in parts:
+        for k, limb in enumerate(part):
+            total[k] += limb
+    return total, low
+
+
+def _carried(limbs: Array, exponent: int) -> Dyadic:
+    """Bring limbs of any size below 2^53 into range: all but the top in [0, 2^BITS), the top signed and below 2^BITS in size."""
+    out = []
+    carry = np.zeros(limbs.shape[1:])
+    for limb in limbs:
+        total = limb + carry
+        carry = np.floor(total * (1 / _BASE))
+        out.append(np.subtract(total, carry * _BASE, out=total))
+    while carry.size and (np.abs(carry) >= _BASE).any():
+        total = carry
+        carry = np.floor(total / _BASE)
+        out.append(total - carry * _BASE)
+    out.append(carry)
+    # A top limb of -1 over a limb that would fit signed, or of 0, is redundant: merge it to keep numbers short.
+    while len(out) > 1 and not (out[-1] != 0).any():
+        out.pop()
+    if len(out) > 1 and ((out[-1] == 0) | (out[-1] == -1)).all():
+        top = out.pop()
+        out[-1] = out[-1] + top * _BASE
+    return Dyadic(limbs=np.array(out), exponent=exponent)
+
+
+def _shifted(number: Dyadic, exponent: int) -> Array:
+    """Limbs of the same numbers over a smaller or equal exponent."""
+    places, bits = divmod(number.exponent - exponent, BITS)
+    limbs = number.limbs * float(1 << bits) if bits else number.limbs
+    if not places:
+        return limbs
+    return np.concatenate([np.zeros((places, *limbs.shape[1:])), limbs])
+
+
+_LAYERS: WeakKeyDictionary[Layer, tuple[Dyadic, Dyadic, Dyadic]] = WeakKeyDictionary()
+
+
+def _exact_layer(layer: Layer) -> tuple[Dyadic, Dyadic, Dyadic]:
+    """Weight, bias and slope of a layer, converted once: the conversion costs more than one product."""
+    if layer not in _LAYERS:
+        _LAYERS[layer] = exact(layer.weight), exact(layer.bias), exact(layer.slope)
+    return _LAYERS[layer]
+
+
+@affine.register
+def _(x: Dyadic, layer: Layer) -> Dyadic:
+    weight, bias, _ = _exact_layer(layer)
+    terms = layer.weight.shape[1] * min(len(weight.limbs), len(x.limbs))
+    if terms * 2 ** (2 * BITS) > 2**52:
+        raise OverflowError(f"an exact product of {terms} limb products a number does not fit in float64")
+    total = np.zeros((len(x.limbs) + len(weight.limbs) - 1, x.limbs.shape[1], len(layer.bias)))
+    # Tiny weights stretch the limbs, but they sit on few columns, often on dead neurons: multiply only where both are not 0.
+    x_used, weight_used = np.asarray(x.limbs.any(axis=1)), np.asarray(weight.limbs.any(axis=1))
+    for i, limb in enumerate(x.limbs):
+        for j, factor in enumerate(weight.limbs):
+            columns = np.flatnonzero(x_used[i] & weight_used[j])
+            if 2 * len(columns) > len(x_used[i]):
+                total[i + j] += limb @ factor.T
+            elif len(columns):
+                total[i + j] += limb[:, columns] @ factor[:, columns].T
+    exponent = x.exponent + weight.exponent
+    if bias.exponent < exponent:  # adding would shift the products, which are too long for that before they are carried
+        return _carried(total, exponent) + bias
+    return _carried(*_sum(Dyadic(limbs=total, exponent=exponent), bias))
+
+
+@activate.register
+def _(a: Dyadic, layer: Layer) -> Dyadic:
+    if layer.linear:
+        return a
+    positive = (a.sign > 0).astype(np.float64)
+    active = Dyadic(limbs=a.limbs * positive, exponent=a.exponent)
+    if not layer.slope.any():
+        return active
+    return active + Dyadic(limbs=a.limbs * (1 - positive), exponent=a.exponent) * _exact_layer(layer)[2]

@@ -1,0 +1,138 @@
+"""The network as arrays: a chain of affine layers with piecewise-linear activations.
+
+Every network that verifair reads is brought into one shape,
+
+    a_k = W_k y_{k-1} + b_k,        y_k = s_k * a_k + (1 - s_k) * max(a_k, 0),        k = 1 ... N,
+
+with a slope s in [0, 1] for every neuron: 0 is ReLU, 0 < s < 1 is LeakyReLU, 1 is the identity. The last layer has
+slope 1 everywhere; its values are the *logits*. What comes after the logits (sigmoid, softmax) is the `link` and never
+enters the arithmetic: all decisions and proofs are about logits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import singledispatch
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers")
+
+
+class Link(Enum):
+    """What the graph applies to the logits: the values that the model's user sees are link(logits)."""
+
+    IDENTITY = "identity"
+    SIGMOID = "sigmoid"
+    SOFTMAX = "softmax"
+    LOG_SOFTMAX = "log-softmax"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layer:
+    """One affine map and its activation: weight (m, n), bias (m,), slope (m,), all float64, slope within [0, 1]."""
+
+    weight: Array
+    bias: Array
+    slope: Array
+
+    def __post_init__(self) -> None:
+        m, _ = self.weight.shape
+        if self.bias.shape != (m,) or self.slope.shape != (m,):
+            raise ValueError(f"weight {self.weight.shape}, bias {self.bias.shape} and slope {self.slope.shape} do not fit")
+        if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
+            raise ValueError("weights must be finite")
+        if not ((self.slope >= 0) & (self.slope <= 1)).all():
+            raise ValueError("activation slopes must lie in [0, 1]")
+
+    @property
+    def linear(self) -> bool:
+        """True when the layer has no kink at all (an identity layer, such as the last one)."""
+        return bool((self.slope == 1).all())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Network:
+    """A feed-forward network.
+
+    The weights are the stored float32 weights as float64 (the same numbers). Where a reader had to fold several stored
+    constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in
+    `rounded`: proofs are then about the folded network, and every verdict says so.
+    `output` is the ONNX tensor that the reader was told to read, or None where the model has one candidate only.
+    """
+
+    layers: tuple[Layer, ...]
+    link: Link
+    source_sha256: str
+    source: str | None = None
+    output: str | None = None
+    rounded: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("a network needs at least one layer")
+        for below, above in zip(self.layers, self.layers[1:], strict=False):
+            if above.weight.shape[1] != below.weight.shape[0]:
+                raise ValueError(f"layer widths do not fit: {below.weight.shape[0]} then {above.weight.shape[1]}")
+        if not self.layers[-1].linear:
+            raise ValueError("the last layer must be affine (slope 1): its values are the logits")
+
+    @property
+    def inputs(self) -> int:
+        """Number of input columns n_0."""
+        return int(self.layers[0].weight.shape[1])
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits n_N."""
+        return int(self.layers[-1].weight.shape[0])
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers, e.g. (500, 100)."""
+        return tuple(int(layer.weight.shape[0]) for layer in self.layers[:-1])
+
+    def forward(self, x: Numbers) -> Numbers:
+        """Logits of a batch x (B, n_0), in the arithmetic of x.
+
+        float64 arrays give float64 logits; object arrays of `fractions.Fraction` give exact ones; `Dyadic` batches
+        (see `encoders.dyadic`) give exact ones fast. One definition serves evaluation and exact re-check, so
+        that the two cannot drift apart.
+        """
+        for layer in self.layers:
+            x = activate(affine(x, layer), layer)
+        return x
+
+
+@singledispatch
+def affine(x: Any, layer: Layer) -> Any:
+    """x W^T + b for a batch x (B, n) of any registered numeric type."""
+    raise TypeError(f"no affine map for {type(x).__name__}")
+
+
+@singledispatch
+def activate(a: Any, layer: Layer) -> Any:
+    """s * a + (1 - s) * max(a, 0), neuron by neuron, for a batch a (B, m) of any registered numeric type."""
+    raise TypeError(f"no activation for {type(a).__name__}")
+
+
+def _rational(values: Array) -> npt.NDArray[np.object_]:
+    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+@affine.register(np.ndarray)
+def _(x: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
+    if x.dtype == object:
+        return np.asarray(x @ _rational(layer.weight).T + _rational(layer.bias))
+    return np.asarray(x @ layer.weight.T + layer.bias)
+
+
+@activate.register(np.ndarray)
+def _(a: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
+    slope = _rational(layer.slope) if a.dtype == object else layer.slope
+    return np.where(a > 0, a, slope * a)

@@ -1,0 +1,47 @@
+"""Every error a user can cause. Each message names the thing, what was found, what is expected, and the remedy."""
+
+from __future__ import annotations
+
+from solvers.errors import BackendError, LicenceLimit, Unavailable, UnsupportedProgram
+
+
+class VerifairError(Exception):
+    """Base of verifair's own errors; exit_code is the command line's exit status."""
+
+    exit_code = 2
+
+
+class DataError(VerifairError):
+    """A data file or table that does not fit its schema."""
+
+
+class SchemaError(VerifairError):
+    """A schema that cannot be used; names the feature."""
+
+
+class QueryError(VerifairError):
+    """A question that cannot be asked of this network and schema."""
+
+
+class CertificateError(VerifairError):
+    """A certificate or witness file that cannot be read."""
+
+
+class Disagreement(VerifairError):
+    """Two engines contradict each other; the message names the saved reproducer."""
+
+    exit_code = 6
+
+
+__all__ = [
+    "BackendError",
+    "CertificateError",
+    "DataError",
+    "Disagreement",
+    "LicenceLimit",
+    "QueryError",
+    "SchemaError",
+    "Unavailable",
+    "UnsupportedProgram",
+    "VerifairError",
+]
