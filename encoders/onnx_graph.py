@@ -1,0 +1,183 @@
+"""From an ONNX graph to affine expressions: constants folded, nodes applied in the graph's own (topological) order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from encoders.errors import ModelError
+from encoders.exact import exact
+from encoders.onnx_file import FLOATS, LogitsModel, attributes, node_name, opset
+from encoders.onnx_ops import SUPPORTED, source_tensor
+from encoders.onnx_shapes import BATCH
+from encoders.onnx_tensor import Constant, Node, Source, Tensor
+
+MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
+         "Identity", "Max", "Min", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
+         "Unsqueeze", "Where"}
+"""Operators that a constant goes through without rounding."""
+
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "Add": np.add, "Div": np.true_divide, "MatMul": np.matmul, "Mul": np.multiply, "Neg": np.negative,
+    "Sub": np.subtract}
+"""Operators computed on constants in rationals, and rounded once."""
+
+ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Sqrt"}
+"""Operators computed on constants as a float32 runtime computes them; the node is reported as rounded."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Reading:
+    """What is known of a graph while it is read.
+
+    shape: axes of the input after the batch.   batch: its fixed batch size, or None.
+    constants, tensors: by name.   sized: constants that hold the open batch size.
+    sources: the input and all activations.   rounded: nodes whose constants were rounded.
+    """
+
+    path: Path
+    model: onnx.ModelProto
+    input: str
+    shape: tuple[int, ...]
+    batch: int | None
+    opset: int
+    constants: dict[str, Constant] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    sized: set[str] = field(default_factory=set)
+    sources: list[Source] = field(default_factory=list)
+    rounded: list[str] = field(default_factory=list)
+
+
+def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
+    """The sources of a logits model and its logits, as affine expressions. Raises ModelError at what cannot be read."""
+    name, shape, batch = graph_input(path, logits.model)
+    width = int(np.prod(shape))
+    reading = Reading(path=path, model=logits.model, input=name, shape=shape, batch=batch, opset=opset(logits.model))
+    reading.sources.append(Source(node=name, before=name, after=name, level=0, pre=None, slope=np.ones(width)))
+    reading.tensors[name] = source_tensor(0, shape)
+    reading.constants.update({i.name: numpy_helper.to_array(i) for i in logits.model.graph.initializer})
+    for node in logits.model.graph.node:
+        _apply(reading, node)
+    if logits.logits in reading.tensors:
+        return reading, reading.tensors[logits.logits]
+    raise ModelError(path, f"the output {logits.logits!r} is a constant or does not depend on the input {name!r}")
+
+
+def graph_input(path: Path, model: onnx.ModelProto) -> tuple[str, tuple[int, ...], int | None]:
+    """Name, axes after the batch, and fixed batch size (None when open) of the model's only input."""
+    stored = {i.name for i in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in stored]
+    if len(inputs) != 1:
+        names = ", ".join(repr(i.name) for i in inputs) or "none"
+        raise ModelError(path, f"has {len(inputs)} inputs ({names}); supported is one input of shape (batch, columns): "
+                               "concatenate them before the export")
+    (value,) = inputs
+    kind = value.type.tensor_type
+    if kind.elem_type not in FLOATS:
+        found = TensorProto.DataType.Name(kind.elem_type)
+        raise ModelError(path, f"is of type {found}; supported are FLOAT and DOUBLE", node=value.name, op="input")
+    dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+    columns = [d for d in dims[1:] if d is not None and d > 0]
+    if len(dims) < 2 or len(columns) != len(dims) - 1:
+        shown = [d if d is not None else "?" for d in dims]
+        raise ModelError(path, f"has shape {shown}; supported is (batch, columns, ...) with fixed numbers of columns",
+                         node=value.name, op="input")
+    return value.name, tuple(columns), dims[0] if dims[0] and dims[0] > 0 else None
+
+
+def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
+    name, op = node_name(proto), proto.op_type
+    if proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+        op = f"{proto.domain}.{op}"
+    if op == "Shape" and proto.input[0] in reading.tensors:
+        _measure(reading, proto)
+        return
+    if all(i == "" or i in reading.constants for i in proto.input):
+        _fold(reading, proto)
+        return
+    if op not in SUPPORTED:
+        supported = ", ".join(sorted(SUPPORTED))
+        raise ModelError(reading.path, f"operator {op} is not supported here; supported are {supported}; at the end "
+                                       "Sigmoid, Softmax, LogSoftmax", node=name, op=op)
+    inputs = tuple(reading.tensors.get(i, reading.constants.get(i)) if i else None for i in proto.input)
+    node = Node(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
+                attributes=attributes(proto), input_names=tuple(proto.input), output_names=tuple(proto.output),
+                inputs=inputs, sources=reading.sources)
+    for given, value in zip(proto.input, inputs, strict=True):
+        if given and value is None:
+            raise node.error(f"its input {given!r} cannot be followed")
+        if given in reading.sized and op != "Reshape":
+            raise node.error("computes with the size of the batch; supported is that size in a Reshape only")
+    results = SUPPORTED[op](node)
+    clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
+    for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
+        if result is not None:
+            inexact = (*result.inexact, name) if clean and not result.is_float else result.inexact
+            reading.tensors[output] = replace(result, inexact=inexact)
+
+
+def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
+    """Shape of a tensor as a constant, with a mark in place of an open batch size."""
+    shape = (BATCH if reading.batch is None else reading.batch, *reading.tensors[proto.input[0]].shape)
+    values = attributes(proto)
+    start, end = values.get("start", 0), values.get("end", len(shape))
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    reading.constants[proto.output[0]] = np.array(shape[start:end], dtype=np.int64)
+    if BATCH in shape[start:end]:
+        reading.sized.add(proto.output[0])
+
+
+def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
+    """Compute a node whose inputs are all constants."""
+    name, op = node_name(proto), proto.op_type
+    values = [reading.constants[i] for i in proto.input if i]
+    floating = [v.dtype in (np.dtype(np.float32), np.dtype(np.float64)) for v in values]
+    if op in ARITHMETIC and values and all(floating) and all(np.isfinite(v).all() for v in values):
+        if op == "Div" and not values[1].all():
+            raise ModelError(reading.path, "divides a constant by zero", node=name, op=op)
+        results = [np.asarray(ARITHMETIC[op](*(exact(v).as_rational() for v in values)), dtype=object)]
+        rounded, same = exact(results[0]).rounded()
+        results = [rounded]
+        if not same:
+            reading.rounded.append(name)
+    elif proto.domain in ("", "ai.onnx") and op in MOVES | ROUNDED | set(ARITHMETIC):
+        results = _evaluate(reading, proto)
+        narrowed = op == "Cast" and not _same_numbers(values[0], results[0])
+        if narrowed or op in ROUNDED or (op in ARITHMETIC and any(floating)):
+            reading.rounded.append(name)
+    else:
+        raise ModelError(reading.path, f"operator {op} on constants is not supported; supported are "
+                                       f"{', '.join(sorted(MOVES | ROUNDED | set(ARITHMETIC)))}", node=name, op=op)
+    sized = any(i in reading.sized for i in proto.input)
+    if sized and op not in MOVES:
+        raise ModelError(reading.path, "computes with the size of the batch; supported is that size in a Reshape only",
+                         node=name, op=op)
+    for output, result in zip(proto.output, results, strict=False):
+        reading.constants[output] = result
+        if sized and BATCH in result:
+            reading.sized.add(output)
+
+
+def _same_numbers(before: Constant, after: Constant) -> bool:
+    return bool(np.array_equal(before.astype(np.float64), after.astype(np.float64), equal_nan=True))
+
+
+def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
+    given = {i: reading.constants[i] for i in proto.input if i}
+    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+             for i, v in given.items()]
+    graph = helper.make_graph([proto], "constant", infos, [onnx.ValueInfoProto(name=o) for o in proto.output if o])
+    model = helper.make_model(graph, opset_imports=reading.model.opset_import)
+    try:
+        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, given)]
+    except Exception as error:      # the reference evaluator raises whatever NumPy does
+        name = node_name(proto)
+        raise ModelError(reading.path, f"cannot be computed: {error}", node=name, op=proto.op_type) from error

@@ -1,0 +1,182 @@
+"""Every supported operator, alone between two affine layers, against onnxruntime; and random graphs of them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from encoders.onnx_ops import SUPPORTED
+from encoders.onnx_reader import read_onnx
+
+from .onnx_models import node, onnxruntime_output, save
+
+F = np.float32
+INT_MAX = 2**63 - 1
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(F)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+# name: (nodes from x (N, 4) or (N, 2, 3) to y, constants[, options])
+CASES: dict[str, tuple[Any, ...]] = {
+    "Gemm": ([node("Gemm", ["x", "w", "b"])], {"w": draw(4, 3), "b": draw(3)}),
+    "Gemm-transB-alpha-beta": ([node("Gemm", ["x", "w", "b"], transB=1, alpha=0.5, beta=2.0)],
+                               {"w": draw(3, 4), "b": draw(1, 3)}),
+    "Gemm-alpha-inexact": ([node("Gemm", ["x", "w", "b"], alpha=0.3, beta=0.7)], {"w": draw(4, 3), "b": draw(3)}),
+    "Gemm-without-C": ([node("Gemm", ["x", "w"])], {"w": draw(4, 3)}),
+    "Gemm-scalar-C": ([node("Gemm", ["x", "w", "b"])], {"w": draw(4, 3), "b": F(1.5)}),
+    "Gemm-C-is-data": ([node("Gemm", ["x", "w", "x"], beta=2.0)], {"w": draw(4, 4)}),
+    "MatMul": ([node("MatMul", ["x", "w"])], {"w": draw(4, 3)}),
+    "MatMul-vector": ([node("MatMul", ["x", "w"])], {"w": draw(4)}),
+    "MatMul-batched": ([node("MatMul", ["x", "w"])], {"w": draw(3, 5)}, {"shape": ("N", 2, 3)}),
+    "MatMul-constant-left": ([node("MatMul", ["w", "x"])], {"w": draw(5, 2)}, {"shape": ("N", 2, 3)}),
+    "Add-left": ([node("Add", ["c", "x"])], {"c": draw(4)}),
+    "Add-scalar": ([node("Add", ["x", "c"])], {"c": F(0.1)}),
+    "Add-data": ([node("Relu", ["x"], ["r"]), node("Add", ["r", "x"])], {}),
+    "Sub": ([node("Sub", ["x", "c"])], {"c": draw(1, 4)}),
+    "Sub-left": ([node("Sub", ["c", "x"])], {"c": draw(4)}),
+    "Sub-data": ([node("Relu", ["x"], ["r"]), node("Sub", ["x", "r"])], {}),
+    "Mul": ([node("Mul", ["x", "c"])], {"c": draw(4)}),
+    "Mul-left": ([node("Mul", ["c", "x"])], {"c": F(0.3)}),
+    "Mul-widens": ([node("Mul", ["x", "c"])], {"c": draw(1, 4, 1)}, {"shape": ("N", 1, 3)}),
+    "Div": ([node("Div", ["x", "c"])], {"c": draw(4) + F(3)}),
+    "Neg": ([node("Neg", ["x"])], {}),
+    "BatchNormalization": ([node("BatchNormalization", ["x", "g", "b", "m", "v"])],
+                           {"g": draw(4), "b": draw(4), "m": draw(4), "v": np.abs(draw(4))}),
+    "BatchNormalization-channels": ([node("BatchNormalization", ["x", "g", "b", "m", "v"], epsilon=1e-3)],
+                                    {"g": draw(2), "b": draw(2), "m": draw(2), "v": np.abs(draw(2))},
+                                    {"shape": ("N", 2, 3)}),
+    "Flatten": ([node("Flatten", ["x"])], {}, {"shape": ("N", 2, 3)}),
+    "Flatten-axis-2": ([node("Flatten", ["x"], axis=2)], {}, {"shape": ("N", 1, 6)}),
+    "Reshape": ([node("Reshape", ["x", "s"])], {"s": ints(-1, 6)}, {"shape": ("N", 2, 3)}),
+    "Reshape-0": ([node("Reshape", ["x", "s"])], {"s": ints(0, -1)}, {"shape": ("N", 2, 3)}),
+    "Reshape-fixed": ([node("Reshape", ["x", "s"])], {"s": ints(2, 3, 2)}, {"shape": (2, 2, 3)}),
+    "Reshape-by-Shape": ([node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["n"], axis=0),
+                          node("Concat", ["n", "m"], ["t"], axis=0), node("Reshape", ["x", "t"])],
+                         {"i": ints(0), "m": ints(-1)}, {"shape": ("N", 2, 3)}),
+    "Squeeze": ([node("Squeeze", ["x", "a"])], {"a": ints(1)}, {"shape": ("N", 1, 3)}),
+    "Squeeze-opset-11": ([node("Squeeze", ["x"], axes=[1])], {}, {"shape": ("N", 1, 3), "opset": 11}),
+    "Unsqueeze": ([node("Unsqueeze", ["x", "a"])], {"a": ints(-1)}),
+    "Transpose": ([node("Transpose", ["x"], perm=[0, 2, 1])], {}, {"shape": ("N", 2, 3)}),
+    "Identity": ([node("Identity", ["x"])], {}),
+    "Dropout": ([node("Dropout", ["x"])], {}),
+    "Cast": ([node("Cast", ["x"], to=1)], {}),
+    "Concat": ([node("Relu", ["x"], ["r"]), node("Concat", ["r", "x", "r"], axis=-1)], {}),
+    "Slice": ([node("Slice", ["x", "b", "e", "a"])], {"b": ints(1), "e": ints(INT_MAX), "a": ints(1)}),
+    "Slice-negative-step": ([node("Slice", ["x", "b", "e", "a", "s"])],
+                            {"b": ints(0, -1), "e": ints(INT_MAX, -INT_MAX), "a": ints(0, 1), "s": ints(1, -2)}),
+    "Slice-opset-9": ([node("Slice", ["x"], starts=[1], ends=[3], axes=[1])], {}, {"opset": 9}),
+    "Gather": ([node("Gather", ["x", "i"], axis=1)], {"i": ints(3, 0, 0, -2)}),
+    "Gather-scalar": ([node("Gather", ["x", "i"], axis=1)], {"i": np.int64(1)}, {"shape": ("N", 2, 3)}),
+    "Split": ([node("Split", ["x", "s"], ["p", "q"], axis=1), node("Concat", ["q", "p"], axis=1)], {"s": ints(1, 3)}),
+    "Split-opset-11": ([node("Split", ["x"], ["p", "q"], axis=1), node("Sub", ["q", "p"])], {}, {"opset": 11}),
+    "Relu": ([node("Relu", ["x"])], {}),
+    "LeakyRelu": ([node("LeakyRelu", ["x"], alpha=0.3)], {}),
+    "LeakyRelu-default": ([node("LeakyRelu", ["x"])], {}),
+    "PRelu": ([node("PRelu", ["x", "s"])], {"s": np.array([0, 0.25, 0.5, 1], dtype=F)}),
+    "Scaler": ([node("Scaler", ["x"], offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5, 0.1, 1.0, 2.0])], {}),
+    "LinearClassifier": ([node("LinearClassifier", ["x"], ["label", "y"], coefficients=draw(12).tolist(),
+                               intercepts=[0.1, 0.2, 0.3], classlabels_ints=[0, 1, 2], post_transform="NONE")], {}),
+    "constants-folded": ([node("Transpose", ["w"], ["t"], perm=[1, 0]), node("Mul", ["t", "c"], ["u"]),
+                          node("Sqrt", ["c"], ["r"]), node("MatMul", ["x", "u"], ["v"]), node("Add", ["v", "r"])],
+                         {"w": draw(3, 4), "c": F(0.3)}),
+    "double": ([node("Gemm", ["x", "w"])], {"w": draw(4, 3).astype(np.float64) / 3}, {"kind": 11}),
+}
+
+
+def test_every_supported_operator_has_a_case() -> None:
+    assert {case.split("-")[0] for case in CASES} >= set(SUPPORTED)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operator_alone_and_below_a_relu(case: str, tmp_path: Path) -> None:
+    nodes, constants, options = (*CASES[case], {})[:3]
+    x = draw(2, *options.get("shape", ("N", 4))[1:], seed=1)
+    if options.get("kind") == 11:
+        x = x.astype(np.float64)
+    alone = save(tmp_path / "alone.onnx", nodes, constants, **options)
+    under = [*nodes, node("Relu", ["y"], ["relu"], name="top"), node("Sub", ["relu", "y"], ["z"], name="last")]
+    below = save(tmp_path / "below.onnx", under, constants, **options, outputs=["z"])
+    for path, output in ((alone, "y"), (below, "z")):
+        network = read_onnx(path)
+        expected = onnxruntime_output(path, x, output)
+        np.testing.assert_allclose(network.forward(x.reshape(2, -1).astype(np.float64)), expected, rtol=1e-5, atol=1e-5)
+
+
+@st.composite
+def graphs(draw_: Any) -> tuple[list[Any], dict[str, np.ndarray], int]:
+    """A random graph on two-axis tensors: any live tensor may be used again, so skips and branches arise."""
+    n = draw_(st.integers(1, 4))
+    live, widths, nodes, constants = ["x"], {"x": n}, [], {}
+
+    def constant(*shape: int) -> str:
+        name = f"c{len(constants)}"
+        grid = draw_(st.lists(st.integers(-8, 8), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+        constants[name] = (np.array(grid, dtype=F) * F(draw_(st.sampled_from([1.0, 0.25, 0.1])))).reshape(shape)
+        return name
+
+    for k in range(draw_(st.integers(1, 8))):
+        a = draw_(st.sampled_from(live))
+        op = draw_(st.sampled_from(["Gemm", "Relu", "LeakyRelu", "Add", "AddData", "Concat", "Slice", "Mul", "Neg", "Sub"]))
+        out, w = f"t{k}", widths[a]
+        b = draw_(st.sampled_from(live))
+        if op == "Gemm":
+            m = draw_(st.integers(1, 4))
+            new = node("Gemm", [a, constant(w, m), constant(m)], [out], name=out)
+            w = m
+        elif op == "AddData" and widths[b] == w:
+            new = node("Add", [a, b], [out], name=out)
+        elif op == "Concat":
+            new, w = node("Concat", [a, b], [out], name=out, axis=1), w + widths[b]
+        elif op == "Slice":
+            keep = draw_(st.integers(1, w))
+            constants[out + "i"] = ints(*range(w - 1, w - 1 - keep, -1))
+            new, w = node("Gather", [a, out + "i"], [out], name=out, axis=1), keep
+        elif op in ("Add", "Mul", "Sub"):
+            new = node(op, [constant(w), a], [out], name=out)
+        elif op == "LeakyRelu":
+            new = node(op, [a], [out], name=out, alpha=0.1)
+        else:
+            new = node(op if op in ("Relu", "Neg") else "Relu", [a], [out], name=out)
+        nodes.append(new)
+        live.append(out)
+        widths[out] = w
+    return [*nodes, node("Identity", [live[-1]], ["y"])], constants, n
+
+
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_random_graphs_agree_with_onnxruntime(graph: tuple[list[Any], dict[str, np.ndarray], int]) -> None:
+    nodes, constants, n = graph
+    x = draw(8, n, seed=3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = save(Path(folder) / "random.onnx", nodes, constants, shape=("N", n))
+        network = read_onnx(path, check_points=8)
+        expected = onnxruntime_output(path, x)
+    scale = 1 + np.abs(expected).max()
+    np.testing.assert_allclose(network.forward(x.astype(np.float64)), expected, rtol=0, atol=1e-3 * scale)
+
+
+def test_local_functions_are_inlined(tmp_path: Path) -> None:
+    body = helper.make_function("local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+                                [helper.make_opsetid("", 17)])
+    path = save(tmp_path / "f.onnx", [node("Identity", ["x"])], {})
+    model = onnx.load(path)
+    model.graph.node[0].CopyFrom(helper.make_node("Twice", ["x"], ["y"], domain="local"))
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    path.write_bytes(model.SerializeToString())
+    assert read_onnx(path).layers[0].weight.tolist() == (2 * np.eye(4)).tolist()
