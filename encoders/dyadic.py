@@ -4,7 +4,8 @@ Float32 weights and float32 inputs are dyadic rationals, and so are all values o
 `Dyadic` holds a batch of them as  value = 2^exponent * sum_k limb[k] * 2^(k * BITS)  with whole-number limbs, so a matrix
 product is a handful of ordinary BLAS products of limbs whose every entry stays below 2^53: no rounding at all takes place
 (the error-free splitting of Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012). This is how witnesses are evaluated
-exactly, thousands at a time; `Fraction` object arrays through the same `Network.forward` are the slow reference it is tested against.
+exactly, thousands at a time; `Fraction` object arrays through the same `Network.forward` are the slow reference that it is
+tested against.
 """
 
 from __future__ import annotations

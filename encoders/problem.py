@@ -174,7 +174,16 @@ class TwinProblem:
         first = np.cumsum([0, *(len(goal.rows) for goal in self.goals)])[:-1]
         return np.asarray(np.logical_or.reduceat(rows_met, first, axis=-1))
 
+    @property
+    def strict(self) -> Booleans:
+        """(R,) whether each row must be positive (else non-negative)."""
+        return np.concatenate([np.full(len(goal.rows), goal.strict) for goal in self.goals])
+
+    @property
+    def goal_of(self) -> Integers:
+        """(R,) the goal that each row belongs to."""
+        return np.repeat(np.arange(len(self.goals)), [len(goal.rows) for goal in self.goals])
+
     def rows_met(self, values: Array) -> Booleans:
         """(..., R) which rows are met by values (or are met throughout, by lower bounds); NaN meets nothing."""
-        strict = np.concatenate([np.full(len(goal.rows), goal.strict) for goal in self.goals])
-        return np.asarray(np.where(strict, values > 0, values >= 0))
+        return np.asarray(np.where(self.strict, values > 0, values >= 0))

@@ -1,8 +1,9 @@
-"""Every error a user can cause. Each message names the thing, what was found, what is expected, and the remedy."""
+"""Every error a user can cause at this floor; `encoders.errors` and `solvers.errors` hold those of the floors below.
+
+Each message names the thing, what was found, what is expected, and the remedy.
+"""
 
 from __future__ import annotations
-
-from solvers.errors import BackendError, LicenceLimit, Unavailable, UnsupportedProgram
 
 
 class VerifairError(Exception):
@@ -31,17 +32,3 @@ class Disagreement(VerifairError):
     """Two engines contradict each other; the message names the saved reproducer."""
 
     exit_code = 6
-
-
-__all__ = [
-    "BackendError",
-    "CertificateError",
-    "DataError",
-    "Disagreement",
-    "LicenceLimit",
-    "QueryError",
-    "SchemaError",
-    "Unavailable",
-    "UnsupportedProgram",
-    "VerifairError",
-]

@@ -84,21 +84,35 @@ def _next_layer(twin: Twin, question: Indices, k: int, below: LayerBounds) -> La
     lower_prime, upper_prime = image(y_prime, bias)
     constant = twin.shift[question] if k == 1 else None
     delta_lower, delta_upper = image(difference_interval(below, slope, constant, twin.error[0][question]), 0.0)
-    # Sums of two outward-rounded bounds are off by one rounding, which `error` (hundreds of units of a larger number) still
-    # covers when it is paid once more.
-    lower = np.maximum(lower, lower_prime + delta_lower - error)
-    upper = np.minimum(upper, upper_prime + delta_upper + error)
-    lower_prime = np.maximum(lower_prime, lower - delta_upper - error)
-    upper_prime = np.minimum(upper_prime, upper - delta_lower + error)
-    delta_lower = np.maximum(delta_lower, lower - upper_prime - error)
-    delta_upper = np.minimum(delta_upper, upper - lower_prime + error)
+    return crossed(
+        LayerBounds(
+            lower=lower,
+            upper=upper,
+            lower_prime=lower_prime,
+            upper_prime=upper_prime,
+            delta_lower=delta_lower,
+            delta_upper=delta_upper,
+        ),
+        error,
+    )
+
+
+def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
+    """Tighten a, a' and Delta = a - a' against each other.
+
+    The sum of two outward-rounded bounds is itself rounded once; `error` (dozens of units of a larger number) pays for it.
+    """
+    lower = np.maximum(bounds.lower, bounds.lower_prime + bounds.delta_lower - error)
+    upper = np.minimum(bounds.upper, bounds.upper_prime + bounds.delta_upper + error)
+    lower_prime = np.maximum(bounds.lower_prime, lower - bounds.delta_upper - error)
+    upper_prime = np.minimum(bounds.upper_prime, upper - bounds.delta_lower + error)
     return LayerBounds(
         lower=lower,
         upper=upper,
         lower_prime=lower_prime,
         upper_prime=upper_prime,
-        delta_lower=delta_lower,
-        delta_upper=delta_upper,
+        delta_lower=np.maximum(bounds.delta_lower, lower - upper_prime - error),
+        delta_upper=np.minimum(bounds.delta_upper, upper - lower_prime + error),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.interval import LayerBounds
+from encoders.bounds.interval import LayerBounds, crossed
 from encoders.bounds.twin import Indices, Twin
 from encoders.network import Array
 
@@ -138,7 +138,7 @@ def hidden_forms(
         bias = twin.biases[k]
         layer = LayerForms(first=_image(twin, k, y, bias), second=_image(twin, k, y_prime, bias), delta=_image(twin, k, d, None))
         forms.append(layer)
-        bounds[k] = _tightened(bounds[k], layer, twin.error[k][question])
+        bounds[k] = _tightened(bounds[k], layer, twin.form_error[k - 1][question], twin.error[k][question])
     return forms, bounds
 
 
@@ -191,25 +191,19 @@ def _relaxed_difference(delta: Forms, lines: DifferenceLines, slope: Array) -> F
     )
 
 
-def _tightened(bounds: LayerBounds, forms: LayerForms, error: Array) -> LayerBounds:
+def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error: Array) -> LayerBounds:
     low, high = forms.first.range()
     low_prime, high_prime = forms.second.range()
     delta_low, delta_high = forms.delta.range()
-    lower, upper = np.maximum(bounds.lower, low - error), np.minimum(bounds.upper, high + error)
-    lower_prime = np.maximum(bounds.lower_prime, low_prime - error)
-    upper_prime = np.minimum(bounds.upper_prime, high_prime + error)
-    delta_lower = np.maximum(bounds.delta_lower, delta_low - error)
-    delta_upper = np.minimum(bounds.delta_upper, delta_high + error)
-    lower = np.maximum(lower, lower_prime + delta_lower - error)
-    upper = np.minimum(upper, upper_prime + delta_upper + error)
-    return LayerBounds(
-        lower=lower,
-        upper=upper,
-        lower_prime=np.maximum(lower_prime, lower - delta_upper - error),
-        upper_prime=np.minimum(upper_prime, upper - delta_lower + error),
-        delta_lower=np.maximum(delta_lower, lower - upper_prime - error),
-        delta_upper=np.minimum(delta_upper, upper - lower_prime + error),
+    narrower = LayerBounds(
+        lower=np.maximum(bounds.lower, low - form_error),
+        upper=np.minimum(bounds.upper, high + form_error),
+        lower_prime=np.maximum(bounds.lower_prime, low_prime - form_error),
+        upper_prime=np.minimum(bounds.upper_prime, high_prime + form_error),
+        delta_lower=np.maximum(bounds.delta_lower, delta_low - form_error),
+        delta_upper=np.minimum(bounds.delta_upper, delta_high + form_error),
     )
+    return crossed(narrower, error)
 
 
 def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[Array, Array, Array]:

@@ -2,29 +2,33 @@
 
 All bounds are computed in float64 with BLAS, in whatever order it likes. For a product of n terms the computed value differs
 from the true one by at most gamma_n sum |terms|, gamma_n = n u / (1 - n u), u = 2^-53 (Higham, Accuracy and Stability of
-Numerical Algorithms, 2nd ed., section 3.1), whatever the order. What is needed is therefore one number per neuron that no quantity met on
-the way exceeds. With |x| the largest input magnitudes of the box,
+Numerical Algorithms, 2nd ed., section 3.1), whatever the order. What is needed is therefore, for every neuron, one number that
+no quantity met on the way exceeds. Over the root box of a question, with |x| and |y_k| the largest magnitudes there,
 
-    Q_1 = |W_1| |x| + |W_1| |x'| + |b_1|,        Q_k = 8 |W_k| Q_{k-1} + |b_k|
+    Q_1 = |W_1| (|x| + |x'|) + |b_1|,        Q_k = |W_k| (|y_{k-1}| + |y'_{k-1}|) + |b_k|
 
-dominates, at layer k, the pre-activations of both copies and of their difference, every term of the sums that make them up,
-and the relaxation lines evaluated anywhere in the box: slopes are at most 1 and intercepts at most twice a bound, so a line
-is at most 3 Q_{k-1} in size, and the middle and the half-width of two lines together at most 6 Q_{k-1}; 8 leaves room.
-It is taken for the root box of a question, which makes it valid for every box split from it. A computed bound at layer k is
-then moved outwards by
+dominates at layer k the pre-activations of both copies and of their difference, and every term of the sums that make them up.
+Boxes split from the root inherit it. A computed bound at layer k is moved outwards by
 
     E_k = (2 n_k + 64) u Q_k,    n_k the number of terms,
 
-where 64 pays for the handful of operations around each product and for forming Q itself, and a final sum over c_j of
-coefficients by (2 n + 64) u sum_j |c_j| Q_j. Overflow gives inf or NaN, which no comparison lets pass as a proof; results below
-`TINY` are treated as rounding noise, which covers underflow.
+where 64 pays for the handful of operations around each product and for forming Q itself; a sum of coefficients c_j times layer
+values, by (2 n + 64) u sum_j |c_j| Q_j.
+
+Linear forms are larger than the values they bound: relaxation lines have slopes at most 1 and intercepts at most twice a bound,
+so a line is at most 3 times the form below it, and the middle and the half-width of two lines together at most 6 times:
+
+    F_2 = 8 |W_2| Q_1 + |b_2|,        F_k = 8 |W_k| F_{k-1} + |b_k|
+
+takes the place of Q_k there. Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and
+taken off every final bound, which covers underflow.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Layer
 
 UNIT = 2.0**-53
 TINY = 1e-200
@@ -35,11 +39,16 @@ def factor(terms: int) -> float:
     return (2 * terms + 64) * UNIT
 
 
-def magnitudes(network: Network, x_max: Array) -> list[Array]:
-    """Q_k of every layer, (B, n_k) each, from the summed input magnitudes x_max = |x| + |x'| (B, n_0) of a box."""
+def magnitude(weight: Array, bias: Array, size: Array) -> Array:
+    """Q_k (B, n_k) from the summed magnitudes of both copies' inputs to the layer, `size` (B, n_{k-1})."""
+    return size @ np.abs(weight).T + np.abs(bias) + TINY
+
+
+def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
+    """F_k (B, n_k) of hidden layers 2 ... N - 1, from Q_1 (B, n_1)."""
     out: list[Array] = []
-    size = x_max
-    for k, layer in enumerate(network.layers):
-        size = (8.0 if k else 1.0) * (size @ np.abs(layer.weight).T) + np.abs(layer.bias) + TINY
+    size = first
+    for layer in layers[1:-1]:
+        size = magnitude(layer.weight, layer.bias, 8 * size)
         out.append(size)
     return out

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from encoders.bounds.rounding import factor, magnitudes
+from encoders.bounds.rounding import factor, form_magnitudes, magnitude
 from encoders.network import Array
 from encoders.problem import Domain, TwinProblem
 
@@ -26,7 +26,8 @@ class Twin:
 
     variables: raw variables that some box moves; moving: their network columns; local: the domain of these alone.
     weights: (n_1, d) then (n_k, n_{k-1}); the last one is margin . W_N as a (1, n_{N-1}) row, with its bias.
-    base, shift: (B, n_1).   error: per layer (B, n_k), the outward rounding E_k.   magnitude: Q_k likewise.
+    base, shift: (B, n_1).   error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: Q_k likewise.
+    form_error: the same for linear forms, hidden layers from the second on.
     """
 
     problem: TwinProblem
@@ -40,6 +41,7 @@ class Twin:
     base: Array
     shift: Array
     error: tuple[Array, ...]
+    form_error: tuple[Array, ...]
     magnitude: tuple[Array, ...]
     rows: Array
 
@@ -56,17 +58,33 @@ class Twin:
         base = low[:, fixed] @ first.weight[:, fixed].T + first.bias
         differs = np.flatnonzero((low != prime_low).any(axis=0))
         shift = (low[:, differs] - prime_low[:, differs]) @ first.weight[:, differs].T
-        x_max = sum(np.maximum(np.abs(lo), np.abs(hi)) for lo, hi in ((low, high), (prime_low, prime_high)))
         weights = [layer.weight for layer in network.layers]
-        weights[-1] = problem.margin[None, :] @ weights[-1]
         biases = [layer.bias for layer in network.layers]
+        x_size = np.maximum(np.abs(low), np.abs(high)) + np.maximum(np.abs(prime_low), np.abs(prime_high))
+        sizes = [magnitude(first.weight, first.bias, x_size)]
+        error = [factor(domain.columns) * sizes[0]]
+        middle, radius = (low + high)[:, moving] / 2, (high - low)[:, moving] / 2
+        centre = base + middle @ first.weight[:, moving].T
+        spread = radius @ np.abs(first.weight[:, moving]).T + 2 * error[0]
+        bounds = np.stack([[centre - spread, centre + spread], [centre - shift - spread, centre - shift + spread]])
+        for below, layer in zip(network.layers, network.layers[1:], strict=False):
+            y = np.maximum(bounds, below.slope * bounds)
+            sizes.append(magnitude(layer.weight, layer.bias, np.abs(y).max(axis=1).sum(axis=0)))
+            error.append(factor(layer.weight.shape[1]) * sizes[-1])
+            middle = (y[:, 0] + y[:, 1]) / 2 @ layer.weight.T + layer.bias
+            spread = (y[:, 1] - y[:, 0]) / 2 @ np.abs(layer.weight).T + error[-1]
+            bounds = np.stack([middle - spread, middle + spread], axis=1)
+        weights[-1] = problem.margin[None, :] @ weights[-1]
         biases[-1] = problem.margin @ biases[-1][:, None]
-        sizes = magnitudes(network, np.asarray(x_max))
-        sizes[-1] = sizes[-1] @ np.abs(problem.margin)[:, None]
-        error = [factor(layer.weight.shape[1]) * size for layer, size in zip(network.layers, sizes, strict=True)]
+        for per_layer in (sizes, error):
+            per_layer[-1] = per_layer[-1] @ np.abs(problem.margin)[:, None]
         if len(weights) == 1:
             base, shift = base @ problem.margin[:, None], shift @ problem.margin[:, None]
         weights[0] = weights[0][:, moving]
+        form_error = [
+            factor(layer.weight.shape[1]) * size
+            for layer, size in zip(network.layers[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
+        ]
         return cls(
             problem=problem,
             variables=variables,
@@ -79,6 +97,7 @@ class Twin:
             base=base,
             shift=shift,
             error=tuple(error),
+            form_error=tuple(form_error),
             magnitude=tuple(sizes),
             rows=problem.rows,
         )

@@ -1,0 +1,100 @@
+"""Tiny random twin problems over lattices small enough to enumerate, nasty on purpose."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+
+from encoders.network import Layer, Link, Network
+from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+
+PBA = (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True))
+ROBUST = (Goal(rows=np.array([[1.0, 0.0]]), strict=True), Goal(rows=np.array([[0.0, -1.0]]), strict=False))
+FLIP = (
+    Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False),
+    Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False),
+)
+STYLES = ("plain", "sparse", "duplicate", "huge", "tiny", "mixed", "constant", "integer")
+
+
+def random_network(rng: np.random.Generator, inputs: int, style: str, *, depth: int, width: int, outputs: int) -> Network:
+    """float32 weights in one of several styles; integer weights make exact ties common."""
+    sizes = [inputs, *rng.integers(1, width + 1, depth), outputs]
+    layers = []
+    for k, (n, m) in enumerate(pairwise(sizes)):
+        weight, bias = rng.standard_normal((m, n)), rng.standard_normal(m)
+        match style:
+            case "sparse":
+                weight *= rng.random((m, n)) < 0.4
+                bias *= rng.random(m) < 0.5
+            case "duplicate":
+                weight[rng.integers(0, m)] = weight[0]
+                bias[:] = bias[0]
+            case "huge":
+                weight, bias = weight * 1e6, bias * 1e6
+            case "tiny":
+                weight, bias = weight * 1e-12, bias * 1e-12
+            case "mixed":
+                weight *= 10.0 ** rng.integers(-15, 8, (m, n))
+            case "constant":
+                weight *= 0.0 if k == depth else 1.0
+            case "integer":
+                weight, bias = np.round(weight * 2), np.round(bias * 2)
+        slope = np.ones(m) if k == depth else rng.choice([0.0, 0.0, 0.0, 0.25, float(np.float32(0.01)), 1.0], m)
+        layers.append(
+            Layer(weight=weight.astype(np.float32).astype(float), bias=bias.astype(np.float32).astype(float), slope=slope)
+        )
+    return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="random")
+
+
+def random_problem(seed: int, style: str, goals: tuple[Goal, ...]) -> TwinProblem:
+    """A few questions over numbers (some scaled) and a one-hot variable, one protected variable, boxes of at most ~200 points."""
+    rng = np.random.default_rng(seed)
+    one_hot = np.array([False, False, False, True])
+    width = np.where(one_hot, 3, 1)
+    domain = Domain(
+        integer=np.ones(4, dtype=bool),
+        lower=np.array([0.0, -3.0, 0.0, 0.0]),
+        upper=np.array([1.0, 6.0, 40.0, 2.0]),
+        offset=np.array([0.0, 0.0, 0.0, 0.0]),
+        scale=np.array([1.0, rng.choice([1.0, 7.0]), rng.choice([1.0, 40.0, 3.0]), 1.0]),
+        start=np.cumsum(width) - width,
+        one_hot=one_hot,
+        width=width,
+    )
+    depth = int(rng.choice([0, 1, 1, 2, 2, 3, 10]))
+    outputs = int(rng.choice([1, 2, 3]))
+    network = random_network(rng, 6, style, depth=depth, width=int(rng.choice([1, 3, 8])), outputs=outputs)
+    count = 3
+    low = rng.integers(domain.lower, domain.upper + 1, (count, 4)).astype(float)
+    high = np.minimum(low + rng.integers(0, [1, 5, 9, 3], (count, 4)), domain.upper)
+    low[:, 0] = high[:, 0] = 0
+    prime = low.copy()
+    prime[:, 0] = 1
+    batch = TwinBatch(lower=low, upper=high, prime=prime, protected=np.array([True, False, False, False]))
+    margin = np.array([1.0]) if outputs == 1 else np.eye(outputs)[0] - np.eye(outputs)[1]
+    return TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=goals)
+
+
+def brute_force(problem: TwinProblem, question: int) -> np.ndarray:
+    """Exact values (P, R) of all rows at every lattice point of a question's box, as fractions."""
+    batch, domain = problem.batch, problem.domain
+    axes = [np.arange(a, b + 1) for a, b in zip(batch.lower[question], batch.upper[question], strict=True)]
+    raw = np.array(list(product(*axes)), dtype=float)
+    prime = np.where(batch.protected, batch.prime[question], raw)
+    logits = [problem.network.forward(rational(domain.encode(copy))) for copy in (raw, prime)]
+    margins = np.stack([copy @ rational(problem.margin) for copy in logits], axis=1)
+    return np.asarray(margins @ rational(problem.rows).T)
+
+
+def rational(values: np.ndarray) -> np.ndarray:
+    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def truth(problem: TwinProblem, question: int, values: np.ndarray) -> list[bool]:
+    """Whether each goal holds at every point."""
+    del question
+    met = np.where(problem.strict, values > 0, values >= 0).astype(bool)
+    return [bool(m) for m in problem.goals_met(met).all(axis=0)]

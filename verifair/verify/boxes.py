@@ -1,0 +1,97 @@
+"""Batches of boxes of the moving variables: their centres, their likeliest corners, and how they are halved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.bounds.twin import Twin
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nodes:
+    """N boxes: forest ids, their questions, raw boxes (N, v) of the moving variables, and the goals open in them (N, G)."""
+
+    ids: Integers
+    question: Integers
+    lower: Array
+    upper: Array
+    open: Booleans
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: Integers | Booleans | slice) -> Nodes:
+        return Nodes(
+            ids=self.ids[index],
+            question=self.question[index],
+            lower=self.lower[index],
+            upper=self.upper[index],
+            open=self.open[index],
+        )
+
+    @staticmethod
+    def join(parts: list[Nodes]) -> Nodes:
+        return Nodes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Nodes.__dataclass_fields__})
+
+
+def roots(twin: Twin) -> Nodes:
+    """The whole boxes of all questions, every goal open."""
+    batch = twin.problem.batch
+    count = len(batch)
+    return Nodes(
+        ids=np.arange(count),
+        question=np.arange(count),
+        lower=batch.lower[:, twin.variables],
+        upper=batch.upper[:, twin.variables],
+        open=np.ones((count, len(twin.problem.goals)), dtype=bool),
+    )
+
+
+def rows_at(twin: Twin, question: Integers, point: Array) -> Array:
+    """Full raw rows (N, V) of points (N, v) of the moving variables."""
+    raw = twin.problem.batch.lower[question].copy()
+    raw[:, twin.variables] = point
+    return np.asarray(raw)
+
+
+def centre(twin: Twin, nodes: Nodes) -> Array:
+    """A legal raw point (N, v) in the middle of each box."""
+    middle = np.clip(nodes.lower + (nodes.upper - nodes.lower) / 2, nodes.lower, nodes.upper)
+    return np.where(twin.local.integer, np.floor(middle), middle)
+
+
+def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
+    """The raw corner (N, v) of each box at which a linear bound with slopes (N, d) in the network columns is least."""
+    local = twin.local
+    point = np.where(slope[:, local.start] > 0, nodes.lower, nodes.upper)
+    for v in np.flatnonzero(local.one_hot):  # the allowed category with the least slope
+        block = slope[:, local.start[v] : local.start[v] + local.width[v]]
+        index = np.arange(local.width[v])
+        allowed = (index >= nodes.lower[:, v, None]) & (index <= nodes.upper[:, v, None])
+        point[:, v] = np.where(allowed, block, np.inf).argmin(axis=1)
+    return np.asarray(point)
+
+
+def halve(twin: Twin, nodes: Nodes, score: Array) -> tuple[Integers, Array, Array, Array]:
+    """Halve every box along the variable with the largest score (N, d columns): positions of the variables, cuts, the left
+    halves' upper and the right halves' lower ends. A real interval shares its cut, an integer one does not."""
+    local = twin.local
+    by_variable = np.add.reduceat(score, local.start, axis=1)
+    width = nodes.upper - nodes.lower
+    relative = width / np.maximum(local.upper - local.lower, 1e-300)
+    by_variable = np.where(width > 0, np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
+    variable = by_variable.argmax(axis=1)
+    at = np.arange(len(nodes))
+    whole = local.integer[variable]
+    cut = centre(twin, nodes)[at, variable]
+    left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
+    left_upper[at, variable] = cut
+    right_lower[at, variable] = np.where(whole, cut + 1, cut)
+    return variable, cut, left_upper, right_lower

@@ -1,0 +1,233 @@
+"""The cascade that decides twin problems: bounds, branch-and-bound on the inputs, then MILP or SMT for what is left.
+
+Reads top to bottom. Every answer goes through the rules of the house: VIOLATED only by exact evaluation of a legal point,
+PROVED only with a tree that `check` re-proves (CHECKED) or a solver's claim that is marked as one (CLAIMED), and everything else
+UNKNOWN with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import numpy as np
+from encoders.big_m import big_m
+from encoders.smt import smt
+from encoders.triangle import triangle
+
+from encoders.evaluate import exact_rows, pair
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from encoders.runtime import runtime_logits
+from solvers import registry
+from solvers.outcome import Budget, Limit, Outcome, Termination
+from verifair.errors import QueryError
+from verifair.verdict import Reason, Status
+from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
+from verifair.verify.forest import Tree
+
+METHODS = ("auto", "bnb", "lp", "milp", "smt")
+"""auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """The answer to one goal of one question, still in arrays.
+
+    tree: the proof's boxes, None for a solver's claim.   witness: (V,) raw x.   margins: g(x), g(x') there.
+    lower, upper: bounds on the goal's best row.   agrees: whether float32 onnxruntime shows the violation (None: no file).
+    """
+
+    status: Status
+    reason: Reason | None
+    lower: float
+    upper: float
+    tree: Tree | None
+    witness: Array | None
+    margins: tuple[float, float] | None
+    agrees: bool | None
+    engine: str
+    outcomes: tuple[Outcome, ...]
+    nodes: int
+
+
+def solve(
+    problem: TwinProblem,
+    *,
+    method: str = "auto",
+    solver: str | None = None,
+    budget: Budget | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Answer]]:
+    """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question."""
+    budget = budget or Budget()
+    match method:
+        case "auto" | "bnb":
+            decision = decide(problem, seconds=budget.seconds, max_nodes=budget.nodes, progress=progress)
+            answers = _answers(problem, decision)
+            if method == "auto":
+                answers = _settle_the_rest(problem, answers, solver, budget)
+        case "lp" | "milp" | "smt":
+            answers = _by_solver(problem, method, solver, budget)
+        case _:
+            raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    return _replayed(problem, answers)
+
+
+def _answers(problem: TwinProblem, decision: Decision) -> list[list[Answer]]:
+    return [[_answer(decision, q, g) for g in range(len(problem.goals))] for q in range(len(problem.batch))]
+
+
+def _answer(decision: Decision, q: int, g: int) -> Answer:
+    status = int(decision.status[q, g])
+    violated = status == VIOLATED
+    return Answer(
+        status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED}[status],
+        reason=None if status != OPEN else {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL),
+        lower=float(decision.lower[q, g]),
+        upper=float(decision.upper[q, g]),
+        tree=decision.forest.tree(q, g) if status == PROVED else None,
+        witness=decision.witness[q, g] if violated else None,
+        margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None,
+        agrees=None,
+        engine="branch-and-bound",
+        outcomes=(),
+        nodes=int(decision.nodes[q]),
+    )
+
+
+def _settle_the_rest(
+    problem: TwinProblem, answers: list[list[Answer]], solver: str | None, budget: Budget
+) -> list[list[Answer]]:
+    """Ask the exact MILP about goals that branch-and-bound left open for lack of nodes (not of time: that is spent)."""
+    for row, of_question in enumerate(answers):
+        for g, answer in enumerate(of_question):
+            if answer.reason is Reason.NODES:
+                of_question[g] = _ask(problem, row, g, "milp", solver, budget, answer)
+    return answers
+
+
+def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[Answer]]:
+    return [
+        [_ask(problem, q, g, method, solver, budget, None) for g in range(len(problem.goals))] for q in range(len(problem.batch))
+    ]
+
+
+def _ask(
+    problem: TwinProblem, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None
+) -> Answer:
+    """One goal by LP, MILP or SMT. A goal of several rows is met where *some* row is, which only SMT states as it stands;
+    for LP and MILP each row is tried in turn, and one that is positive throughout is enough."""
+    blank = Answer(
+        status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
+        agrees=None, engine=method, outcomes=(), nodes=0,
+    )  # fmt: skip
+    current = before or blank
+    for row in range(len(problem.goals[g].rows)):
+        question = None if method == "smt" else problem.goals[g].rows[row]
+        outcome, point = _run(problem, q, g, question, method, solver, budget)
+        current = _judge(problem, q, g, method, outcome, point, current)
+        if current.status is not Status.UNKNOWN or method == "smt":
+            break
+    return current
+
+
+def _run(
+    problem: TwinProblem, q: int, g: int, row: Array | None, method: str, solver: str | None, budget: Budget
+) -> tuple[Outcome, Array | None]:
+    """Encode, solve, decode: the outcome and the raw point of its values."""
+    if method == "smt":
+        encoded = smt(problem, q, problem.goals[g])
+        outcome = registry.solve(encoded.program, backend=solver or "z3", budget=budget)
+    elif method == "milp":
+        assert row is not None
+        encoded = big_m(problem, q, row)
+        outcome = registry.solve(encoded.program, backend=solver or "highs", budget=budget)
+    else:
+        assert row is not None
+        encoded = triangle(problem, q, row, bounds="interval")
+        outcome = registry.solve(encoded.program, backend=solver or "highs", budget=budget)
+    return outcome, None if outcome.values is None else encoded.decode(outcome.values)
+
+
+def _judge(
+    problem: TwinProblem, q: int, g: int, method: str, outcome: Outcome, point: Array | None, current: Answer
+) -> Answer:
+    """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
+    current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
+    if point is not None:
+        met, margins = exact_rows(problem, np.array([q]), point[None, :])
+        if problem.domain.legal(point[None, :])[0] and not problem.goals_met(met)[0, g]:
+            value = float((problem.goals[g].rows @ margins[0]).max())
+            return replace(
+                current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),
+                upper=min(current.upper, value),
+            )  # fmt: skip
+    bound = outcome.dual_bound if outcome.dual_bound is not None else -np.inf
+    status, reason = status_of(outcome, exact=method == "smt", relaxation=method == "lp", bound=bound)
+    return replace(current, status=status, reason=reason, lower=max(current.lower, bound))
+
+
+def status_of(outcome: Outcome, *, exact: bool, relaxation: bool, bound: float) -> tuple[Status, Reason | None]:
+    """The one map from why a solver stopped to what that means for  "the objective is positive everywhere".
+
+    exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
+    row, and only a bound above the backend's tolerance is a claim.   Witnesses have been dealt with before: a point
+    that is still here was not confirmed.
+    """
+    match outcome.termination:
+        case Termination.INFEASIBLE:
+            # A minimisation over a box has a point: infeasible can only be a numerical accident.
+            return (Status.PROVED, None) if exact else (Status.UNKNOWN, Reason.NUMERICAL)
+        case Termination.OPTIMAL:
+            if not exact and bound > 10 * outcome.tolerance:
+                return Status.PROVED, None
+            return Status.UNKNOWN, Reason.RELAXATION_TOO_WEAK if relaxation else Reason.WITNESS_REJECTED
+        case Termination.SATISFIED:
+            return Status.UNKNOWN, Reason.WITNESS_REJECTED
+        case Termination.LIMIT:
+            if not exact and bound > 10 * outcome.tolerance:
+                return Status.PROVED, None
+            return Status.UNKNOWN, _limit_reason(outcome.limit)
+        case Termination.UNBOUNDED | Termination.INFEASIBLE_OR_UNBOUNDED | Termination.NUMERICAL:
+            return Status.UNKNOWN, Reason.NUMERICAL
+        case Termination.ERROR:
+            return Status.UNKNOWN, Reason.SOLVER_ERROR
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _limit_reason(limit: Limit | None) -> Reason:
+    match limit:
+        case Limit.TIME:
+            return Reason.TIME
+        case Limit.NODES | Limit.ITERATIONS:
+            return Reason.NODES
+        case Limit.MEMORY:
+            return Reason.MEMORY
+        case Limit.INTERRUPTED:
+            return Reason.INTERRUPTED
+        case Limit.OTHER | None:
+            return Reason.SOLVER_ERROR
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _replayed(problem: TwinProblem, answers: list[list[Answer]]) -> list[list[Answer]]:
+    """Replay every witness in float32 onnxruntime, all in one batch, and note whether it shows the violation too."""
+    if problem.network.source is None:
+        return answers
+    at = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.witness is not None]
+    if not at:
+        return answers
+    question = np.array([q for q, _ in at])
+    raw = np.array([answers[q][g].witness for q, g in at])
+    x, x_prime = pair(problem, question, raw)
+    margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
+    met = problem.goals_met(problem.rows_met(margins @ problem.rows.T))
+    for (q, g), agrees in zip(at, ~met[np.arange(len(at)), [g for _, g in at]], strict=True):
+        answers[q][g] = replace(answers[q][g], agrees=bool(agrees))
+    return answers
+
+

@@ -1,0 +1,163 @@
+"""From names to arrays: queries about rows and boxes become twin problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from verifair.schema import Schema
+
+from encoders.dyadic import exact
+from encoders.network import Array, Network
+from encoders.problem import Goal, TwinBatch, TwinProblem
+from verifair.errors import QueryError
+from verifair.queries import IndividualFairness
+
+Integers = npt.NDArray[np.int64]
+
+OBSERVED = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
+FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
+NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
+"""No x with g(x) > 0 > g(x'): some lambda in {1, 0, 1/2} has lambda g(x) - (1 - lambda) g(x') <= 0 (BOUNDS: two-copy prune)."""
+NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False)
+
+
+def margin(network: Network, winner: int, loser: int) -> Array:
+    """Weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
+    if network.outputs == 1:
+        return np.array([1.0 if winner == 1 else -1.0])
+    weights = np.zeros(network.outputs)
+    weights[winner], weights[loser] = 1.0, -1.0
+    return weights
+
+
+def classes(network: Network) -> int:
+    return max(2, network.outputs)
+
+
+def decisions(network: Network, x: Array) -> Integers:
+    """Class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
+
+    Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding.
+    """
+    logits = network.forward(x)
+    if network.outputs == 1:
+        logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # class 0 wins a tie here as well
+    ordered = np.sort(logits, axis=1)
+    close = np.flatnonzero(ordered[:, -1] - ordered[:, -2] <= 1e-6 * (1 + np.abs(logits).max(axis=1)))
+    winner = logits.argmax(axis=1)
+    if len(close):
+        values = network.forward(exact(x[close])).to_fractions()
+        for k, row in zip(close, values, strict=True):
+            row = [0, *row] if network.outputs == 1 else list(row)
+            winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
+    return winner.astype(np.int64)
+
+
+def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:
+    """Raw boxes (B, V) of all points within delta units of raw rows (B, V), clipped to the features' ranges (PBA eq. 4-5).
+
+    Numeric features with a unit move, save those in `still` and those declared change = "fixed". Integer features keep
+    to whole values.
+    """
+    step = schema.steps(still) * delta
+    domain = schema.domain
+    lower, upper = np.maximum(raw - step, domain.lower), np.minimum(raw + step, domain.upper)
+    lower = np.where(domain.integer, np.ceil(lower), lower)
+    upper = np.where(domain.integer, np.floor(upper), upper)
+    return np.where(step > 0, lower, raw), np.where(step > 0, upper, raw)
+
+
+def bias_problem(
+    network: Network, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, winner: int, loser: int
+) -> TwinProblem:
+    """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped."""
+    v = schema.index(sensitive)
+    lower, upper = neighbourhood(schema, raw, delta, [sensitive])
+    prime = raw.copy()
+    prime[:, v] = to
+    batch = TwinBatch(lower=lower, upper=upper, prime=prime, protected=np.arange(raw.shape[1]) == v)
+    return TwinProblem(
+        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(OBSERVED, FLIPPED)
+    )
+
+
+def robustness_problem(
+    network: Network, schema: Schema, raw: Array, delta: float, sensitive: str | None, winner: int, loser: int
+) -> TwinProblem:
+    """Robustness of the decision `winner` over `loser` around rows raw (B, V). Both copies are the same here.
+
+    A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
+    """
+    lower, upper = neighbourhood(schema, raw, delta, [sensitive] if sensitive else [])
+    batch = TwinBatch(lower=lower, upper=upper, prime=raw, protected=np.zeros(raw.shape[1], dtype=bool))
+    goal = Goal(rows=np.array([[1.0, 0.0]]), strict=winner > loser)
+    return TwinProblem(
+        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(goal,)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FlipQuestions:
+    """A decision-flip query as one batch: a question for every unordered pair of protected combinations, goals NO_FALL, NO_RISE."""
+
+    problem: TwinProblem
+    lower: Array
+    upper: Array
+
+
+def flip_problem(query: IndividualFairness) -> FlipQuestions:
+    """All pairs z < z' of protected combinations in the query's box; each question is asked in both directions."""
+    schema, domain = query.schema, query.schema.domain
+    lower, upper = box_of(schema, query.box)
+    index = [schema.index(name) for name in query.protected]
+    values = [np.arange(lower[v], upper[v] + 1) for v in index]
+    pairs = list(_pairs(list(product(*values)), query.differ))
+    if not pairs:
+        raise QueryError(
+            f"the box leaves {' and '.join(query.protected)} no two different values to compare; widen --box for them"
+        )
+    protected = np.zeros(domain.variables, dtype=bool)
+    protected[index] = True
+    low, high = np.tile(lower, (len(pairs), 1)), np.tile(upper, (len(pairs), 1))
+    low[:, index] = high[:, index] = np.array([z for z, _ in pairs])
+    prime = low.copy()
+    prime[:, index] = np.array([z for _, z in pairs])
+    batch = TwinBatch(lower=low, upper=high, prime=prime, protected=protected)
+    problem = TwinProblem(
+        network=query.network, domain=domain, batch=batch, margin=margin(query.network, 1, 0), goals=(NO_FALL, NO_RISE)
+    )
+    return FlipQuestions(problem=problem, lower=lower, upper=upper)
+
+
+def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
+    every = all if differ == "all" else any
+    for k, z in enumerate(combinations):
+        for z_prime in combinations[k + 1 :]:
+            if every(a != b for a, b in zip(z, z_prime, strict=True)):
+                yield z, z_prime
+
+
+def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
+    """Raw bounds (V,) of a box by names: a value, or (low, high); features not named keep their whole range."""
+    domain = schema.domain
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    for name, given in box.items():
+        v = schema.index(name)
+        ends = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+        if len(ends) != 2:
+            raise QueryError(f"box of {name!r}: {given!r}, expected one value or a pair (low, high)")
+        low, high = (schema.raw_value(name, end) for end in ends)
+        if low > high:
+            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {name}={ends[1]}:{ends[0]}")
+        if low < domain.lower[v] or high > domain.upper[v]:
+            raise QueryError(
+                f"box of {name!r}: {ends[0]} .. {ends[1]} leaves the declared range {domain.lower[v]:g} .. {domain.upper[v]:g}; "
+                "narrow the box or widen the schema's range"
+            )
+        lower[v], upper[v] = low, high
+    return lower, upper

@@ -1,0 +1,136 @@
+"""Verdicts on disk as they are decided: one SQLite file in write-ahead mode, so that a killed run loses at most one batch."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.errors import DataError
+from verifair.verdict import Reason, Status
+from verifair.verify.forest import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One verdict of a batch run.
+
+    sensitive, group, to: the sensitive feature, the row's own raw value, and its counterfactual's (the row's own again where
+    none is involved).   row: position in the data.   label: its true class.   against: the other class.
+    goal: observed, flipped, robust or robust-flipped.   witness: JSON raw x (V,) or None.   tree: JSON arrays or None.
+    trust: checked, claimed or ''.
+    """
+
+    sensitive: str
+    goal: str
+    delta: float
+    row: int
+    to: float
+    against: int
+    group: float
+    label: int
+    status: str
+    reason: str
+    lower: float
+    upper: float
+    engine: str
+    trust: str
+    float32_agrees: bool | None
+    nodes: int
+    witness: str | None
+    margins: str | None
+    tree: str | None
+
+
+KEY = ("sensitive", "goal", "delta", "row", "to", "against")
+COLUMNS = tuple(field.name for field in fields(Record))
+RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
+"""Reasons for which a resumed run asks again."""
+
+
+class Store:
+    """Verdicts of one or more runs; a run is named by the hash of everything that determines its answers."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.connection = sqlite3.connect(self.path)
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            self.connection.execute("PRAGMA synchronous=NORMAL")
+            columns = ", ".join(f'"{name}"' for name in COLUMNS)
+            key = ", ".join(f'"{name}"' for name in KEY)
+            self.connection.execute("CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, description TEXT)")
+            self.connection.execute(f"CREATE TABLE IF NOT EXISTS verdicts (run TEXT, {columns}, PRIMARY KEY (run, {key}))")
+            self.connection.commit()
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{self.path}: not a verdict store ({error}); name another file with --store") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.connection.close()
+
+    def begin(self, run: str, description: dict[str, Any], *, resume: bool) -> None:
+        """Start a run, or continue it; without `resume` earlier verdicts of the same run are discarded."""
+        if not resume:
+            self.connection.execute("DELETE FROM verdicts WHERE run = ?", (run,))
+        self.connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(description)))
+        self.connection.commit()
+
+    def add(self, run: str, records: Iterable[Record]) -> None:
+        """One transaction: either all records of a batch are kept or none."""
+        marks = ", ".join("?" * (len(COLUMNS) + 1))
+        rows = [(run, *(_plain(value) for value in asdict(record).values())) for record in records]
+        with self.connection:
+            self.connection.executemany(f"INSERT OR REPLACE INTO verdicts VALUES ({marks})", rows)
+
+    def decided(self, run: str) -> set[tuple[Any, ...]]:
+        """Keys of the verdicts that need not be asked again."""
+        key = ", ".join(f'"{name}"' for name in KEY)
+        marks = ", ".join("?" * len(RETRY))
+        found = self.connection.execute(f"SELECT {key} FROM verdicts WHERE run = ? AND reason NOT IN ({marks})", (run, *RETRY))
+        return set(found.fetchall())
+
+    def frame(self, run: str) -> pd.DataFrame:
+        """All verdicts of a run, one row each, in a fixed order."""
+        order = ", ".join(f'"{name}"' for name in KEY)
+        columns = ", ".join(f'"{name}"' for name in COLUMNS)
+        table = pd.read_sql_query(f"SELECT {columns} FROM verdicts WHERE run = ? ORDER BY {order}", self.connection, params=(run,))
+        return table.astype({"lower": float, "upper": float, "to": float, "group": float})
+
+
+def dump_tree(tree: Tree | None) -> str | None:
+    if tree is None:
+        return None
+    bound = [None if np.isnan(b) else b for b in tree.bound.tolist()]
+    return json.dumps({"feature": tree.variable.tolist(), "cut": tree.cut.tolist(), "bound": bound})
+
+
+def count(frame: pd.DataFrame) -> dict[str, int]:
+    """How many verdicts of each status."""
+    return {status.value: int((frame["status"] == status.value).sum()) for status in Status}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and np.isnan(value):
+        return None
+    if isinstance(value, (np.integer, np.floating, np.bool_)):
+        return value.item()
+    return value
+
+
+def to_parquet(frame: pd.DataFrame, path: Path) -> None:
+    frame.to_parquet(path, index=False)
+
+
+def to_jsonl(frame: pd.DataFrame, path: Path, columns: Sequence[str] = COLUMNS) -> None:
+    frame[list(columns)].to_json(path, orient="records", lines=True)
