@@ -1,0 +1,286 @@
+"""Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
+
+The file is JSON (gzip when its name ends in .gz). Everything is in raw units and schema order:
+
+    {"format": "verifair-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
+     "proofs": [{"statement": ..., "tree": ...} or {"statement": ..., "claim": ...}], "digest"}
+
+`digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything else. A *statement* says what holds
+on which box, a *tree* how that box was cut up until every leaf was proved. What only a solver vouches for has a *claim*
+instead of a tree: it can be recorded, not re-proved. What each statement means is defined in `verifair.verify.check`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from encoders.network import Network
+from verifair.errors import CertificateError
+
+FORMAT = "verifair-certificate/1"
+MAX_BYTES = 1 << 30
+"""No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Distance = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
+Text = Annotated[str, Field(max_length=10_000)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_NO_MORE = ConfigDict(extra="forbid")
+
+
+class Trust(Enum):
+    """CHECKED: every statement comes with a tree that can be re-proved. CLAIMED: some rest on a solver's word."""
+
+    CHECKED = "checked"
+    CLAIMED = "claimed"
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class RowStatement:
+    """A claim on the box of +-delta units around one row of raw values.
+
+    The box moves every real or integer feature that has a unit and is neither protected (by the schema or in `prime`)
+    nor change = "fixed" by delta * unit, clipped to the feature's range; integer features take the whole values within.
+    observed: g(x) - g(x') > 0. flipped: g(x') - g(x) > 0. robust (no prime): class i = classes[0] beats j = classes[1],
+    g(x) >= 0 if i < j and g(x) > 0 if i > j (ties go to the smaller index).
+    """
+
+    goal: Literal["observed", "flipped", "robust"]
+    row: tuple[Number, ...]
+    delta: Distance
+    classes: tuple[Index, Index]
+    prime: dict[str, Number] = Field(default_factory=dict)
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class BoxStatement:
+    """No x in [lower, upper] has g(x) > 0 and g(x') < 0. Protected features (those in prime) have lower = upper."""
+
+    goal: Literal["no-flip"]
+    lower: tuple[Number, ...]
+    upper: tuple[Number, ...]
+    prime: dict[str, Number]
+    classes: tuple[Index, Index]
+
+
+Statement = RowStatement | BoxStatement
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """How a box was split, as preorder arrays over all K nodes (parent, left subtree, right subtree).
+
+    feature: (K,) int; the feature a node is split on, or -1 for a leaf.
+    cut: (K,) left = [lower, cut]; right = [cut + 1, upper] for integer and categorical features, [cut, upper] for real ones.
+    bound: (K,) the claimed lower bound of the goal's best row on a leaf; NaN (null in the file) for splits, and for a leaf
+    that is one single point, decided by exact arithmetic.
+    """
+
+    feature: npt.NDArray[np.int64]
+    cut: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+
+    @staticmethod
+    def leaf(bound: float | None) -> Tree:
+        """The tree of a box proved as a whole."""
+        value = np.nan if bound is None else bound
+        return Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([value]))
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class Claim:
+    """The word of a solver: which one, and the tolerance within which it calls a statement true."""
+
+    backend: Text
+    version: Text
+    tolerance: Distance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Proof:
+    """A statement and what stands behind it."""
+
+    statement: Statement
+    evidence: Tree | Claim
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class RowsQuery:
+    """What was asked: the proofs of such a certificate stand one by one, nothing is claimed about the rows left out."""
+
+    kind: Literal["persistent-bias", "robustness"]
+    protected: tuple[str, ...]
+    delta: tuple[Distance, ...]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class FairnessQuery:
+    """No two points of the box that differ in protected features alone are decided differently.
+
+    box: feature name -> (lower, upper) in raw units; features left out take their declared range.
+    differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
+    The proofs must cover all these pairs, in both directions.
+    """
+
+    kind: Literal["individual-fairness"]
+    protected: tuple[str, ...]
+    box: dict[str, tuple[Number, Number]]
+    differ: Literal["all", "any"]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _TreeFile:
+    feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
+    cut: list[Number]
+    bound: list[Number | None]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _ProofFile:
+    statement: Annotated[RowStatement | BoxStatement, Field(discriminator="goal")]
+    tree: _TreeFile | None = None
+    claim: Claim | None = None
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _CertificateFile:
+    format: Literal["verifair-certificate/1"]
+    network_sha256: Sha256
+    schema_sha256: Sha256
+    semantics: Text
+    query: Annotated[RowsQuery | FairnessQuery, Field(discriminator="kind")]
+    features: tuple[str, ...] = Field(min_length=1)
+    proofs: list[_ProofFile]
+    digest: Sha256
+
+
+_ADAPTER = TypeAdapter(_CertificateFile)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Certificate:
+    """Proofs about one network and one schema. `intact` is False when a file's digest does not fit its content."""
+
+    network_sha256: str
+    schema_sha256: str
+    semantics: str
+    query: RowsQuery | FairnessQuery
+    features: tuple[str, ...]
+    proofs: tuple[Proof, ...]
+    intact: bool = True
+
+    @property
+    def kind(self) -> str:
+        return self.query.kind
+
+    @property
+    def trust(self) -> Trust:
+        claimed = any(isinstance(proof.evidence, Claim) for proof in self.proofs)
+        return Trust.CLAIMED if claimed else Trust.CHECKED
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Everything but the digest, as it stands in the file."""
+        return {
+            "format": FORMAT,
+            "network_sha256": self.network_sha256,
+            "schema_sha256": self.schema_sha256,
+            "semantics": self.semantics,
+            "query": asdict(self.query),
+            "features": list(self.features),
+            "proofs": [_proof_payload(proof) for proof in self.proofs],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate; gzip when the name ends in .gz. The same proofs give the same bytes."""
+        payload = self.payload
+        text = json.dumps(payload | {"digest": _digest(payload)}, separators=(",", ":"), allow_nan=False).encode()
+        Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
+        try:
+            raw = json.loads(_read(path), parse_constant=_no_constant)
+            file = _ADAPTER.validate_python(raw)
+            proofs = tuple(_proof(number, proof) for number, proof in enumerate(file.proofs))
+        except OSError as error:
+            raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {FORMAT} file") from error
+        except RecursionError as error:
+            raise CertificateError(f"{path}: nested too deeply; expected a {FORMAT} file") from error
+        except (ValueError, EOFError, zlib.error) as error:
+            raise CertificateError(f"{path}: {error}; expected a {FORMAT} file") from error
+        content = {key: value for key, value in raw.items() if key != "digest"}
+        return cls(
+            network_sha256=file.network_sha256,
+            schema_sha256=file.schema_sha256,
+            semantics=file.semantics,
+            query=file.query,
+            features=file.features,
+            proofs=proofs,
+            intact=_digest(content) == file.digest,
+        )
+
+
+def semantics(network: Network) -> str:
+    """What a proof about this network is a proof about."""
+    text = "real-valued function of the stored float32 weights"
+    return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text
+
+
+def _digest(payload: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _proof_payload(proof: Proof) -> dict[str, Any]:
+    statement = asdict(proof.statement)
+    if isinstance(proof.evidence, Claim):
+        return {"statement": statement, "claim": asdict(proof.evidence)}
+    tree = proof.evidence
+    bound = [None if value != value else value for value in tree.bound.tolist()]
+    return {"statement": statement, "tree": {"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound}}
+
+
+def _proof(number: int, file: _ProofFile) -> Proof:
+    if file.claim is not None and file.tree is None:
+        return Proof(statement=file.statement, evidence=file.claim)
+    if file.tree is None or file.claim is not None:
+        raise ValueError(f"proof {number} needs either a tree or a claim")
+    feature, cut, bound = file.tree.feature, file.tree.cut, file.tree.bound
+    if not len(feature) == len(cut) == len(bound):
+        raise ValueError(f"proof {number}: feature, cut and bound have {len(feature)}, {len(cut)} and {len(bound)} entries")
+    return Proof(
+        statement=file.statement,
+        evidence=Tree(feature=np.array(feature), cut=np.array(cut, dtype=float), bound=np.array(bound, dtype=float)),
+    )
+
+
+def _read(path: str | Path) -> bytes:
+    path = Path(path)
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        content: bytes = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    return content
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
