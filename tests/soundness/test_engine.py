@@ -38,7 +38,7 @@ def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
             assert (status == PROVED) == holds
             if status == PROVED:
                 tree = decision.forest.tree(q, g)
-                bounds = tree.bound[(tree.variable < 0) & ~np.isnan(tree.bound)]
+                bounds = tree.bound[(tree.feature < 0) & ~np.isnan(tree.bound)]
                 assert (bounds > 0).all() if problem.goals[g].strict else (bounds >= 0).all()
             else:
                 point = decision.witness[q, g]

@@ -25,7 +25,7 @@ from solvers.outcome import Budget, Limit, Outcome, Termination
 from verifair.errors import QueryError
 from verifair.verdict import Reason, Status
 from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
-from verifair.verify.forest import Tree
+from verifair.verify.certificate import Tree
 
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from verifair.verify.certificate import Tree
+
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tree:
-    """Preorder arrays: variable >= 0 and its cut for a split, -1 for a leaf with its claimed bound (NaN: one exact point)."""
-
-    variable: Integers
-    cut: Array
-    bound: Array
 
 
 class Forest:
@@ -66,4 +57,4 @@ class Forest:
                 if self.left[node] < 0:
                     raise ValueError(f"node {node} is neither closed nor split: goal {goal} of question {root} is not proved")
                 stack += [int(self.left[node]) + 1, int(self.left[node])]
-        return Tree(variable=np.array(variable), cut=np.array(cut), bound=np.array(bound))
+        return Tree(feature=np.array(variable), cut=np.array(cut), bound=np.array(bound))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from verifair.errors import DataError
 from verifair.verdict import Reason, Status
-from verifair.verify.forest import Tree
+from verifair.verify.certificate import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,14 @@ def dump_tree(tree: Tree | None) -> str | None:
     if tree is None:
         return None
     bound = [None if np.isnan(b) else b for b in tree.bound.tolist()]
-    return json.dumps({"feature": tree.variable.tolist(), "cut": tree.cut.tolist(), "bound": bound})
+    return json.dumps({"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound})
+
+
+def load_tree(text: str) -> Tree:
+    """The tree that `dump_tree` wrote."""
+    arrays = json.loads(text)
+    bound = [np.nan if b is None else b for b in arrays["bound"]]
+    return Tree(feature=np.array(arrays["feature"]), cut=np.array(arrays["cut"], dtype=float), bound=np.array(bound, dtype=float))
 
 
 def count(frame: pd.DataFrame) -> dict[str, int]:

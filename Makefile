@@ -1,0 +1,46 @@
+# `make demo` and `make test` each work as the first command in a fresh clone: they make .venv and install what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.base
+	$(BIN)/verifair pba --demo german --protected age --delta 1 --delta 2 --delta 3 --out demo
+	$(BIN)/verifair check demo/certificate.json.gz --demo german
+	@echo "See demo/: table.txt, outcomes.png, verdicts.sqlite, verdicts.parquet, certificate.json.gz"
+
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.run
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m pdoc -o docs/api verifair encoders solvers
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+# torch is named with its version: a bare torch pulls gigabytes of GPU packages.
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo build dist docs/api *.egg-info

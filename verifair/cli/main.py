@@ -1,0 +1,57 @@
+"""The verbs and the exit codes: 0 an answer, 2 usage or bad input, 3 unsupported model, 4 backend, 5 internal, 6 disagreement."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+from rich.console import Console
+
+from encoders.errors import ModelError
+from solvers.errors import BackendError
+from verifair.cli import certify, check, doctor, pba, schema, train
+from verifair.errors import VerifairError
+
+app = typer.Typer(
+    name="verifair",
+    help="Proofs, exact counterexamples and bounds for the fairness of trained networks (ONNX).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+pba.register(app)
+certify.register(app)
+check.register(app)
+train.register(app)
+doctor.register(app)
+app.add_typer(schema.app, name="schema")
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point of the `verifair` command."""
+    error_console = Console(stderr=True, highlight=False)
+    try:
+        app()
+    except (VerifairError, ModelError, BackendError) as error:
+        error_console.print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        error_console.print("interrupted; what was decided is kept (see --store and --resume)")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; write nothing more, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception:
+        error_console.print("[red]internal error[/] - this is a bug in verifair, please report it with the lines below:")
+        traceback.print_exc()
+        sys.exit(5)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")

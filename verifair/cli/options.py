@@ -1,0 +1,81 @@
+"""Options that several verbs share, declared once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from solvers.outcome import Budget
+
+Model = Annotated[Path, typer.Argument(help="The network, an ONNX file.", show_default=False)]
+SchemaFile = Annotated[Path, typer.Option("--schema", help="Description of the inputs (TOML).", show_default=False)]
+DataFile = Annotated[Path, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.", show_default=False)]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the whole answer to this JSON file.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for the whole run; what is left then is UNKNOWN.")]
+Method = Annotated[
+    str, typer.Option("--method", help="auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt.")
+]
+Solver = Annotated[str | None, typer.Option("--solver", help="Backend of lp, milp and smt; see `verifair doctor`.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes (joblib); each keeps to one BLAS thread.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", help="Boxes of branch-and-bound a question may take.")]
+ExitVerdict = Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 proved, 10 violated, 20 unknown.")]
+
+
+def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
+    return Budget(seconds=timeout, nodes=nodes, seed=seed)
+
+
+def method_name(method: str) -> str:
+    """`exact` is the papers' word for what the cascade does."""
+    return "auto" if method == "exact" else method
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and remaining time on a terminal, nothing elsewhere; gives progress(done, total)."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.speed:.0f}/s", justify="right"), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(*columns[:4], TimeElapsedColumn(), TimeRemainingColumn(), console=err, transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def write_json(path: Path | None, answer: dict[str, Any]) -> None:
+    """The answer with the versions that made it."""
+    if path is None:
+        return
+    versions = {name: version(name) for name in ("verifair", "numpy", "scipy", "onnx", "onnxruntime")}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(_plain({**answer, "versions": versions}), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinities and no NaN: they become null."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    return value

@@ -1,0 +1,179 @@
+"""verifair pba: persistent bias with SP, EO, CFA and RB, for every row of a table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+
+from encoders.network import Network
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.bias.evidence import certificate_of
+from verifair.bias.rows import Table, verify_rows
+from verifair.bias.scores import complementary, group_rates, proved_shares
+from verifair.cli import options
+from verifair.errors import DataError, QueryError
+from verifair.queries import PersistentBias, Robustness
+from verifair.report.bias import outcome_plot, pair_table, screen_table
+from verifair.schema import Schema
+from verifair.verify.store import count, to_jsonl, to_parquet
+
+EXAMPLE = """
+Decides, for every eligible row, whether the network is more confident in it than in its counterfactual throughout the
+neighbourhood (observed), and the reverse (flipped).
+
+Example: verifair pba german.onnx --schema german.toml --data german.csv --protected age --delta 1 --delta 2 --out runs/german
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pba", help=EXAMPLE)(pba)
+
+
+def pba(
+    model: Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.")] = None,
+    demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its test rows: german or adult.")] = None,
+    protected: Annotated[list[str] | None, typer.Option("--protected", help="Sensitive feature; repeat for several.")] = None,
+    delta: Annotated[list[float] | None, typer.Option("--delta", help="Neighbourhood in units; repeat for several.")] = None,
+    method: options.Method = "exact",
+    solver: options.Solver = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first N rows of the table.")] = None,
+    outside: Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")] = "error",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for table, plots, verdicts and certificate.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="SQLite file of verdicts (default: OUT/verdicts.sqlite).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run of the same question.")] = False,
+    jobs: options.Jobs = 1,
+    nodes: options.Nodes = None,
+    timeout: options.Timeout = 3600.0,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+) -> None:
+    started = time.monotonic()
+    network, described, frame = load_inputs(model, schema, data, demo)
+    if not protected:
+        known = ", ".join(described.protected_names) or "none is declared protected"
+        raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
+    if resume and store is None and out is None:
+        raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
+    frame = _chosen_rows(described, frame, limit, outside)
+    kept = store or (out / "verdicts.sqlite" if out else None)
+    deltas = delta or [1.0, 2.0, 3.0]
+    budget = options.budget(timeout, nodes, seed)
+    rates, verdicts, certificates = [], [], []
+    table = Table.of(network, described, frame)
+    for name in dict.fromkeys(protected):
+        rates.append(group_rates(network, described, table, name))
+        for query in (
+            PersistentBias(network=network, schema=described, sensitive=name, delta=deltas),
+            Robustness(network=network, schema=described, sensitive=name, delta=deltas),
+        ):
+            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
+            with options.progress_bar(label) as progress:
+                found = verify_rows(
+                    query, frame, budget=budget, method=options.method_name(method), solver=solver, jobs=jobs,
+                    store=kept, resume=resume, progress=progress,
+                )  # fmt: skip
+            verdicts.append(found)
+            certificates.append((query, found))
+    all_verdicts = pd.concat(verdicts, ignore_index=True)
+    all_rates, shares = pd.concat(rates, ignore_index=True), proved_shares(all_verdicts, described)
+    seconds = time.monotonic() - started
+    _show(described, protected, all_rates, shares, all_verdicts, seconds, options.console())
+    if out is not None:
+        _write(out, network, described, table, protected, all_rates, shares, all_verdicts, certificates, seconds)
+    options.write_json(json, _answer(network, described, all_rates, shares, all_verdicts, seconds, seed))
+
+
+def load_inputs(
+    model: Path | None, schema: Path | None, data: Path | None, demo: str | None
+) -> tuple[Network, Schema, pd.DataFrame]:
+    """The three files, or a shipped example's network, schema and test rows."""
+    if demo is not None:
+        if model is not None or schema is not None or data is not None:
+            raise QueryError("--demo brings its own model, schema and data: drop it, or drop the others")
+        dataset = datasets.load(demo)
+        return read_onnx(datasets.network_path(demo)), dataset.schema, dataset.test
+    if model is None or schema is None or data is None:
+        missing = [name for name, given in (("MODEL", model), ("--schema", schema), ("--data", data)) if given is None]
+        raise QueryError(f"{' and '.join(missing)} missing; pass them, or try a shipped example with --demo german")
+    described = Schema.load(schema)
+    return read_onnx(model), described, datasets.read_table(data)
+
+
+def _chosen_rows(schema: Schema, frame: pd.DataFrame, limit: int | None, outside: str) -> pd.DataFrame:
+    if outside not in ("error", "drop"):
+        raise QueryError(f"--outside {outside}: expected error or drop")
+    if limit is not None:
+        frame = frame.head(limit)
+    if outside == "drop":
+        frame = frame[schema.inside(schema.raw(frame, outside="keep"))]
+    if not len(frame):
+        raise DataError("the table has no rows left to ask about")
+    return frame.reset_index(drop=True)
+
+
+def _show(
+    schema: Schema, protected: list[str], rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame, seconds: float,
+    console: Console,
+) -> None:  # fmt: skip
+    for name in protected:
+        console.print(screen_table(name, rates, shares))
+        if len(schema.values(name)) > 2:
+            console.print(pair_table(name, shares))
+    counts = count(verdicts)
+    claimed = int((verdicts["trust"] == "claimed").sum())
+    console.print(
+        f"{len(verdicts):,} questions in {seconds:.1f} s: {counts['proved']:,} proved, {counts['violated']:,} refuted by an exact "
+        f"point, {counts['unknown']:,} unknown" + (f"; {claimed:,} proofs are only claimed by a solver" if claimed else "")
+    )
+    if counts["unknown"]:
+        reasons = verdicts.loc[verdicts["status"] == "unknown", "reason"].value_counts()
+        console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    disagree = int((verdicts["float32_agrees"] == 0).sum())
+    if disagree:
+        console.print(f"{disagree:,} exact violations are too small to show in the float32 runtime (float32_agrees = false)")
+    console.print("Proofs are about the real-valued function of the stored float32 weights.")
+    assert complementary(verdicts), "a row was proved in both directions"
+
+
+def _write(
+    out: Path, network: Network, schema: Schema, table: Table, protected: list[str], rates: pd.DataFrame, shares: pd.DataFrame,
+    verdicts: pd.DataFrame, certificates: list[tuple[Any, pd.DataFrame]], seconds: float,
+) -> None:  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "table.txt").open("w", encoding="utf-8") as file:
+        _show(schema, protected, rates, shares, verdicts, seconds, Console(file=file, width=160))
+    rates.to_csv(out / "rates.csv", index=False)
+    shares.to_csv(out / "shares.csv", index=False)
+    to_parquet(verdicts, out / "verdicts.parquet")
+    to_jsonl(verdicts, out / "verdicts.jsonl")
+    for name in protected:
+        suffix = f"-{name}" if len(protected) > 1 else ""
+        outcome_plot(name, shares, out / f"outcomes{suffix}.png", schema.outcomes)
+    for query, found in certificates:
+        kind = "certificate" if isinstance(query, PersistentBias) else "certificate-robustness"
+        suffix = f"-{query.sensitive}" if len(protected) > 1 else ""
+        certificate_of(query, table, found).save(out / f"{kind}{suffix}.json.gz")
+
+
+def _answer(
+    network: Network, schema: Schema, rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame, seconds: float, seed: int
+) -> dict[str, Any]:
+    return {
+        "query": "pba",
+        "model_sha256": network.source_sha256,
+        "schema_sha256": schema.sha256,
+        "counts": count(verdicts),
+        "rates": rates.to_dict(orient="records"),
+        "shares": shares.to_dict(orient="records"),
+        "verdicts": verdicts.drop(columns=["tree"]).to_dict(orient="records"),
+        "seconds": seconds,
+        "seed": seed,
+    }

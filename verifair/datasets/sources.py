@@ -1,0 +1,147 @@
+"""German Credit, Adult and COMPAS: from the original files to frames in their schema's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from verifair.errors import DataError
+from verifair.schema import Schema
+
+DATA = files("verifair.datasets") / "data"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """A preprocessed table with its schema and the paper's 80/20 split (stratified by label, seed 0)."""
+
+    name: str
+    frame: pd.DataFrame
+    schema: Schema
+
+    @property
+    def train(self) -> pd.DataFrame:
+        return self.frame.iloc[self._split()[0]].reset_index(drop=True)
+
+    @property
+    def test(self) -> pd.DataFrame:
+        return self.frame.iloc[self._split()[1]].reset_index(drop=True)
+
+    def _split(self) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.arange(len(self.frame))
+        labels = self.schema.labels(self.frame)
+        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=labels)
+        return np.sort(train), np.sort(test)
+
+
+def load(name: str, path: str | Path | None = None) -> Dataset:
+    """A dataset by name: german, adult, or compas (which needs the path of ProPublica's compas-scores-two-years.csv)."""
+    makers: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult}
+    if name == "compas":
+        if path is None:
+            raise DataError("compas is not shipped: pass the path of ProPublica's compas-scores-two-years.csv")
+        return compas(path)
+    if name not in makers:
+        raise DataError(f"there is no dataset {name!r}; known are german, adult, compas")
+    return makers[name]()
+
+
+def network_path(name: str) -> Path:
+    """Path of the shipped network of a dataset (german or adult)."""
+    resource = DATA / f"{name}.onnx"
+    if not resource.is_file():
+        raise DataError(f"no network is shipped for {name!r}; there is one for german and one for adult")
+    with as_file(resource) as path:
+        return path
+
+
+def _schema(name: str) -> Schema:
+    return Schema.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"), name=f"{name}.toml")
+
+
+def _read(name: str, **options: object) -> pd.DataFrame:
+    with (DATA / name).open("rb") as file:
+        return pd.read_csv(file, compression="gzip", **options)  # type: ignore[call-overload,no-any-return]
+
+
+ADULT_COLUMNS = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
+    "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+)  # fmt: skip
+
+
+def adult() -> Dataset:
+    """UCI Adult (Becker and Kohavi, CC BY 4.0): both original files, rows with missing values dropped, husband and wife = Spouse."""
+    parts = [
+        _read("adult.data.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?"),
+        _read("adult.test.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?", skiprows=1),
+    ]
+    frame = pd.concat(parts, ignore_index=True).dropna().reset_index(drop=True)
+    frame["income"] = frame["income"].str.rstrip(".")
+    frame["relationship"] = frame["relationship"].replace({"Husband": "Spouse", "Wife": "Spouse"})
+    frame["age"] = frame["age"].astype(int)
+    return Dataset(name="adult", frame=frame, schema=_schema("adult"))
+
+
+GERMAN_COLUMNS = (
+    "status", "duration", "credit-history", "purpose", "credit-amount", "savings", "employment", "installment-rate",
+    "personal-status", "other-debtors", "residence-since", "property", "age", "installment-plans", "housing", "existing-credits",
+    "job", "people-liable", "telephone", "foreign-worker", "credit",
+)  # fmt: skip
+GERMAN_CODES = {
+    "A11": "< 0 DM", "A12": "0-200 DM", "A13": ">= 200 DM", "A14": "no account",
+    "A30": "no credits", "A31": "all paid here", "A32": "paid till now", "A33": "delay", "A34": "critical",
+    "A40": "new car", "A41": "used car", "A42": "furniture", "A43": "television", "A44": "appliances", "A45": "repairs",
+    "A46": "education", "A47": "vacation", "A48": "retraining", "A49": "business", "A410": "others",
+    "A61": "< 100 DM", "A62": "100-500 DM", "A63": "500-1000 DM", "A64": ">= 1000 DM", "A65": "unknown",
+    "A71": "unemployed", "A72": "< 1 year", "A73": "1-4 years", "A74": "4-7 years", "A75": ">= 7 years",
+    "A101": "no other", "A102": "co-applicant", "A103": "guarantor",
+    "A121": "real estate", "A122": "life insurance", "A123": "car or other", "A124": "no property",
+    "A141": "bank", "A142": "stores", "A143": "no plans",
+    "A151": "rent", "A152": "own", "A153": "for free",
+    "A171": "unskilled non-resident", "A172": "unskilled resident", "A173": "skilled", "A174": "highly qualified",
+    "A191": "no", "A192": "yes", "A201": "yes", "A202": "no",
+}  # fmt: skip
+FEMALE = {"A92", "A95"}
+
+
+def german() -> Dataset:
+    """UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex; age becomes the group Junior (<= 25) or Senior."""
+    frame = _read("german.data.gz", sep=" ", names=GERMAN_COLUMNS)
+    frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
+    frame["age"] = np.where(frame["age"] <= 25, "Junior", "Senior")
+    frame["credit"] = frame["credit"].map({1: "good", 2: "bad"})
+    frame = frame.drop(columns="personal-status").replace(GERMAN_CODES)
+    return Dataset(name="german", frame=frame, schema=_schema("german"))
+
+
+def compas(path: str | Path) -> Dataset:
+    """ProPublica's COMPAS two-year recidivism file with ProPublica's own filters; the label is *not* recidivating."""
+    from verifair.datasets.table import read_table
+
+    frame = read_table(path)
+    needed = ["days_b_screening_arrest", "is_recid", "c_charge_degree", "score_text", "two_year_recid"]
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        raise DataError(f"{path}: has no column {', '.join(missing)}; expected ProPublica's compas-scores-two-years.csv")
+    kept = frame[
+        pd.to_numeric(frame["days_b_screening_arrest"], errors="coerce").between(-30, 30)
+        & (frame["is_recid"] != -1)
+        & (frame["c_charge_degree"] != "O")
+        & (frame["score_text"] != "N/A")
+    ]
+    columns = {
+        "age": "age", "sex": "sex", "race": "race", "juv_fel_count": "juvenile-felonies",
+        "juv_misd_count": "juvenile-misdemeanors", "juv_other_count": "juvenile-other", "priors_count": "priors",
+        "c_charge_degree": "charge-degree", "two_year_recid": "recidivist",
+    }  # fmt: skip
+    tidy = kept[list(columns)].rename(columns=columns).reset_index(drop=True)
+    tidy["recidivist"] = tidy["recidivist"].map({0: "no", 1: "yes"})
+    tidy["charge-degree"] = tidy["charge-degree"].map({"F": "felony", "M": "misdemeanor"})
+    return Dataset(name="compas", frame=tidy, schema=_schema("compas"))
