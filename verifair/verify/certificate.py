@@ -53,8 +53,8 @@ class Trust(Enum):
 class RowStatement:
     """A claim on the box of +-delta units around one row of raw values.
 
-    The box moves every real or integer feature that has a unit and is neither protected (by the schema or in `prime`)
-    nor change = "fixed" by delta * unit, clipped to the feature's range; integer features take the whole values within.
+    The box moves every real or integer feature that has a unit and is neither protected (by the schema or the query) nor
+    change = "fixed" by delta * unit, clipped to the feature's range; integer features take the whole values within.
     observed: g(x) - g(x') > 0. flipped: g(x') - g(x) > 0. robust (no prime): class i = classes[0] beats j = classes[1],
     g(x) >= 0 if i < j and g(x) > 0 if i > j (ties go to the smaller index).
     """
