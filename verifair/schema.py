@@ -1,15 +1,14 @@
 """The description of a network's inputs: one typed schema, hand-written in TOML, used by every system.
 
 A feature is a *raw variable* (a number in its own unit, or a category); the order of the features is the order of the network's
-input columns. See `encoders.problem.Domain` for how raw values become float32 inputs.
+input columns. See `encoders.problem.Domain` for how raw values become float32 inputs, `verifair.feature` for what a feature may
+be, `verifair.schema_rows` for how tables are read, and `verifair.schema_file` for the file format.
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,96 +17,53 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from encoders.network import Array, Network
 from encoders.problem import Domain
+from verifair import schema_file, schema_rows
 from verifair.errors import DataError, SchemaError
+from verifair.feature import Feature, Scale, text
 
+__all__ = ["Feature", "Scale", "Schema"]
 Integers = npt.NDArray[np.int64]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Scale(BaseModel):
-    """column = float32((raw - offset) / scale)."""
+def _features(value: Any) -> Any:
+    """Every feature validated on its own, so that all problems are told at once and each names its feature."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    features, lines = [], []
+    for number, content in enumerate(value, start=1):
+        if not isinstance(content, (Mapping, Feature)):
+            lines.append(f"feature number {number}: found {content!r}, expected a [[feature]] section")
+            continue
+        try:
+            features.append(content if isinstance(content, Feature) else Feature.model_validate(content))
+        except SchemaError as error:
+            lines += str(error).replace("feature without a name: ", f"feature number {number}: ").splitlines()
+    if lines:
+        raise ValueError("\n".join(lines))
+    return features
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    offset: float = 0.0
-    scale: Positive = 1.0
 
-
-class Feature(BaseModel):
-    """One feature. range: raw units, for numbers; categories: names in code order, for categorical and one-hot features."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-    name: str = Field(min_length=1)
-    kind: Literal["real", "integer", "categorical", "one-hot"]
-    column: str | None = None
-    range: tuple[float, float] | None = None
-    scale: Literal["none", "minmax"] | Scale = "none"
-    categories: tuple[str, ...] | None = None
-    unit: Positive | None = None
-    unit_name: str | None = None
-    change: Literal["increase", "decrease", "fixed", "free"] = "free"
-    protected: bool = False
-    merit: bool = False
-    description: str | None = None
-
-    @field_validator("categories", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        return None if value is None else tuple(str(v) for v in value)
-
-    @model_validator(mode="after")
-    def _fits_its_kind(self) -> Feature:
-        if self.numeric:
-            if self.range is None:
-                raise ValueError(f"a {self.kind} feature needs range = [low, high] in raw units")
-            if self.categories is not None:
-                raise ValueError(f"categories belong to categorical and one-hot features, not to a {self.kind} one; drop them")
-            low, high = self.range
-            if not (np.isfinite(low) and np.isfinite(high)):
-                raise ValueError(f"range = [{low:g}, {high:g}] must be finite")
-            if low > high:
-                raise ValueError(f"range = [{low:g}, {high:g}] is reversed; write [{high:g}, {low:g}]")
-            if self.scale == "minmax" and low == high:
-                raise ValueError(f'scale = "minmax" divides by zero on range = [{low:g}, {high:g}]; use scale = "none"')
-            if self.kind == "integer" and (low != int(low) or high != int(high)):
-                raise ValueError(f"range = [{low:g}, {high:g}] of an integer feature must have whole ends")
-        else:
-            if not self.categories:
-                raise ValueError(f"a {self.kind} feature needs categories = [...] in code order")
-            if len(set(self.categories)) < len(self.categories):
-                twice = sorted({c for c in self.categories if self.categories.count(c) > 1})
-                raise ValueError(f"categories repeat {', '.join(twice)}; each may stand once")
-            if self.range is not None or self.scale != "none" or self.unit is not None:
-                raise ValueError(f"range, scale and unit belong to numbers, not to a {self.kind} feature; drop them")
-        return self
-
-    @property
-    def numeric(self) -> bool:
-        return self.kind in ("real", "integer")
-
-    @property
-    def source(self) -> str:
-        """Name of the data column."""
-        return self.column or self.name
+def _text(value: Any) -> Any:
+    return value if value is None else text(value)
 
 
 class Schema(BaseModel):
-    """All features in network order, what counts as positive, and where the label stands in the data."""
+    """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError.
+
+    positive: "logit > 0" (one logit) or "class = 1" (a logit for each class).   label: the data column of the true class.
+    positive_label: its value for class 1; without one the column numbers the classes 0, 1, ...
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
-    features: tuple[Feature, ...] = Field(min_length=1)
+    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(min_length=1)
     positive: Literal["logit > 0", "class = 1"] = "logit > 0"
     label: str | None = None
-    positive_label: str | None = None
+    positive_label: Annotated[str | None, BeforeValidator(_text)] = None
     outcomes: tuple[str, str] = ("negative", "positive")
-
-    @field_validator("positive_label", mode="before")
-    @classmethod
-    def _text(cls, value: Any) -> Any:
-        return None if value is None else str(value)
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Schema:
@@ -115,59 +71,61 @@ class Schema(BaseModel):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"features named twice: {', '.join(twice)}; give each its own name")
+        if self.label in [feature.source for feature in self.features]:
+            raise ValueError(f"label {self.label!r} is also the column of a feature: the network would see the answer; drop one")
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Schema]) -> Schema:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            known = [name for name in cls.model_fields if name != "features"]
+            raise SchemaError("\n".join(schema_file.problems(error, known))) from None
 
     # Files
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a TOML schema. Raises SchemaError naming file, feature and remedy."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise SchemaError(f"{path}: cannot be read ({error.strerror}); pass the path of a schema in TOML") from error
-        except UnicodeDecodeError as error:
-            raise SchemaError(f"{path}: is not UTF-8 text; a schema is a TOML file") from error
-        return cls.loads(text, name=str(path))
+        return cls.loads(schema_file.read(path), name=str(path))
 
     @classmethod
-    def loads(cls, text: str, *, name: str = "schema") -> Schema:
+    def loads(cls, content: str, *, name: str = "schema") -> Schema:
         """Read a schema from TOML text; `name` is what errors call it."""
-        try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"{name}: not valid TOML: {error}") from error
-        unknown = sorted(set(content) - {"model", "feature"})
-        if unknown:
-            raise SchemaError(f"{name}: unknown section {', '.join(unknown)}; a schema has [model] and [[feature]] sections")
-        if not isinstance(content.get("feature"), list):
-            raise SchemaError(f"{name}: has no [[feature]] section; describe each input column in one")
-        return cls.build({"features": content["feature"], **content.get("model", {})}, name=name)
+        return cls.build(schema_file.parse(content, name), name=name)
 
     @classmethod
     def build(cls, content: Mapping[str, Any], *, name: str = "schema") -> Schema:
         """Validate a mapping of the fields; raises SchemaError with one line a problem."""
         try:
             return cls.model_validate(content)
-        except ValidationError as error:
-            raise SchemaError("\n".join(_explained(error, content, name))) from error
+        except SchemaError as error:
+            raise SchemaError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+
+    @classmethod
+    def infer(
+        cls, frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()
+    ) -> Schema:
+        """A first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError."""
+        from verifair.infer import infer  # it builds schemas itself
+
+        return infer(frame, target=target, positive=positive, protected=protected)
 
     def dumps(self) -> str:
-        """The schema as TOML; `loads` gives it back."""
-        model = {k: v for k, v in self.model_dump(exclude={"features"}, exclude_none=True).items()}
-        lines = ["[model]", *(f"{key} = {_toml(value)}" for key, value in model.items())]
-        for feature in self.features:
-            content = feature.model_dump(exclude_none=True, exclude_defaults=True)
-            lines += ["", "[[feature]]", *(f"{key} = {_toml(value)}" for key, value in content.items())]
-        return "\n".join(lines) + "\n"
+        """The schema as TOML, the same for equal schemas; `loads` gives it back."""
+        model = self.model_dump(exclude={"features", "positive"}, exclude_none=True, exclude_defaults=True)
+        features = [f.model_dump(exclude_none=True, exclude_defaults=True) for f in self.features]
+        return schema_file.toml({"positive": self.positive, **model}, features)
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.dumps(), encoding="utf-8")
+        Path(path).write_text(self.dumps(), encoding="utf-8", newline="\n")
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the content: comments, order of keys and white space do not count."""
-        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        """Hash of the content: comments, order of keys, white space and fields left at their default do not count."""
+        return hashlib.sha256(self.dumps().encode()).hexdigest()
 
     # Names
 
@@ -188,7 +146,7 @@ class Schema(BaseModel):
         return tuple(feature.name for feature in self.features if feature.protected)
 
     def values(self, name: str) -> Array:
-        """All legal raw values of a feature that has finitely many: category codes, or the integers of its range."""
+        """All legal raw values of a feature that has finitely many: category indices, or the integers of its range."""
         v = self.index(name)
         if self.features[v].kind == "real":
             raise SchemaError(f"feature {name!r} is real-valued: its values cannot be listed; declare it integer or categorical")
@@ -196,33 +154,16 @@ class Schema(BaseModel):
 
     def format(self, name: str, value: float) -> str:
         """A raw value in the schema's words."""
-        feature = self[name]
-        if feature.categories is not None:
-            return feature.categories[int(value)]
-        return str(int(value)) if feature.kind == "integer" else f"{value:g}"
+        word = self[name].word(value)
+        return f"{word:g}" if isinstance(word, float) else str(word)
 
     def raw_value(self, name: str, value: Any) -> float:
-        """One raw value from a number or a category name."""
-        feature = self[name]
-        if feature.categories is not None and str(value) in feature.categories:
-            return float(feature.categories.index(str(value)))
-        try:
-            number = float(value)
-        except (TypeError, ValueError) as error:
-            raise SchemaError(f"feature {name!r}: {value!r} is {_expected(feature, str(value))}") from error
-        if feature.kind != "real" and number != int(number):
-            raise SchemaError(f"feature {name!r}: {value!r} is not a whole number, and the feature is {feature.kind}")
-        return number
+        """One raw value from a number or a category name. Raises SchemaError for a value of another kind."""
+        return schema_rows.raw_value(self[name], value)
 
     def decode(self, row: Iterable[float]) -> dict[str, Any]:
         """A raw row (V,) in the schema's words: category names, whole numbers as int."""
-        out: dict[str, Any] = {}
-        for feature, value in zip(self.features, row, strict=True):
-            if feature.categories is not None:
-                out[feature.name] = feature.categories[int(value)]
-            else:
-                out[feature.name] = int(value) if feature.kind == "integer" else float(value)
-        return out
+        return {feature.name: feature.word(value) for feature, value in zip(self.features, row, strict=True)}
 
     # Arrays
 
@@ -231,25 +172,17 @@ class Schema(BaseModel):
         """The raw variables as arrays."""
         width = np.array([len(f.categories or ()) if f.kind == "one-hot" else 1 for f in self.features])
         ranges = np.array([f.range or (0.0, len(f.categories or ()) - 1.0) for f in self.features])
-        scales = [self._scale(f) for f in self.features]
+        affine = np.array([f.affine for f in self.features])
         return Domain(
             integer=np.array([f.kind != "real" for f in self.features]),
             lower=ranges[:, 0],
             upper=ranges[:, 1],
-            offset=np.array([offset for offset, _ in scales]),
-            scale=np.array([scale for _, scale in scales]),
+            offset=affine[:, 0],
+            scale=affine[:, 1],
             start=np.cumsum(width) - width,
             one_hot=np.array([f.kind == "one-hot" for f in self.features]),
             width=width,
         )
-
-    @staticmethod
-    def _scale(feature: Feature) -> tuple[float, float]:
-        if isinstance(feature.scale, Scale):
-            return feature.scale.offset, feature.scale.scale
-        if feature.scale == "minmax" and feature.range is not None:
-            return feature.range[0], feature.range[1] - feature.range[0]
-        return 0.0, 1.0
 
     def encode(self, raw: Array) -> Array:
         """Network inputs (B, n) of raw rows (B, V)."""
@@ -262,7 +195,8 @@ class Schema(BaseModel):
     def steps(self, still: Sequence[str]) -> Array:
         """(V,) one perturbation unit of every feature that PBA moves, 0 for the others.
 
-        Numbers move, save those in `still` and those with change = "fixed". Raises SchemaError for a mover without a unit.
+        Numbers move, save those in `still`, protected ones and those with change = "fixed". Raises SchemaError for a mover
+        without a unit.
         """
         out = np.zeros(len(self.features))
         for v, feature in enumerate(self.features):
@@ -286,156 +220,51 @@ class Schema(BaseModel):
             )
         if self.positive == "logit > 0" and network.outputs != 1:
             raise SchemaError(
-                f'positive = "logit > 0" needs a network with one logit, this one has {network.outputs}; write positive = "class = 1"'
+                f'positive = "logit > 0" needs a network with one logit, this one has {network.outputs}; '
+                'write positive = "class = 1"'
             )
+        if self.positive == "class = 1" and network.outputs == 1:
+            raise SchemaError(
+                'positive = "class = 1" needs a network with a logit for each class, this one has one; '
+                'write positive = "logit > 0"'
+            )
+
+    # Tables
 
     def raw(self, frame: pd.DataFrame, *, outside: Literal["error", "keep"] = "error") -> Array:
-        """Raw rows (N, V) of a table. Raises DataError naming feature, row, what was found and the remedy."""
-        raw = np.column_stack([self._column(frame, feature) for feature in self.features])
-        if outside == "error" and not self.inside(raw).all():
-            self._raise_outside(raw)
-        return raw
+        """Raw rows (N, V) of a table. Raises DataError naming file, feature, row, what was found and the remedy.
 
-    def _raise_outside(self, raw: Array) -> None:
-        domain = self.domain
-        bad = (raw < domain.lower) | (raw > domain.upper)
-        v = int(np.argmax(bad.any(axis=0)))
-        row = int(np.argmax(bad[:, v]))
+        outside: "error" refuses values outside the declared ranges, "keep" keeps them, for `inside` to tell.
+        """
+        with schema_rows.blamed(frame):
+            raw = np.column_stack([schema_rows.raw_column(frame, feature) for feature in self.features])
+            if outside == "error" and not self.inside(raw).all():
+                self._raise_outside(raw, frame.index)
+            return raw
+
+    def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
+        v = next(v for v in range(len(self.features)) if not self._legal(raw, v).all())
+        feature, bad = self.features[v], np.flatnonzero(~self._legal(raw, v))
+        value, low, high = raw[bad[0], v], self.domain.lower[v], self.domain.upper[v]
+        if feature.categories is not None:
+            offset, scale = feature.affine  # what the table holds, and what it may hold, are codes
+            value, low, high = (round((index - offset) / scale) for index in (value, low, high))
         raise DataError(
-            f"feature {self.features[v].name!r}: {int(bad[:, v].sum())} rows lie outside the declared range "
-            f"{domain.lower[v]:g} .. {domain.upper[v]:g}, first row {row} with {raw[row, v]:g}; widen the range, or pass --outside drop"
+            f"feature {feature.name!r}: {len(bad)} {'row lies' if len(bad) == 1 else 'rows lie'} outside the declared "
+            f"{'codes' if feature.categories else 'range'} {low:.10g} .. {high:.10g}, first row {rows[bad[0]]} with {value:.10g}; "
+            f"{'add the category to' if feature.categories else 'widen the range in'} the schema, or leave such rows out "
+            "(--outside drop)"
         )
 
-    def _column(self, frame: pd.DataFrame, feature: Feature) -> Array:
-        if feature.source not in frame.columns:
-            if feature.kind == "one-hot":
-                block = [f"{feature.source}_{c}" for c in feature.categories or ()]
-                if all(name in frame.columns for name in block):
-                    return _from_block(frame, feature, block)
-            close = difflib.get_close_matches(feature.source, [str(c) for c in frame.columns], n=1)
-            hint = f'; did you mean {close[0]!r}? Then write column = "{close[0]}"' if close else ""
-            raise DataError(f"feature {feature.name!r}: the table has no column {feature.source!r}{hint}")
-        column = frame[feature.source]
-        missing = np.flatnonzero(column.isna().to_numpy())
-        if len(missing):
-            raise DataError(
-                f"feature {feature.name!r}: {len(missing)} rows have no value, first row {missing[0]}; drop them or fill them in"
-            )
-        if feature.categories is not None:
-            return _codes(column, feature)
-        return _numbers(column, feature)
+    def _legal(self, raw: Array, v: int) -> npt.NDArray[np.bool_]:
+        return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
     def labels(self, frame: pd.DataFrame) -> Integers:
-        """True classes (N,) of a table: 1 where the label column holds `positive_label`, else 0 (numbers 0 .. K-1 as they are)."""
+        """True classes (N,) of a table: 1 where the label column holds `positive_label`, else 0 (numbers 0 .. K-1 as they are).
+
+        Raises SchemaError without a label, DataError for a column that does not fit it.
+        """
         if self.label is None:
             raise SchemaError('the schema names no label column; add label = "..." to its [model] section')
-        if self.label not in frame.columns:
-            raise DataError(f"the table has no label column {self.label!r}; known are {', '.join(map(str, frame.columns))}")
-        column = frame[self.label]
-        if column.isna().any():
-            row = int(np.argmax(column.isna().to_numpy()))
-            raise DataError(f"label {self.label!r}: row {row} has no value; drop such rows")
-        if self.positive_label is not None:
-            hit = (column.map(_text) == self.positive_label).to_numpy()
-            if not hit.any():
-                known = ", ".join(sorted(set(column.map(_text)))[:6])
-                raise DataError(f"label {self.label!r}: no row holds positive_label = {self.positive_label!r}; found {known}")
-            return hit.astype(np.int64)
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-        if np.isnan(numbers).any() or (numbers != np.floor(numbers)).any() or (numbers < 0).any():
-            raise DataError(f"label {self.label!r} is not numbered 0, 1, ...; name the positive value: positive_label = ...")
-        return numbers.astype(np.int64)
-
-
-def _codes(column: pd.Series, feature: Feature) -> Array:
-    """Category codes; names first, then codes 0 .. K-1 where the column is numeric."""
-    categories = feature.categories or ()
-    code = {name: float(k) for k, name in enumerate(categories)}
-    values = column.map(_text)
-    known = values.isin(code.keys())
-    if not known.all() and pd.api.types.is_numeric_dtype(column):
-        numbers = column.to_numpy(dtype=float)
-        if (numbers == np.floor(numbers)).all() and not known.any():
-            return numbers  # out-of-range codes are for `inside` to report
-    if not known.all():
-        row = int(np.argmax(~known.to_numpy()))
-        raise DataError(f"feature {feature.name!r}: row {row} holds {values.iloc[row]!r}, {_expected(feature, values.iloc[row])}")
-    return np.asarray(values.map(code), dtype=np.float64)
-
-
-def _expected(feature: Feature, found: str) -> str:
-    if feature.categories is None:
-        return f"not a number, and the feature is {feature.kind}"
-    close = difflib.get_close_matches(found, feature.categories, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"an unknown category{hint} Known are {', '.join(feature.categories)}. Map it to one of these, or add it to the schema"
-
-
-def _numbers(column: pd.Series, feature: Feature) -> Array:
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-    bad = np.flatnonzero(~np.isfinite(numbers))
-    if len(bad):
-        raise DataError(f"feature {feature.name!r}: row {bad[0]} holds {column.iloc[bad[0]]!r}, expected a finite number")
-    if feature.kind == "integer":
-        bad = np.flatnonzero(numbers != np.floor(numbers))
-        if len(bad):
-            raise DataError(
-                f"feature {feature.name!r}: row {bad[0]} holds {numbers[bad[0]]:g}, but the feature is integer; round the data, or "
-                'declare kind = "real"'
-            )
-    return numbers
-
-
-def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Array:
-    """Codes of a feature that the table holds as one-hot columns."""
-    values = frame[block].to_numpy(dtype=float)
-    bad = np.flatnonzero((values.sum(axis=1) != 1) | ~np.isin(values, (0, 1)).all(axis=1))
-    if len(bad):
-        ones = [name for name, value in zip(block, values[bad[0]], strict=True) if value]
-        raise DataError(
-            f"feature {feature.name!r}: row {bad[0]} has {len(ones)} of its one-hot columns set ({', '.join(ones) or 'none'}), "
-            "expected exactly one"
-        )
-    return values.argmax(axis=1).astype(np.float64)
-
-
-def _text(value: Any) -> str:
-    """A cell as text; 1.0 and 1 are the same code."""
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _explained(error: ValidationError, content: Mapping[str, Any], name: str) -> Iterable[str]:
-    """One line a problem, naming the feature by its name."""
-    for problem in error.errors():
-        where = list(problem["loc"])
-        place = "[model]"
-        if len(where) >= 2 and where[0] == "features" and isinstance(where[1], int):
-            given = content["features"][where[1]]
-            called = given.get("name") if isinstance(given, Mapping) else None
-            place = f"feature {called!r}" if called else f"feature number {where[1] + 1}"
-            where = where[2:]
-        keys = [str(w) for w in where if str(w) not in ("function-after", "Scale", "literal['none','minmax']")]
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            known = Feature.model_fields if place.startswith("feature") else Schema.model_fields
-            close = difflib.get_close_matches(keys[-1], list(known), n=1)
-            message = "unknown key" + (f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}")
-        elif problem["type"] == "missing":
-            message = "is missing; add it"
-        elif "input" in problem and not isinstance(problem["input"], Mapping):
-            message = f"{message}, found {problem['input']!r}" if keys else message
-        yield f"{name}: {place}: {'.'.join(keys) + ': ' if keys else ''}{message}"
+        with schema_rows.blamed(frame):
+            return schema_rows.labels(frame, self.label, self.positive_label)

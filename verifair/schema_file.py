@@ -1,0 +1,87 @@
+"""The schema's file format, TOML: reading, writing, and saying what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from verifair.errors import SchemaError
+
+
+def read(path: str | Path) -> str:
+    """The text of a schema file. Raises SchemaError for a file that is missing or no text."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot be read ({error.strerror}); pass the path of a schema in TOML") from error
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"{path}: is not UTF-8 text; a schema is a TOML file") from error
+
+
+def parse(text: str, name: str) -> dict[str, Any]:
+    """The fields of a schema from TOML text, not yet validated. Raises SchemaError naming `name`, line and remedy."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(f"{name}: not valid TOML: {error}") from error
+    unknown = sorted(set(content) - {"model", "feature"})
+    if unknown:
+        raise SchemaError(f"{name}: unknown section {', '.join(unknown)}; a schema has [model] and [[feature]] sections")
+    features, model = content.get("feature"), content.get("model", {})
+    if features is None:
+        raise SchemaError(f"{name}: has no [[feature]] section; describe each input column in one")
+    if not isinstance(features, list):
+        raise SchemaError(f"{name}: [feature] is one section; write [[feature]], with two brackets, once for each feature")
+    if not isinstance(model, dict):
+        raise SchemaError(f"{name}: model is {model!r}; write a [model] section")
+    if "features" in model:
+        raise SchemaError(f"{name}: [model]: features: unknown key; describe each feature in a [[feature]] section of its own")
+    return {**model, "features": features}
+
+
+def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> str:
+    """TOML text of the fields, in the order given."""
+    lines = ["[model]", *(f"{key} = {_value(value)}" for key, value in model.items())]
+    for feature in features:
+        lines += ["", "[[feature]]", *(f"{key} = {_value(value)}" for key, value in feature.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, int):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's, save for DEL
+
+
+def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
+    """What pydantic found, in our words, one line a problem: key, what was found, the remedy. known: the keys there are."""
+    for problem in error.errors():
+        tags = ("word", "affine")
+        where = ".".join(str(part) for part in problem["loc"] if part not in tags)
+        given = problem["input"]
+        match problem["type"]:
+            case "extra_forbidden":
+                close = difflib.get_close_matches(where, known, n=1)
+                yield f"{where}: unknown key; " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}")
+            case "missing":
+                yield f"{where}: is missing; add it"
+            case "value_error" if not where or where == "features":
+                yield from str(problem["ctx"]["error"]).splitlines()
+            case "too_short" if where == "features":
+                yield "there is no feature; describe each input column in a [[feature]] section"
+            case _:
+                yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, found {given!r}"
