@@ -28,6 +28,16 @@ class CertificateError(VerifairError):
     """A certificate or witness file that cannot be read."""
 
 
+class TrainingError(VerifairError):
+    """Training settings that cannot be used, or a training that failed."""
+
+
+class MissingPackage(VerifairError):
+    """An optional package that is not installed; the message holds the command that installs it."""
+
+    exit_code = 4
+
+
 class Disagreement(VerifairError):
     """Two engines contradict each other; the message names the saved reproducer."""
 

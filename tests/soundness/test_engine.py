@@ -73,8 +73,8 @@ def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
     for q in range(len(problem.batch)):
         least = float(brute_force(problem, q).min())
         assert found.lower[q] <= least + 1e-12 * abs(least)
-        assert found.upper[q] == pytest.approx(least, abs=2e-6)
-        assert found.upper[q] - found.lower[q] <= 1e-5
+        assert found.upper[q] == pytest.approx(least, abs=2e-6, rel=1e-9)
+        assert found.upper[q] - found.lower[q] <= 1e-5 + 1e-9 * abs(least)
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from solvers import registry
 from verifair.bias.rows import Table
 from verifair.queries import PersistentBias, Robustness
 from verifair.verify.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
@@ -44,11 +43,8 @@ def _proof(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof
         classes=(int(line.label), int(line.against)),
         prime={line.sensitive: float(line.to)} if bias else {},
     )
-    if line.tree is not None:
-        return Proof(statement=statement, evidence=load_tree(line.tree))
-    backend = line.engine.split(":")[-1]
-    known = registry.get(backend)
-    return Proof(statement=statement, evidence=Claim(backend=backend, version=known.version(), tolerance=known.tolerance))
+    evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
+    return Proof(statement=statement, evidence=evidence)
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:

@@ -255,4 +255,10 @@ def _records(
                 witness=None if answer.witness is None else json.dumps(answer.witness.tolist()),
                 margins=None if answer.margins is None else json.dumps(answer.margins),
                 tree=dump_tree(answer.tree),
+                claim=_claim(answer) if proved and answer.tree is None else None,
             )
+
+
+def _claim(answer: Answer) -> str:
+    last = answer.outcomes[-1]
+    return json.dumps({"backend": last.backend, "version": last.version, "tolerance": last.tolerance})

@@ -23,7 +23,7 @@ def proved_shares(verdicts: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
     Columns: sensitive, metric, setting, delta, group (the row's own value), shown (the value the row is shown with: its own when
     observed, the counterfactual's when flipped; the paper's columns), label, rows, proved, violated, unknown (counts).
-    With more than two classes a row counts as proved when it is proved against every other class, and as violated when against some.
+    With more than two classes a row counts as proved when it is against every other class, as violated when against some.
     """
     key = ["sensitive", "goal", "delta", "row", "to", "group", "label"]
     status = verdicts["status"]

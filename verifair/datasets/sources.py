@@ -67,7 +67,7 @@ def _schema(name: str) -> Schema:
 
 def _read(name: str, **options: object) -> pd.DataFrame:
     with (DATA / name).open("rb") as file:
-        return pd.read_csv(file, compression="gzip", **options)  # type: ignore[call-overload,no-any-return]
+        return pd.read_csv(file, compression="gzip", **options)
 
 
 ADULT_COLUMNS = (
@@ -77,7 +77,7 @@ ADULT_COLUMNS = (
 
 
 def adult() -> Dataset:
-    """UCI Adult (Becker and Kohavi, CC BY 4.0): both original files, rows with missing values dropped, husband and wife = Spouse."""
+    """UCI Adult (Becker and Kohavi, CC BY 4.0): both files, rows with missing values dropped, husband and wife = Spouse."""
     parts = [
         _read("adult.data.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?"),
         _read("adult.test.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?", skiprows=1),
@@ -112,7 +112,7 @@ FEMALE = {"A92", "A95"}
 
 
 def german() -> Dataset:
-    """UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex; age becomes the group Junior (<= 25) or Senior."""
+    """UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex, age the group Junior (<= 25) or Senior."""
     frame = _read("german.data.gz", sep=" ", names=GERMAN_COLUMNS)
     frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
     frame["age"] = np.where(frame["age"] <= 25, "Junior", "Senior")

@@ -42,9 +42,8 @@ def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
     for column in ("rows", "observed", "flipped"):
         grid.add_column(column, justify="right")
     for (group, to, delta), part in mine.groupby(["group", "to", "delta"]):
-        cells = []
-        for setting in ("observed", "flipped"):
-            cells.append(_cell(part.loc[part["setting"] == setting, ["rows", "proved", "unknown"]].sum()))
+        counts = ["rows", "proved", "unknown"]
+        cells = [_cell(part.loc[part["setting"] == setting, counts].sum()) for setting in ("observed", "flipped")]
         rows = int(part.loc[part["setting"] == "observed", "rows"].sum())
         grid.add_row(str(group), str(to), f"{delta:g}", str(rows), *cells)
     return grid

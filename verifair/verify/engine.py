@@ -7,19 +7,23 @@ UNKNOWN with its reason.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
-from encoders.big_m import big_m
-from encoders.smt import smt
-from encoders.triangle import triangle
 
+from encoders.big_m import big_m
+from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_rows, pair
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from encoders.runtime import runtime_logits
+from encoders.smt import smt, violated
+from encoders.triangle import triangle
+from encoders.twin import Encoding
+from encoders.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from verifair.errors import QueryError
@@ -62,12 +66,13 @@ def solve(
 ) -> list[list[Answer]]:
     """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question."""
     budget = budget or Budget()
+    deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
             decision = decide(problem, seconds=budget.seconds, max_nodes=budget.nodes, progress=progress)
             answers = _answers(problem, decision)
             if method == "auto":
-                answers = _settle_the_rest(problem, answers, solver, budget)
+                answers = _settle_the_rest(problem, answers, solver, budget, deadline)
         case "lp" | "milp" | "smt":
             answers = _by_solver(problem, method, solver, budget)
         case _:
@@ -98,65 +103,60 @@ def _answer(decision: Decision, q: int, g: int) -> Answer:
 
 
 def _settle_the_rest(
-    problem: TwinProblem, answers: list[list[Answer]], solver: str | None, budget: Budget
+    problem: TwinProblem, answers: list[list[Answer]], solver: str | None, budget: Budget, deadline: float
 ) -> list[list[Answer]]:
     """Ask the exact MILP about goals that branch-and-bound left open for lack of nodes (not of time: that is spent)."""
-    for row, of_question in enumerate(answers):
-        for g, answer in enumerate(of_question):
-            if answer.reason is Reason.NODES:
-                of_question[g] = _ask(problem, row, g, "milp", solver, budget, answer)
+    left = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.reason is Reason.NODES]
+    if left:
+        twin = Twin.of(problem)
+        for q, g in left:
+            answers[q][g] = _ask(twin, q, g, "milp", solver, _left(budget, deadline), answers[q][g])
     return answers
 
 
 def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[Answer]]:
+    twin, deadline = Twin.of(problem), time.monotonic() + budget.seconds
     return [
-        [_ask(problem, q, g, method, solver, budget, None) for g in range(len(problem.goals))] for q in range(len(problem.batch))
+        [_ask(twin, q, g, method, solver, _left(budget, deadline), None) for g in range(len(problem.goals))]
+        for q in range(len(problem.batch))
     ]
 
 
-def _ask(
-    problem: TwinProblem, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None
-) -> Answer:
+def _left(budget: Budget, deadline: float) -> Budget:
+    """The same budget with the seconds that are left; a solver needs a positive number."""
+    return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
+
+
+def _ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None) -> Answer:
     """One goal by LP, MILP or SMT. A goal of several rows is met where *some* row is, which only SMT states as it stands;
     for LP and MILP each row is tried in turn, and one that is positive throughout is enough."""
     blank = Answer(
         status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
         agrees=None, engine=method, outcomes=(), nodes=0,
     )  # fmt: skip
+    goal = twin.problem.goals[g]
     current = before or blank
-    for row in range(len(problem.goals[g].rows)):
-        question = None if method == "smt" else problem.goals[g].rows[row]
-        outcome, point = _run(problem, q, g, question, method, solver, budget)
-        current = _judge(problem, q, g, method, outcome, point, current)
-        if current.status is not Status.UNKNOWN or method == "smt":
+    if method == "smt":
+        encoding = smt(TwinBox.of(twin, q, method=Method.LINEAR))
+        outcome = registry.solve(violated(encoding, goal), backend=solver or "z3", budget=budget)
+        return _judge(twin.problem, q, g, method, outcome, encoding, current)
+    encode, bounds = (triangle, Method.INTERVAL) if method == "lp" else (big_m, Method.LINEAR)
+    encoding = encode(TwinBox.of(twin, q, method=bounds))
+    for row in goal.rows:
+        outcome = registry.solve(encoding.minimise(row), backend=solver or "highs", budget=budget)
+        current = _judge(twin.problem, q, g, method, outcome, encoding, current)
+        if current.status is not Status.UNKNOWN:
             break
     return current
 
 
-def _run(
-    problem: TwinProblem, q: int, g: int, row: Array | None, method: str, solver: str | None, budget: Budget
-) -> tuple[Outcome, Array | None]:
-    """Encode, solve, decode: the outcome and the raw point of its values."""
-    if method == "smt":
-        encoded = smt(problem, q, problem.goals[g])
-        outcome = registry.solve(encoded.program, backend=solver or "z3", budget=budget)
-    elif method == "milp":
-        assert row is not None
-        encoded = big_m(problem, q, row)
-        outcome = registry.solve(encoded.program, backend=solver or "highs", budget=budget)
-    else:
-        assert row is not None
-        encoded = triangle(problem, q, row, bounds="interval")
-        outcome = registry.solve(encoded.program, backend=solver or "highs", budget=budget)
-    return outcome, None if outcome.values is None else encoded.decode(outcome.values)
-
-
 def _judge(
-    problem: TwinProblem, q: int, g: int, method: str, outcome: Outcome, point: Array | None, current: Answer
+    problem: TwinProblem, q: int, g: int, method: str, outcome: Outcome, encoding: Encoding, current: Answer
 ) -> Answer:
     """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
-    if point is not None:
+    if outcome.values is not None:
+        point = encoding.decode(outcome.values)[0]
         met, margins = exact_rows(problem, np.array([q]), point[None, :])
         if problem.domain.legal(point[None, :])[0] and not problem.goals_met(met)[0, g]:
             value = float((problem.goals[g].rows @ margins[0]).max())

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from verifair.schema import Schema
 
 from encoders.dyadic import exact
 from encoders.network import Array, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
+from verifair.schema import Schema
 
 Integers = npt.NDArray[np.int64]
 
@@ -55,7 +55,7 @@ def decisions(network: Network, x: Array) -> Integers:
         for k, row in zip(close, values, strict=True):
             row = [0, *row] if network.outputs == 1 else list(row)
             winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
-    return winner.astype(np.int64)
+    return np.asarray(winner, dtype=np.int64)
 
 
 def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:

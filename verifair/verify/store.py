@@ -25,7 +25,7 @@ class Record:
     sensitive, group, to: the sensitive feature, the row's own raw value, and its counterfactual's (the row's own again where
     none is involved).   row: position in the data.   label: its true class.   against: the other class.
     goal: observed, flipped, robust or robust-flipped.   witness: JSON raw x (V,) or None.   tree: JSON arrays or None.
-    trust: checked, claimed or ''.
+    claim: JSON backend, version and tolerance of a proof that only a solver claims.   trust: checked, claimed or ''.
     """
 
     sensitive: str
@@ -47,6 +47,7 @@ class Record:
     witness: str | None
     margins: str | None
     tree: str | None
+    claim: str | None
 
 
 KEY = ("sensitive", "goal", "delta", "row", "to", "against")

@@ -1,0 +1,62 @@
+"""The questions that the benchmarks ask: PBA on Adult's test rows, with the paper's three network sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from encoders.network import Network
+from encoders.onnx_reader import read_onnx
+from encoders.problem import Integers, TwinProblem
+from verifair import datasets
+from verifair.bias.rows import Table
+from verifair.schema import Schema
+from verifair.training import train
+from verifair.verify.questions import bias_problem, decisions
+
+SIZES = ((100, 50), (200, 100), (500, 100))
+NETS = Path("runs") / "nets"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adult:
+    """Adult's test rows that are eligible for PBA with sex (both copies predicted right), and a network of one size."""
+
+    network: Network
+    schema: Schema
+    table: Table
+    rows: Integers
+
+    @classmethod
+    def of(cls, hidden: tuple[int, ...]) -> Adult:
+        """The fairness-agnostic network with seed 0, trained on first use and kept in runs/nets."""
+        dataset = datasets.load("adult")
+        path = NETS / f"adult-agnostic-{'x'.join(map(str, hidden))}.onnx"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            train(dataset, method="agnostic", sensitive=None, hidden=hidden, seed=0).save(path)
+        network, schema = read_onnx(path), dataset.schema
+        table = Table.of(network, schema, dataset.test)
+        v = schema.index("sex")
+        flipped = table.raw.copy()
+        flipped[:, v] = 1 - flipped[:, v]
+        right = (table.predicted == table.labels) & (decisions(network, schema.encode(flipped)) == table.labels)
+        return cls(network=network, schema=schema, table=table, rows=np.flatnonzero(right))
+
+    def problem(self, rows: Integers, delta: float, label: int) -> TwinProblem:
+        """PBA (observed and flipped) of the given rows, all of one label."""
+        to = 1 - self.table.raw[rows, self.schema.index("sex")]
+        return bias_problem(self.network, self.schema, self.table.raw[rows], "sex", to, delta, label, 1 - label)
+
+    def sample(self, count: int, delta: float, seed: int = 0) -> list[TwinProblem]:
+        """`count` random eligible rows as problems, one for each label."""
+        chosen = np.sort(np.random.default_rng(seed).choice(self.rows, size=min(count, len(self.rows)), replace=False))
+        labels = self.table.labels[chosen]
+        return [self.problem(chosen[labels == label], delta, label) for label in (0, 1) if (labels == label).any()]
+
+
+def single(problem: TwinProblem, q: int, g: int) -> TwinProblem:
+    """One question and one goal of a problem."""
+    return replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))

@@ -1,0 +1,29 @@
+"""python -m benchmarks.run [NAME ...] [--out runs/bench]: run the comparisons, all of them by default."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.cases import agreement, exact_queries, pba_leftovers, pba_speed, pba_split
+
+CASES = {
+    "pba_split": pba_split.run,
+    "pba_speed": pba_speed.run,
+    "pba_leftovers": pba_leftovers.run,
+    "agreement": agreement.run,
+    "exact_queries": exact_queries.run,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*CASES, []], help="which comparisons")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder for the CSV files")
+    options = parser.parse_args()
+    for name in options.names or CASES:
+        CASES[name](options.out)
+
+
+if __name__ == "__main__":
+    main()

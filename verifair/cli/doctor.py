@@ -1,0 +1,57 @@
+"""verifair doctor: what is installed, which versions, which limits."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+from rich.table import Table as Grid
+
+from solvers import registry
+from verifair.cli import options
+
+CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
+OPTIONAL = ("torch", "captum", "fairlearn", "dask")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor", help="Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor")(doctor)
+
+
+def doctor(json: options.Json = None) -> None:
+    console = options.console()
+    console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
+    found = []
+    for backend in registry.backends():
+        there = backend.is_available()
+        limit = f"{backend.max_columns:,} columns and {backend.max_rows:,} rows" if backend.max_columns else ""
+        can = ", ".join(sorted(c.name.lower().replace("_", " ") for c in backend.capabilities))
+        grid.add_row(
+            backend.name, "yes" if there else f'no: pip install "verifair[{backend.extra}]"', backend.version() if there else "",
+            can, limit,
+        )  # fmt: skip
+        found.append({"name": backend.name, "available": there, "version": backend.version() if there else None})
+    console.print(grid)
+    packages = {name: _version(name) for name in (*CORE, *OPTIONAL)}
+    console.print("; ".join(f"{name} {v or 'not installed'}" for name, v in packages.items()))
+    clash = _highspy_clash()
+    if clash is not None:
+        console.print(f"clash: {clash}")
+    options.write_json(json, {"backends": found, "packages": packages, "clash": clash})
+
+
+def _highspy_clash() -> str | None:
+    """highspy 1.14 and ortools cannot be loaded into one process (google/or-tools issue 5246)."""
+    highspy, ortools = _version("highspy"), _version("ortools")
+    if highspy and ortools and tuple(map(int, highspy.split(".")[:2])) >= (1, 14):
+        return f"highspy {highspy} and ortools {ortools} cannot share a process; pip install 'highspy<1.14'"
+    return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

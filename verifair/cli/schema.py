@@ -1,0 +1,42 @@
+"""verifair schema: draft a schema from a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verifair import datasets
+from verifair.cli import options
+from verifair.infer import draft
+
+app = typer.Typer(no_args_is_help=True, help="Work with schemas, the descriptions of a network's inputs.")
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `infer` a verb of its own."""
+
+
+EXAMPLE = """
+Drafts a schema from a table: kinds, ranges, categories and units, with notes on what to check.
+
+Example: verifair schema infer german.csv --target credit --protected sex --out german.toml
+"""
+
+
+@app.command("infer", help=EXAMPLE)
+def infer(
+    data: Annotated[Path, typer.Argument(help="CSV, CSV.GZ or Parquet.", show_default=False)],
+    target: Annotated[str, typer.Option("--target", help="Label column.", show_default=False)],
+    positive: Annotated[str | None, typer.Option("--positive", help="Label value of the desirable class.")] = None,
+    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected column; repeat.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
+) -> None:
+    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [])
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+        options.console().print(f"wrote {out}; check every # note in it")

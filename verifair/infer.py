@@ -1,0 +1,83 @@
+"""A first draft of a schema from a table: what can be seen is filled in, what has to be decided is left as a note."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from verifair.errors import DataError
+from verifair.schema import Feature, Schema
+
+MANY = 50
+"""A text column with more distinct values than this is an identifier or free text, not a category."""
+
+
+def draft(frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()) -> str:
+    """TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind fits."""
+    schema = infer(frame, target=target, positive=positive, protected=protected)
+    notes = {feature.name: _note(feature) for feature in schema.features}
+    lines = [
+        "# Drafted from the data. The order of the features must be the order of the network's input columns: check it first,",
+        '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
+    ]
+    for line in schema.dumps().splitlines():
+        lines.append(line)
+        name = line.removeprefix("name = ").strip('"') if line.startswith("name = ") else None
+        if name in notes:
+            lines.append(f"# {notes[name]}")
+    return "\n".join(lines) + "\n"
+
+
+def infer(frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()) -> Schema:
+    """The drafted schema itself."""
+    for name in (target, *protected):
+        if name not in frame.columns:
+            raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
+    features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+    values = sorted({str(v) for v in frame[target].dropna()})
+    chosen = positive if positive is not None else values[-1]
+    if chosen not in values:
+        raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
+    return Schema.build({"features": features, "positive": "class = 1", "label": target, "positive_label": chosen})
+
+
+def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]:
+    values = column.dropna()
+    if not len(values):
+        raise DataError(f"column {name!r} is empty; drop it from the table")
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        low, high = float(values.min()), float(values.max())
+        whole = bool((values == values.round()).all())
+        if protected and whole and values.nunique() <= 10:
+            return {"name": name, "kind": "integer", "range": [low, high], "protected": True}
+        numeric: dict[str, object] = {"name": name, "kind": "integer" if whole else "real", "range": [low, high]}
+        if low < high:
+            numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
+        return numeric | ({"protected": True} if protected else {})
+    categories = sorted({str(v).strip() for v in values})
+    if len(categories) > MANY:
+        raise DataError(
+            f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "
+            "drop it, or group its values"
+        )
+    kind = "categorical" if len(categories) <= 2 else "one-hot"
+    return {"name": name, "kind": kind, "categories": categories} | ({"protected": True} if protected else {})
+
+
+def _unit(width: float, whole: bool) -> float:
+    """A round 1-2-5 number near half a percent of the range; at least 1 for whole numbers."""
+    power = 10.0 ** math.floor(math.log10(width / 200))
+    unit = min((m * power for m in (1, 2, 5, 10)), key=lambda u: abs(math.log(u * 200 / width)))
+    return max(1.0, round(unit)) if whole else unit
+
+
+def _note(feature: Feature) -> str:
+    if feature.kind == "integer":
+        return "check: range (the data's), unit (one PBA perturbation step), change (free, increase, decrease, fixed)"
+    if feature.kind == "real":
+        return "check: range (the data's), unit, and whether the network takes raw or scaled values"
+    if feature.kind == "one-hot":
+        return "check: order of the categories is the order of the columns; a network may take one code column instead"
+    return "check: which category is code 0"

@@ -1,0 +1,1 @@
+"""Results for people: tables on the screen and plots on paper."""

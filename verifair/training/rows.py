@@ -1,0 +1,71 @@
+"""A dataset as the trainer takes it: encoded float32 rows, and how to set a sensitive feature in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from verifair.errors import DataError
+from verifair.schema import Schema
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """x (N, n) network inputs, labels (N,) 0 or 1, groups: feature -> (N,) position of the row's value in its Flip."""
+
+    x: Floats
+    labels: Integers
+    groups: dict[str, Integers]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flip:
+    """Sets one feature in encoded rows: x[:, columns] = codes[k] gives it value k.
+
+    columns (m,); codes (K, m); names (K,) the values in the schema's words.
+    """
+
+    columns: Integers
+    codes: Floats
+    names: tuple[str, ...]
+
+
+def flip_of(schema: Schema, name: str) -> Flip:
+    """The Flip of a feature with finitely many values; raises SchemaError for another."""
+    v = schema.index(name)
+    values = schema.values(name)
+    raw = np.repeat(schema.domain.lower[None, :], len(values), axis=0)
+    raw[:, v] = values
+    columns = np.arange(schema.domain.start[v], schema.domain.start[v] + schema.domain.width[v])
+    return Flip(
+        columns=columns,
+        codes=schema.encode(raw)[:, columns].astype(np.float32),
+        names=tuple(schema.format(name, value) for value in values),
+    )
+
+
+def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> Rows:
+    """Encoded rows with the groups of the named features. Raises DataError for rows that do not fit the schema."""
+    raw = schema.raw(frame)
+    return Rows(
+        x=schema.encode(raw).astype(np.float32),
+        labels=schema.labels(frame),
+        groups={name: (raw[:, schema.index(name)] - schema.values(name)[0]).astype(np.int64) for name in features},
+    )
+
+
+def check_labels(schema: Schema, frame: pd.DataFrame) -> None:
+    """Raise DataError unless the label has two classes with enough rows for an 80/20 split by label."""
+    found = np.bincount(schema.labels(frame))
+    if len(found) != 2 or found.min() < 5:
+        counts = ", ".join(f"class {k}: {n} rows" for k, n in enumerate(found))
+        raise DataError(
+            f"label {schema.label!r}: {counts}; expected two classes, 0 and 1, with at least 5 rows each: add rows, or "
+            "name the positive value with positive_label = ... in the schema"
+        )
