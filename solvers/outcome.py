@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from importlib.metadata import version
 
 import numpy as np
 import numpy.typing as npt
+
+from solvers.program import Array, Program
 
 
 class Termination(Enum):
@@ -55,8 +60,11 @@ class Outcome:
     """A backend's answer. All claims hold up to the backend's `tolerance` (0 for exact arithmetic).
 
     values: (n,) a point or None.   primal_bound: objective at values.   dual_bound: proved bound on the optimum.
+    Both bounds are None for a feasibility question.
     duals: (m,) row duals of an LP, signed so that  objective - rows^T duals  are the reduced costs, or None.
-    ray: (m,) dual (Farkas) ray of an infeasible LP, or None.
+    ray: (m,) dual (Farkas) ray y of an infeasible LP, or None. Signed like duals: y_i > 0 uses row_lower_i, y_i < 0 uses
+        row_upper_i, and   sum_i max(y_i row_lower_i, y_i row_upper_i)  >  max over the column box of (rows^T y) . v.
+    exact_values: the point as rationals, from a backend in exact arithmetic only; values is then its rounding to float64.
     """
 
     termination: Termination
@@ -73,3 +81,38 @@ class Outcome:
     solve_seconds: float
     nodes: int | None
     message: str = ""
+    exact_values: tuple[Fraction, ...] | None = None
+
+
+@lru_cache
+def installed_version(distribution: str) -> str:
+    """Version of an installed distribution, read from its metadata without importing it."""
+    return version(distribution)
+
+
+def make_outcome(
+    program: Program, *, backend: str, distribution: str, tolerance: float, termination: Termination, limit: Limit | None,
+    build_seconds: float, solve_seconds: float, values: Array | None = None, dual_bound: float | None = None,
+    duals: Array | None = None, ray: Array | None = None, nodes: int | None = None, message: str = "",
+    exact_values: tuple[Fraction, ...] | None = None,
+) -> Outcome:
+    """An Outcome, with what follows from the program alone filled in here once for all backends:
+
+    a feasibility question that ends OPTIMAL is SATISFIED; INFEASIBLE_OR_UNBOUNDED is INFEASIBLE where the objective is
+    bounded on the column box; primal_bound is the objective evaluated at values; an infinite dual_bound is None.
+    """
+    if termination is Termination.INFEASIBLE_OR_UNBOUNDED and program.objective_bounded:
+        termination = Termination.INFEASIBLE
+    if termination is Termination.OPTIMAL and values is None:
+        termination, message = Termination.ERROR, f"optimal without a point: {message}"
+    objective = program.objective
+    if objective is None and termination is Termination.OPTIMAL:
+        termination = Termination.SATISFIED
+    primal_bound = None if objective is None or values is None else float(objective @ values) + program.constant
+    if objective is None or (dual_bound is not None and not np.isfinite(dual_bound)):
+        dual_bound = None
+    return Outcome(
+        termination=termination, limit=limit, values=values, primal_bound=primal_bound, dual_bound=dual_bound,
+        duals=duals, ray=ray, backend=backend, version=installed_version(distribution), tolerance=tolerance,
+        build_seconds=build_seconds, solve_seconds=solve_seconds, nodes=nodes, message=message, exact_values=exact_values,
+    )

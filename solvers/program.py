@@ -55,3 +55,11 @@ class Program:
     @property
     def mixed_integer(self) -> bool:
         return bool(self.integer.any())
+
+    @property
+    def objective_bounded(self) -> bool:
+        """Whether the objective is bounded below on the column box alone, so that the program cannot be unbounded."""
+        if self.objective is None:
+            return True
+        lowest = np.where(self.objective > 0, self.lower, self.upper)[self.objective != 0]
+        return bool(np.isfinite(lowest).all())

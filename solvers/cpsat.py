@@ -1,0 +1,139 @@
+"""CP-SAT (OR-Tools, Apache 2.0): pure-integer programs in exact int64 arithmetic.
+
+Every row, and the objective, is multiplied by the smallest power of two that makes its coefficients integers. That is
+exact; nothing is rounded except row sides, inwards to the integers the row can reach. A program that needs more than int64,
+or a column without bounds, is refused. Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.errors import UnsupportedProgram
+from solvers.interrupt import run_interruptible
+from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.program import Array, Program
+
+NAME, DISTRIBUTION, TOLERANCE = "ortools-cpsat", "ortools", 0.0
+LARGEST = 2.0**60  # of a column bound and of any row's activity, well inside int64
+
+Integers = npt.NDArray[np.int64]
+
+
+def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """Scale exactly, build, run, read back. Raises UnsupportedProgram where the scaled program leaves int64."""
+    from ortools.sat.python import cp_model
+
+    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
+    started = time.perf_counter()
+    model, columns, objective_exponent = _model(program)
+    built = time.perf_counter()
+    if columns is None:
+        return answer(termination=Termination.INFEASIBLE, limit=None, build_seconds=built - started, solve_seconds=0.0,
+                      message="an integer column or an empty row has no value between its bounds")
+    solver = cp_model.CpSolver()
+    _configure(solver.parameters, budget, presolve, budget.seconds - (built - started))
+    status, interrupted = run_interruptible(lambda: solver.solve(model), solver.stop_search)
+    solve_seconds = time.perf_counter() - built
+    name = solver.status_name(status)
+    # CP-SAT says FEASIBLE or UNKNOWN for every early stop and not by which limit.
+    out_of_time = solve_seconds >= 0.9 * solver.parameters.max_time_in_seconds
+    early = Limit.INTERRUPTED if interrupted else Limit.TIME if out_of_time else Limit.OTHER
+    known: dict[str, tuple[Termination, Limit | None]] = {
+        "OPTIMAL": (Termination.OPTIMAL, None),
+        "FEASIBLE": (Termination.LIMIT, early),
+        "INFEASIBLE": (Termination.INFEASIBLE, None),
+        "UNKNOWN": (Termination.LIMIT, early),
+        "MODEL_INVALID": (Termination.ERROR, None),
+    }
+    termination, limit = known.get(name, (Termination.ERROR, None))
+    values = np.array(solver.values(columns), dtype=np.float64) if name in ("OPTIMAL", "FEASIBLE") else None
+    dual_bound = None
+    if program.objective is not None and name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
+        dual_bound = float(np.ldexp(solver.best_objective_bound, -objective_exponent)) + program.constant
+    return answer(termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
+                  dual_bound=dual_bound, nodes=int(solver.num_branches), message=name)
+
+
+def _configure(parameters: Any, budget: Budget, presolve: bool | None, seconds: float) -> None:
+    parameters.max_time_in_seconds = max(seconds, 1e-3)
+    parameters.num_workers = budget.threads
+    parameters.random_seed = budget.seed % (2**31 - 1)
+    parameters.absolute_gap_limit = 0.0
+    parameters.catch_sigint_signal = False  # run_interruptible listens instead
+    if presolve is not None:
+        parameters.cp_model_presolve = presolve
+    if budget.memory_mb is not None:
+        parameters.max_memory_in_mb = budget.memory_mb
+
+
+def _model(program: Program) -> tuple[Any, Any, int]:
+    """(model, its columns or None where a bound or an empty row already excludes every point, objective exponent)."""
+    import pandas as pd
+    from ortools.sat.python import cp_model
+
+    lower, upper = np.ceil(program.lower), np.floor(program.upper)
+    reach = np.maximum(np.abs(lower), np.abs(upper))
+    if not (reach <= LARGEST).all():
+        column = int(np.flatnonzero(~(reach <= LARGEST))[0])
+        raise _unsupported(f"column {column} has bounds [{program.lower[column]}, {program.upper[column]}]; finite ones are needed")
+    rows = program.rows
+    start = rows.indptr
+    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(start))
+    exponents = np.zeros(rows.shape[0], dtype=np.int64)
+    np.maximum.at(exponents, row_of, _exponents(rows.data))
+    coefficients = _integers(rows.data, exponents[row_of], reach[rows.indices], row_of, "row")
+    empty = np.diff(start) == 0
+    nothing = (lower > upper).any() or ((program.row_lower > 0) | (program.row_upper < 0))[empty].any()
+    if nothing:
+        return None, None, 0
+
+    model = cp_model.CpModel()
+    columns = model.new_int_var_series("v", pd.RangeIndex(program.columns), lower.astype(np.int64), upper.astype(np.int64))
+    variables = columns.tolist()
+    with np.errstate(over="ignore"):
+        low = np.clip(np.ceil(np.ldexp(program.row_lower, exponents)), -2 * LARGEST, 2 * LARGEST).astype(np.int64)
+        high = np.clip(np.floor(np.ldexp(program.row_upper, exponents)), -2 * LARGEST, 2 * LARGEST).astype(np.int64)
+    for i in np.flatnonzero(~empty).tolist():
+        part = slice(start[i], start[i + 1])
+        row = cp_model.LinearExpr.weighted_sum([variables[j] for j in rows.indices[part].tolist()], coefficients[part].tolist())
+        if low[i] > high[i]:
+            return None, None, 0
+        model.add_linear_constraint(row, int(low[i]), int(high[i]))
+    if program.objective is None:
+        return model, columns, 0
+    exponent = int(_exponents(program.objective).max(initial=0))
+    costs = _integers(program.objective, np.full(program.columns, exponent), reach, np.zeros(program.columns, int), "objective")
+    model.minimize(cp_model.LinearExpr.weighted_sum(variables, costs.tolist()))
+    return model, columns, exponent
+
+
+def _exponents(values: Array) -> Integers:
+    """Per value the smallest k >= 0 for which value * 2^k is an integer."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest_bit = np.where(whole == 0, 1, whole & -whole)
+    trailing = np.log2(lowest_bit.astype(np.float64)).astype(np.int64)  # exact: a power of two
+    return np.where(whole == 0, 0, np.maximum(53 - exponent - trailing, 0)).astype(np.int64)
+
+
+def _integers(values: Array, exponents: Integers, reach: Array, row_of: Integers, what: str) -> Integers:
+    """values * 2^exponents as int64, after checking that no row's activity can leave int64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.ldexp(values, exponents)
+        activity = np.bincount(row_of, weights=np.abs(scaled) * np.maximum(reach, 1.0))
+    if not (activity <= LARGEST).all():
+        row = int(np.flatnonzero(~(activity <= LARGEST))[0])
+        name = f"row {row}" if what == "row" else "the objective"
+        raise _unsupported(f"{name} has coefficients with up to {int(exponents[row_of == row].max())} binary places, "
+                           "which leaves the range of int64 when scaled to integers")
+    return scaled.astype(np.int64)
+
+
+def _unsupported(why: str) -> UnsupportedProgram:
+    return UnsupportedProgram(f"{NAME}: {why}; use a MIP backend, for example highs, or z3 for exact arithmetic")

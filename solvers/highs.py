@@ -1,0 +1,122 @@
+"""HiGHS (MIT licence): LP by dual simplex, MIP by branch and cut. The default backend; every install has it.
+
+Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solvers.interrupt import run_interruptible
+from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.program import Program
+
+NAME, DISTRIBUTION, TOLERANCE = "highs", "highspy", 1e-6
+
+# HighsModelStatus by name. kUnknown: the solver finished without being able to say.
+_TERMINATION: dict[str, tuple[Termination, Limit | None]] = {
+    "kNotset": (Termination.ERROR, None),
+    "kLoadError": (Termination.ERROR, None),
+    "kModelError": (Termination.ERROR, None),
+    "kPresolveError": (Termination.ERROR, None),
+    "kSolveError": (Termination.NUMERICAL, None),
+    "kPostsolveError": (Termination.NUMERICAL, None),
+    "kModelEmpty": (Termination.ERROR, None),
+    "kOptimal": (Termination.OPTIMAL, None),
+    "kInfeasible": (Termination.INFEASIBLE, None),
+    "kUnboundedOrInfeasible": (Termination.INFEASIBLE_OR_UNBOUNDED, None),
+    "kUnbounded": (Termination.UNBOUNDED, None),
+    "kObjectiveBound": (Termination.LIMIT, Limit.OTHER),
+    "kObjectiveTarget": (Termination.LIMIT, Limit.OTHER),
+    "kTimeLimit": (Termination.LIMIT, Limit.TIME),
+    "kIterationLimit": (Termination.LIMIT, Limit.ITERATIONS),
+    "kUnknown": (Termination.NUMERICAL, None),
+    "kSolutionLimit": (Termination.LIMIT, Limit.NODES),  # HiGHS reports mip_max_nodes this way
+    "kInterrupt": (Termination.LIMIT, Limit.INTERRUPTED),
+    "kHighsInterrupt": (Termination.LIMIT, Limit.INTERRUPTED),
+    "kMemoryLimit": (Termination.LIMIT, Limit.MEMORY),
+}
+
+
+def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """Build by one passModel call from the CSR arrays, run, read back. Duals and Farkas rays for LPs."""
+    import highspy
+
+    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
+    started = time.perf_counter()
+    highs = highspy.Highs()
+    loaded = _configure(highs, budget, presolve) and _load(highs, program)
+    built = time.perf_counter()
+    if not loaded:
+        return answer(termination=Termination.ERROR, limit=None, build_seconds=built - started, solve_seconds=0.0,
+                      message="HiGHS refused the model or an option")
+    highs.setOptionValue("time_limit", max(budget.seconds - (built - started), 1e-3))
+
+    def run() -> object:
+        # The scheduler is per thread and keeps its first thread count; a new count needs a new scheduler.
+        highspy.Highs.resetGlobalScheduler(True)
+        return highs.run()
+
+    highs.HandleUserInterrupt = True
+    run_interruptible(run, highs.cancelSolve)
+    solve_seconds = time.perf_counter() - built
+    status = highs.getModelStatus()
+    known = _TERMINATION.get(status.name)
+    termination, limit = known if known is not None else (Termination.ERROR, None)
+    message = highs.modelStatusToString(status)
+    info = highs.getInfo()
+    feasible = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
+    values = np.array(highs.getSolution().col_value) if feasible else None
+    duals = ray = dual_bound = None
+    if program.mixed_integer:
+        dual_bound = info.mip_dual_bound if termination in (Termination.OPTIMAL, Termination.LIMIT) else None
+    elif termination is Termination.OPTIMAL:
+        dual_bound = info.objective_function_value
+        duals = np.array(highs.getSolution().row_dual)
+    elif termination is Termination.INFEASIBLE and len(program.row_lower):
+        ray = _farkas(highs)
+    return answer(termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds,
+                  values=values, dual_bound=dual_bound, duals=duals, ray=ray, message=message,
+                  nodes=int(info.mip_node_count) if program.mixed_integer else None)
+
+
+def _configure(highs: Any, budget: Budget, presolve: bool | None) -> bool:
+    import highspy
+
+    options: dict[str, object] = {
+        "output_flag": False,
+        "threads": budget.threads,
+        "random_seed": budget.seed % (2**31 - 1),
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 1e-9,
+        "small_matrix_value": 1e-12,  # the default silently drops entries below 1e-9
+    }
+    if presolve is not None:
+        options["presolve"] = "on" if presolve else "off"
+    if budget.nodes is not None:
+        options["mip_max_nodes"] = budget.nodes
+    return all(highs.setOptionValue(name, value) == highspy.HighsStatus.kOk for name, value in options.items())
+
+
+def _load(highs: Any, program: Program) -> bool:
+    import highspy
+
+    rows = program.rows
+    objective = program.objective if program.objective is not None else np.zeros(program.columns)
+    status = highs.passModel(
+        program.columns, rows.shape[0], rows.nnz, int(highspy.MatrixFormat.kRowwise), int(highspy.ObjSense.kMinimize),
+        program.constant, objective, program.lower, program.upper, program.row_lower, program.row_upper,
+        rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32), rows.data, program.integer.astype(np.int32),
+    )
+    return bool(status != highspy.HighsStatus.kError)
+
+
+def _farkas(highs: Any) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    import highspy
+
+    status, exists, ray = highs.getDualRay()
+    return np.array(ray) if status == highspy.HighsStatus.kOk and exists else None

@@ -1,0 +1,186 @@
+"""OR-Tools (Apache 2.0): the LP solvers GLOP and PDLP and the MIP solver SCIP, through MathOpt's model message.
+
+The message is filled by whole arrays. MathOpt's Python error path can raise AttributeError, so its C++ call is used
+directly and any exception becomes an Outcome with ERROR. Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solvers.interrupt import run_interruptible
+from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.program import Array, Program
+
+DISTRIBUTION = "ortools"
+PDLP_TOLERANCE = 1e-8  # the default 1e-6 leaves optima apart in the fifth digit
+
+_LIMIT: dict[str, Limit] = {
+    "LIMIT_UNSPECIFIED": Limit.OTHER,
+    "LIMIT_UNDETERMINED": Limit.OTHER,
+    "LIMIT_ITERATION": Limit.ITERATIONS,
+    "LIMIT_TIME": Limit.TIME,
+    "LIMIT_NODE": Limit.NODES,
+    "LIMIT_SOLUTION": Limit.OTHER,
+    "LIMIT_MEMORY": Limit.MEMORY,
+    "LIMIT_CUTOFF": Limit.OTHER,
+    "LIMIT_OBJECTIVE": Limit.OTHER,
+    "LIMIT_NORM": Limit.OTHER,
+    "LIMIT_INTERRUPTED": Limit.INTERRUPTED,
+    "LIMIT_SLOW_PROGRESS": Limit.OTHER,
+    "LIMIT_OTHER": Limit.OTHER,
+}
+
+_TERMINATION: dict[str, Termination] = {
+    "TERMINATION_REASON_UNSPECIFIED": Termination.ERROR,
+    "TERMINATION_REASON_OPTIMAL": Termination.OPTIMAL,
+    "TERMINATION_REASON_INFEASIBLE": Termination.INFEASIBLE,
+    "TERMINATION_REASON_UNBOUNDED": Termination.UNBOUNDED,
+    "TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "TERMINATION_REASON_IMPRECISE": Termination.NUMERICAL,
+    "TERMINATION_REASON_FEASIBLE": Termination.LIMIT,
+    "TERMINATION_REASON_NO_SOLUTION_FOUND": Termination.LIMIT,
+    "TERMINATION_REASON_NUMERICAL_ERROR": Termination.NUMERICAL,
+    "TERMINATION_REASON_OTHER_ERROR": Termination.ERROR,
+}
+
+
+def solve_glop(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """LP by Google's revised simplex. It gives no Farkas ray of an infeasible program."""
+    return _solve(program, "ortools-glop", "SOLVER_TYPE_GLOP", 1e-6, budget, presolve)
+
+
+def solve_pdlp(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """LP by a first-order method (primal-dual hybrid gradient); the tolerance is relative to the size of the data."""
+    return _solve(program, "ortools-pdlp", "SOLVER_TYPE_PDLP", 1e-6, budget, presolve)
+
+
+def solve_scip(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """MIP by the SCIP that OR-Tools carries. An unbounded program ends as ERROR: MathOpt rejects SCIP's infinite objective."""
+    return _solve(program, "ortools-scip", "SOLVER_TYPE_GSCIP", 1e-6, budget, presolve)
+
+
+def _solve(program: Program, name: str, solver_type: str, tolerance: float, budget: Budget, presolve: bool | None) -> Outcome:
+    from ortools.math_opt import model_parameters_pb2, parameters_pb2, result_pb2
+    from ortools.math_opt.core.python import solver
+    from ortools.math_opt.python import callback, init_arguments
+    from ortools.util.python import solve_interrupter
+
+    answer = partial(make_outcome, program, backend=name, distribution=DISTRIBUTION, tolerance=tolerance)
+    started = time.perf_counter()
+    model = _model(program)
+    built = time.perf_counter()
+    parameters = _parameters(solver_type, budget, presolve, budget.seconds - (built - started))
+    own_handler = solver_type == "SOLVER_TYPE_GSCIP"  # MathOpt's interrupter is broken for SCIP in 9.15; SCIP hears Ctrl-C itself
+    interrupter = solve_interrupter.SolveInterrupter()
+
+    def run() -> Any:
+        return solver.solve(
+            model, parameters_pb2.SolverTypeProto.Value(solver_type), init_arguments.StreamableSolverInitArguments().to_proto(),
+            parameters, model_parameters_pb2.ModelSolveParametersProto(), None, callback.CallbackRegistration().to_proto(),
+            None, None if own_handler else interrupter.pybind_interrupter)
+
+    try:
+        result = run() if own_handler else run_interruptible(run, interrupter.interrupt)[0]
+    except Exception as error:  # pybind's StatusNotOk and what its wrapper makes of it; KeyboardInterrupt passes
+        return answer(termination=Termination.ERROR, limit=None, build_seconds=built - started,
+                      solve_seconds=time.perf_counter() - built, message=f"{type(error).__name__}: {error}")
+    solve_seconds = time.perf_counter() - built
+    reason = result_pb2.TerminationReasonProto.Name(result.termination.reason)
+    termination = _TERMINATION.get(reason, Termination.ERROR)
+    limit = None
+    if termination is Termination.LIMIT:
+        limit = _LIMIT.get(result_pb2.LimitProto.Name(result.termination.limit), Limit.OTHER)
+        if limit is Limit.OTHER and solve_seconds >= 0.9 * parameters.time_limit.ToTimedelta().total_seconds():
+            limit = Limit.TIME  # GLOP stops in time but reports LIMIT_UNDETERMINED
+    bounded = termination in (Termination.OPTIMAL, Termination.LIMIT)
+    duals = ray = None
+    if not program.mixed_integer and termination is Termination.OPTIMAL:
+        duals = _duals(result, program)
+    if not program.mixed_integer and termination is Termination.INFEASIBLE and result.dual_rays:
+        ray = _dense(result.dual_rays[0].dual_values, len(program.row_lower))
+    return answer(
+        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds,
+        values=_point(result, program) if bounded else None, duals=duals, ray=ray,
+        dual_bound=result.termination.objective_bounds.dual_bound if bounded else None,
+        nodes=int(result.solve_stats.node_count) if program.mixed_integer else None,
+        message=f"{reason} {result.termination.detail}".strip())
+
+
+def _model(program: Program) -> Any:
+    """The ModelProto, each field one array."""
+    from ortools.math_opt import model_pb2
+
+    model = model_pb2.ModelProto()
+    columns = np.arange(program.columns)
+    model.variables.ids.extend(columns)
+    model.variables.lower_bounds.extend(program.lower)
+    model.variables.upper_bounds.extend(program.upper)
+    model.variables.integers.extend(program.integer)
+    model.linear_constraints.ids.extend(np.arange(len(program.row_lower)))
+    model.linear_constraints.lower_bounds.extend(program.row_lower)
+    model.linear_constraints.upper_bounds.extend(program.row_upper)
+    rows = program.rows
+    matrix = model.linear_constraint_matrix
+    matrix.row_ids.extend(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)))
+    matrix.column_ids.extend(rows.indices)
+    matrix.coefficients.extend(rows.data)
+    model.objective.offset = program.constant
+    if program.objective is not None:
+        used = np.flatnonzero(program.objective)
+        model.objective.linear_coefficients.ids.extend(used)
+        model.objective.linear_coefficients.values.extend(program.objective[used])
+    return model
+
+
+def _parameters(solver_type: str, budget: Budget, presolve: bool | None, seconds: float) -> Any:
+    from ortools.math_opt import parameters_pb2
+
+    parameters = parameters_pb2.SolveParametersProto()
+    parameters.time_limit.FromNanoseconds(max(int(seconds * 1e9), 1))
+    if solver_type == "SOLVER_TYPE_PDLP":
+        parameters.threads = budget.threads
+        criteria = parameters.pdlp.termination_criteria.simple_optimality_criteria
+        criteria.eps_optimal_absolute = criteria.eps_optimal_relative = PDLP_TOLERANCE
+        if presolve is not None:
+            parameters.pdlp.presolve_options.use_glop = presolve
+        return parameters
+    parameters.random_seed = budget.seed % (2**31 - 1)
+    if presolve is not None:
+        parameters.presolve = parameters_pb2.EMPHASIS_MEDIUM if presolve else parameters_pb2.EMPHASIS_OFF
+    if solver_type == "SOLVER_TYPE_GSCIP":
+        parameters.gscip.bool_params["misc/catchctrlc"] = True
+        parameters.relative_gap_tolerance = 0.0
+        parameters.absolute_gap_tolerance = 0.0
+        if budget.nodes is not None:
+            parameters.node_limit = budget.nodes
+        if budget.memory_mb is not None:
+            parameters.gscip.real_params["limits/memory"] = float(budget.memory_mb)
+    return parameters
+
+
+def _point(result: Any, program: Program) -> Array | None:
+    """The first solution that the solver itself calls feasible."""
+    from ortools.math_opt import solution_pb2
+
+    for solution in result.solutions:
+        if solution.primal_solution.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE:
+            return _dense(solution.primal_solution.variable_values, program.columns)
+    return None
+
+
+def _duals(result: Any, program: Program) -> Array | None:
+    for solution in result.solutions:
+        if solution.HasField("dual_solution"):
+            return _dense(solution.dual_solution.dual_values, len(program.row_lower))
+    return None
+
+
+def _dense(vector: Any, length: int) -> Array:
+    dense = np.zeros(length)
+    dense[np.array(vector.ids, dtype=np.int64)] = vector.values
+    return dense
