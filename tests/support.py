@@ -1,0 +1,192 @@
+"""Small random problems for tests, and the ground truth about them: brute force over lattices, exact where asked."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+
+from encoders.network import Array, Layer, Link, Network
+from encoders.problem import Booleans, Domain, Goal, TwinBatch, TwinProblem
+from encoders.twin import Encoding
+from solvers.program import Program
+
+DIFFERENCE = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
+NO_FLIP = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
+
+
+def random_network(rng: np.random.Generator, widths: tuple[int, ...], *, slope: float = 0.0, sparsity: float = 0.0) -> Network:
+    """A network of float32 weights, widths = (inputs, hidden ..., outputs), one slope, a share `sparsity` of zero weights."""
+    layers = []
+    for k, (n, m) in enumerate(itertools.pairwise(widths)):
+        weight = (rng.standard_normal((m, n)) / np.sqrt(n)) * (rng.random((m, n)) >= sparsity)
+        bias = 0.3 * rng.standard_normal(m)
+        last = k == len(widths) - 2
+        layers.append(
+            Layer(
+                weight=weight.astype(np.float32).astype(float),
+                bias=bias.astype(np.float32).astype(float),
+                slope=np.full(m, 1.0 if last else float(np.float32(slope))),
+            )
+        )
+    return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="")
+
+
+def small_domain(*, scale: float = 1.0, real: bool = False, categories: int = 0) -> Domain:
+    """Variables: protected in 0..1, two numbers in -2..2 (whole unless real), and one with `categories` categories if any."""
+    one_hot = np.array([False, False, False] + [True] * (categories > 0))
+    width = np.where(one_hot, categories, 1)
+    number = ~one_hot
+    return Domain(
+        integer=np.array([True, not real, not real] + [True] * (categories > 0)),
+        lower=np.array([0.0, -2.0, -2.0] + [0.0] * (categories > 0)),
+        upper=np.array([1.0, 2.0, 2.0] + [categories - 1.0] * (categories > 0)),
+        offset=np.zeros(len(width)),
+        scale=np.where(number, [1.0, scale, scale, 1.0][: len(width)], 1.0),
+        start=np.cumsum(width) - width,
+        one_hot=one_hot,
+        width=width,
+    )
+
+
+def twin_problem(
+    rng: np.random.Generator,
+    hidden: tuple[int, ...] = (4, 3),
+    *,
+    outputs: int = 1,
+    slope: float = 0.0,
+    sparsity: float = 0.0,
+    scale: float = 1.0,
+    real: bool = False,
+    categories: int = 0,
+    network: Network | None = None,
+    goals: tuple[Goal, ...] = (DIFFERENCE, NO_FLIP),
+) -> TwinProblem:
+    """A question about the whole of `small_domain`: protected variable 0 is 1 in x and 0 in x'."""
+    domain = small_domain(scale=scale, real=real, categories=categories)
+    if network is None:
+        network = random_network(rng, (domain.columns, *hidden, outputs), slope=slope, sparsity=sparsity)
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    lower[0] = upper[0] = 1.0
+    prime = np.zeros(domain.variables)
+    protected = np.arange(domain.variables) == 0
+    margin = np.zeros(network.outputs)
+    margin[0] = 1.0
+    if network.outputs > 1:
+        margin[1] = -1.0
+    batch = TwinBatch(lower=lower[None, :], upper=upper[None, :], prime=prime[None, :], protected=protected)
+    return TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=goals)
+
+
+def lattice(lower: Array, upper: Array) -> Array:
+    """All whole points (P, V) of a raw box."""
+    return np.array(list(itertools.product(*(np.arange(lo, hi + 1) for lo, hi in zip(lower, upper, strict=True)))))
+
+
+def sample(rng: np.random.Generator, problem: TwinProblem, count: int) -> Array:
+    """Random legal points (count, V) of the first question's box."""
+    lower, upper = problem.batch.lower[0], problem.batch.upper[0]
+    raw = lower + (upper - lower) * rng.random((count, len(lower)))
+    return np.where(problem.domain.integer, np.rint(raw), raw)
+
+
+def margins(problem: TwinProblem, raw: Array) -> Array:
+    """g(x), g(x') (P, 2) of raw points of the first question, by plain evaluation."""
+    batch = problem.batch.take([0])
+    pair = [problem.network.forward(problem.domain.encode(points)) @ problem.margin for points in (raw, batch.second(raw))]
+    return np.stack(pair, axis=1)
+
+
+def optimum(program: Program) -> tuple[float, Array] | None:
+    """The least value of a program and a point, by scipy's own HiGHS (not through solvers/); None when infeasible."""
+    assert program.objective is not None
+    result = scipy.optimize.milp(
+        program.objective,
+        integrality=program.integer.astype(int),
+        bounds=scipy.optimize.Bounds(program.lower, program.upper),
+        constraints=scipy.optimize.LinearConstraint(program.rows, program.row_lower, program.row_upper),
+        options={"mip_rel_gap": 0.0, "time_limit": 60.0},
+    )
+    assert result.status in (0, 2), result.message
+    return None if result.status == 2 else (result.fun + program.constant, result.x)
+
+
+def relaxed(program: Program) -> Program:
+    """The same program without integrality."""
+    return replace(program, integer=np.zeros_like(program.integer))
+
+
+def pinned(encoding: Encoding, raw: Array) -> Program:
+    """The encoding's program with its inputs fixed to one raw point (V,) of its box."""
+    inputs, box = encoding.inputs, encoding.inputs.box
+    at = inputs.variable
+    width = np.where(inputs.one_hot, 1.0, box.upper[at] - box.lower[at])
+    number = inputs.lower + (raw[at] - box.lower[at]) / width * (inputs.upper - inputs.lower)
+    value = np.where(inputs.one_hot, raw[at] == inputs.category, number)
+    lower, upper = encoding.program.lower.copy(), encoding.program.upper.copy()
+    lower[: len(value)] = upper[: len(value)] = value
+    return replace(encoding.program, lower=lower, upper=upper)
+
+
+def exact_margins(problem: TwinProblem, raw: Array) -> npt.NDArray[np.object_]:
+    """g(x), g(x') (P, 2) as fractions, at raw points of the first question."""
+    batch = problem.batch.take([0])
+    weight = fractions(problem.margin)
+    pair = [problem.network.forward(fractions(problem.domain.encode(p))) @ weight for p in (raw, batch.second(raw))]
+    return np.stack(pair, axis=1)
+
+
+def not_safe(problem: TwinProblem, points: Array, goal: Goal) -> Booleans:
+    """Which points are witnesses against the goal, in exact arithmetic."""
+    values = exact_margins(problem, points) @ fractions(goal.rows.T)
+    met = values > 0 if goal.strict else values >= 0
+    return ~met.astype(bool).any(axis=1)
+
+
+def fractions(values: Array) -> npt.NDArray[np.object_]:
+    """The same numbers as exact fractions."""
+    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def satisfiable(program: Program, seconds: float = 20.0) -> Array | None:
+    """A point of a program with relus and clauses by a literal translation to Z3 over the rationals; None when there is none."""
+    import z3
+
+    def term(indices: npt.NDArray[np.int32], data: Array) -> z3.ArithRef:
+        return z3.Sum([z3.Q(*Fraction(float(c)).as_integer_ratio()) * v[j] for j, c in zip(indices, data, strict=True)])
+
+    def number(c: float) -> z3.RatNumRef:
+        return z3.Q(*Fraction(float(c)).as_integer_ratio())
+
+    solver = z3.Solver()
+    solver.set("timeout", int(1000 * seconds))
+    v = [(z3.ToReal(z3.Int(f"k{j}")) if whole else z3.Real(f"v{j}")) for j, whole in enumerate(program.integer)]
+    limits = [*zip(v, program.lower, program.upper, strict=True)]
+    r = program.rows
+    for i in range(r.shape[0]):
+        at = slice(r.indptr[i], r.indptr[i + 1])
+        limits.append((term(r.indices[at], r.data[at]), program.row_lower[i], program.row_upper[i]))
+    for expression, low, high in limits:
+        if np.isfinite(low):
+            solver.add(expression >= number(low))
+        if np.isfinite(high):
+            solver.add(expression <= number(high))
+    for a, y in program.relus:
+        solver.add(v[y] == z3.If(v[a] > 0, v[a], 0))
+    for clause in program.clauses:
+        cases = []
+        for i, (bound, strict) in enumerate(zip(clause.bound, clause.strict, strict=True)):
+            at = slice(clause.rows.indptr[i], clause.rows.indptr[i + 1])
+            left = term(clause.rows.indices[at], clause.rows.data[at])
+            cases.append(left > number(bound) if strict else left >= number(bound))
+        solver.add(z3.Or(cases))
+    answer = solver.check()
+    assert answer != z3.unknown, solver.reason_unknown()
+    if answer == z3.unsat:
+        return None
+    model = solver.model()
+    return np.array([float(model.eval(x, model_completion=True).as_fraction()) for x in v])
