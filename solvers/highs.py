@@ -6,6 +6,7 @@ Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,23 @@ _TERMINATION: dict[str, tuple[Termination, Limit | None]] = {
 
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Build by one passModel call from the CSR arrays, run, read back. Duals and Farkas rays for LPs."""
+    return _solve(program, budget, presolve, None)[0]
+
+
+def solve_sequence(programs: Iterable[Program], *, budget: Budget) -> Iterator[Outcome]:
+    """Solve LPs one after the other, each started from the basis of the last one solved to optimality if it has its shape.
+
+    For many LPs of one network: the answers are those of solve(), the simplex path is shorter. budget holds for each LP.
+    Every program must have passed the checks of the registry's HiGHS backend; presolve is off, as a basis needs it.
+    """
+    basis = None
+    for program in programs:
+        outcome, basis = _solve(program, budget, False, basis)
+        yield outcome
+
+
+def _solve(program: Program, budget: Budget, presolve: bool | None, basis: Any) -> tuple[Outcome, Any]:
+    """The outcome, and the basis to start the next LP from: this program's if it is optimal, else the one given."""
     import highspy
 
     answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
@@ -53,7 +71,9 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     built = time.perf_counter()
     if not loaded:
         return answer(termination=Termination.ERROR, limit=None, build_seconds=built - started, solve_seconds=0.0,
-                      message="HiGHS refused the model or an option")
+                      message="HiGHS refused the model or an option"), basis
+    if basis is not None and (len(basis.col_status), len(basis.row_status)) == (program.columns, len(program.row_lower)):
+        highs.setBasis(basis)
     highs.setOptionValue("time_limit", max(budget.seconds - (built - started), 1e-3))
 
     def run() -> object:
@@ -72,6 +92,8 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     feasible = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
     values = np.array(highs.getSolution().col_value) if feasible else None
     duals = ray = dual_bound = None
+    if termination is Termination.OPTIMAL and not program.mixed_integer:
+        basis = highs.getBasis()
     if program.mixed_integer:
         dual_bound = info.mip_dual_bound if termination in (Termination.OPTIMAL, Termination.LIMIT) else None
     elif termination is Termination.OPTIMAL:
@@ -79,9 +101,11 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         duals = np.array(highs.getSolution().row_dual)
     elif termination is Termination.INFEASIBLE and len(program.row_lower):
         ray = _farkas(highs)
-    return answer(termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds,
-                  values=values, dual_bound=dual_bound, duals=duals, ray=ray, message=message,
-                  nodes=int(info.mip_node_count) if program.mixed_integer else None)
+    outcome = answer(
+        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
+        dual_bound=dual_bound, duals=duals, ray=ray, message=message,
+        nodes=int(info.mip_node_count) if program.mixed_integer else None)
+    return outcome, basis
 
 
 def _configure(highs: Any, budget: Budget, presolve: bool | None) -> bool:

@@ -140,6 +140,23 @@ def test_crossed_bounds_are_infeasible(name: str, part: str) -> None:
     assert f"{part} 0" in outcome.message
 
 
+def test_a_sequence_from_the_last_basis_gives_the_same_answers() -> None:
+    from solvers import highs
+
+    first = random_lp(40, 60, 0.2, seed=1)
+    rng = np.random.default_rng(2)
+    near = replace(first, rows=sp.csr_array(first.rows * 1.001), upper=first.upper + rng.uniform(0, 0.01, 40))
+    infeasible = replace(first, lower=np.full(40, 5.0), upper=np.full(40, 6.0))
+    asked = [first, near, infeasible, ROWS, near, random_lp(30, 20, 0.3, seed=3)]
+    outcomes = list(highs.solve_sequence(asked, budget=BUDGET))
+    assert len(outcomes) == len(asked)
+    for one, outcome in zip(asked, outcomes, strict=True):
+        alone = solve(one, "highs")
+        assert outcome.termination is alone.termination
+        assert outcome.primal_bound == (None if alone.primal_bound is None else pytest.approx(alone.primal_bound, abs=1e-7))
+    assert outcomes[2].termination is Termination.INFEASIBLE
+
+
 # Integer programs
 
 @having(Capability.PURE_INTEGER)
