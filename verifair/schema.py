@@ -195,19 +195,18 @@ class Schema(BaseModel):
     def steps(self, still: Sequence[str]) -> Array:
         """(V,) one perturbation unit of every feature that PBA moves, 0 for the others.
 
-        Numbers move, save those in `still`, protected ones and those with change = "fixed". Raises SchemaError for a mover
-        without a unit.
+        Numbers with a unit move, save those in `still`, protected ones and those with change = "fixed". Raises SchemaError when
+        nothing would move: delta counts units, so without any it means nothing.
         """
-        out = np.zeros(len(self.features))
-        for v, feature in enumerate(self.features):
-            if feature.numeric and feature.change != "fixed" and feature.name not in still and not feature.protected:
-                if feature.unit is None:
-                    raise SchemaError(
-                        f"feature {feature.name!r} has no unit, so delta cannot move it; add unit = ... (one perturbation unit), "
-                        'or change = "fixed" to keep it still'
-                    )
-                out[v] = feature.unit
-        return out
+        moves = [f.numeric and f.change != "fixed" and f.name not in still and not f.protected for f in self.features]
+        steps = np.array([float(f.unit or 0.0) if moving else 0.0 for f, moving in zip(self.features, moves, strict=True)])
+        if not steps.any():
+            could = ", ".join(f.name for f, moving in zip(self.features, moves, strict=True) if moving)
+            raise SchemaError(
+                f"delta counts units, but no feature that may move has one ({could or 'no number is free to move'}); add "
+                "unit = ... (one perturbation step, in the feature's own unit) to each feature that delta is to move"
+            )
+        return steps
 
     def check_network(self, network: Network) -> None:
         """Raise SchemaError unless the schema's columns and outcome fit the network."""

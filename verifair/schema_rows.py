@@ -157,21 +157,22 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
 def _numbers(column: pd.Series, feature: Feature) -> Array:
     what = f"feature {feature.name!r}"
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
-    if kind in "mMc" and kind:
+    if kind in ("m", "M", "c"):
         raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
     cells = column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column
     numbers = np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
-            f"{what}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a finite number; correct the data, or "
-            "declare the feature categorical"
+            f"{what}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a finite number; correct the data, "
+            "or declare the feature categorical"
         )
     if feature.kind != "real":
         bad = np.flatnonzero(numbers != np.floor(numbers))
         if len(bad):
             remedy = 'round the data, or declare kind = "real"' if feature.kind == "integer" else "give names or whole codes"
-            raise DataError(f"{what}: row {column.index[bad[0]]} holds {numbers[bad[0]]:g}, expected a whole number; {remedy}")
+            found = f"row {column.index[bad[0]]} holds {numbers[bad[0]]:g}"
+            raise DataError(f"{what}: {found}, expected a whole number; {remedy}")
     return numbers
 
 

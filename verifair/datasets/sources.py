@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from verifair.datasets.table import read_table
 from verifair.errors import DataError
 from verifair.schema import Schema
 
@@ -26,30 +28,43 @@ class Dataset:
     schema: Schema
 
     @property
+    def target(self) -> str:
+        """The label column."""
+        return str(self.schema.label)
+
+    @property
     def train(self) -> pd.DataFrame:
-        return self.frame.iloc[self._split()[0]].reset_index(drop=True)
+        """Rows to train on, numbered anew."""
+        return self.frame.iloc[self.split[0]].reset_index(drop=True)
 
     @property
     def test(self) -> pd.DataFrame:
-        return self.frame.iloc[self._split()[1]].reset_index(drop=True)
+        """Rows held out, numbered anew."""
+        return self.frame.iloc[self.split[1]].reset_index(drop=True)
 
-    def _split(self) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def split(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Positions in `frame` of the rows to train on, and of those held out."""
         rows = np.arange(len(self.frame))
-        labels = self.schema.labels(self.frame)
-        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=labels)
+        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=self.schema.labels(self.frame))
         return np.sort(train), np.sort(test)
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
     """A dataset by name: german, adult, or compas (which needs the path of ProPublica's compas-scores-two-years.csv)."""
-    makers: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult}
     if name == "compas":
         if path is None:
-            raise DataError("compas is not shipped: pass the path of ProPublica's compas-scores-two-years.csv")
+            raise DataError(
+                "compas is not shipped, for it carries no licence: pass the path of ProPublica's compas-scores-two-years.csv "
+                "(github.com/propublica/compas-analysis)"
+            )
         return compas(path)
-    if name not in makers:
+    shipped = {"german": german, "adult": adult}
+    if name not in shipped:
         raise DataError(f"there is no dataset {name!r}; known are german, adult, compas")
-    return makers[name]()
+    if path is not None:
+        raise DataError(f"{name} is shipped and takes no path, found {path}; drop it, or read your own file with read_table")
+    return shipped[name]()
 
 
 def network_path(name: str) -> Path:
@@ -65,11 +80,6 @@ def _schema(name: str) -> Schema:
     return Schema.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"), name=f"{name}.toml")
 
 
-def _read(name: str, **options: object) -> pd.DataFrame:
-    with (DATA / name).open("rb") as file:
-        return pd.read_csv(file, compression="gzip", **options)
-
-
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
     "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
@@ -78,14 +88,17 @@ ADULT_COLUMNS = (
 
 def adult() -> Dataset:
     """UCI Adult (Becker and Kohavi, CC BY 4.0): both files, rows with missing values dropped, husband and wife = Spouse."""
-    parts = [
-        _read("adult.data.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?"),
-        _read("adult.test.gz", names=ADULT_COLUMNS, skipinitialspace=True, na_values="?", skiprows=1),
-    ]
+    parts = []
+    for name, lines_above in (("adult.data.gz", 0), ("adult.test.gz", 1)):
+        with (DATA / name).open("rb") as file:
+            part = pd.read_csv(
+                file, compression="gzip", names=list(ADULT_COLUMNS), skiprows=lines_above, skipinitialspace=True, na_values=["?"],
+                keep_default_na=False,
+            )  # fmt: skip
+        parts.append(part)
     frame = pd.concat(parts, ignore_index=True).dropna().reset_index(drop=True)
     frame["income"] = frame["income"].str.rstrip(".")
     frame["relationship"] = frame["relationship"].replace({"Husband": "Spouse", "Wife": "Spouse"})
-    frame["age"] = frame["age"].astype(int)
     return Dataset(name="adult", frame=frame, schema=_schema("adult"))
 
 
@@ -113,7 +126,8 @@ FEMALE = {"A92", "A95"}
 
 def german() -> Dataset:
     """UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex, age the group Junior (<= 25) or Senior."""
-    frame = _read("german.data.gz", sep=" ", names=GERMAN_COLUMNS)
+    with (DATA / "german.data.gz").open("rb") as file:
+        frame = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
     frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
     frame["age"] = np.where(frame["age"] <= 25, "Junior", "Senior")
     frame["credit"] = frame["credit"].map({1: "good", 2: "bad"})
@@ -121,27 +135,27 @@ def german() -> Dataset:
     return Dataset(name="german", frame=frame, schema=_schema("german"))
 
 
-def compas(path: str | Path) -> Dataset:
-    """ProPublica's COMPAS two-year recidivism file with ProPublica's own filters; the label is *not* recidivating."""
-    from verifair.datasets.table import read_table
+COMPAS_COLUMNS = {
+    "age": "age", "sex": "sex", "race": "race", "juv_fel_count": "juvenile-felonies", "juv_misd_count": "juvenile-misdemeanors",
+    "juv_other_count": "juvenile-other", "priors_count": "priors", "c_charge_degree": "charge-degree",
+    "two_year_recid": "recidivist",
+}  # fmt: skip
 
-    frame = read_table(path)
-    needed = ["days_b_screening_arrest", "is_recid", "c_charge_degree", "score_text", "two_year_recid"]
-    missing = [name for name in needed if name not in frame.columns]
-    if missing:
-        raise DataError(f"{path}: has no column {', '.join(missing)}; expected ProPublica's compas-scores-two-years.csv")
+
+def compas(path: str | Path) -> Dataset:
+    """ProPublica's compas-scores-two-years.csv with ProPublica's own filters; class 1 is *not* recidivating within two years.
+
+    Kept: charged within 30 days of the screening, a case that was found, no traffic offence, and a score (6,172 of 7,214 rows).
+    """
+    filters = ["days_b_screening_arrest", "is_recid", "score_text"]
+    frame = read_table(path, columns=[*COMPAS_COLUMNS, *filters])  # the original file names two columns twice
     kept = frame[
         pd.to_numeric(frame["days_b_screening_arrest"], errors="coerce").between(-30, 30)
         & (frame["is_recid"] != -1)
         & (frame["c_charge_degree"] != "O")
         & (frame["score_text"] != "N/A")
     ]
-    columns = {
-        "age": "age", "sex": "sex", "race": "race", "juv_fel_count": "juvenile-felonies",
-        "juv_misd_count": "juvenile-misdemeanors", "juv_other_count": "juvenile-other", "priors_count": "priors",
-        "c_charge_degree": "charge-degree", "two_year_recid": "recidivist",
-    }  # fmt: skip
-    tidy = kept[list(columns)].rename(columns=columns).reset_index(drop=True)
+    tidy = kept[list(COMPAS_COLUMNS)].rename(columns=COMPAS_COLUMNS).reset_index(drop=True)
     tidy["recidivist"] = tidy["recidivist"].map({0: "no", 1: "yes"})
     tidy["charge-degree"] = tidy["charge-degree"].map({"F": "felony", "M": "misdemeanor"})
     return Dataset(name="compas", frame=tidy, schema=_schema("compas"))

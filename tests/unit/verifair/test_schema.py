@@ -249,9 +249,13 @@ def test_one_raw_value(loan: Schema) -> None:
 def test_steps_of_pba(loan: Schema) -> None:
     assert loan.steps([]).tolist() == [1, 0, 0, 0.5]
     assert loan.steps(["age"]).tolist() == [0, 0, 0, 0.5]
-    assert Schema.loads(LOAN.replace("unit = 1\n", 'change = "fixed"\n')).steps([]).tolist() == [0, 0, 0, 0.5]
-    with pytest.raises(SchemaError, match=r"feature 'age' has no unit, so delta cannot move it; add unit = .* or change"):
-        Schema.loads(LOAN.replace("unit = 1\n", "")).steps([])
+    assert Schema.loads(LOAN.replace("unit = 1\n", 'unit = 1\nchange = "fixed"\n')).steps([]).tolist() == [0, 0, 0, 0.5]
+    assert Schema.loads(LOAN.replace("unit = 1\n", "unit = 1\nprotected = true\n")).steps([]).tolist() == [0, 0, 0, 0.5]
+    without = Schema.loads(LOAN.replace("unit = 1\n", "").replace("unit = 0.5\n", ""))
+    with pytest.raises(SchemaError, match=r"no feature that may move has one \(age, income\); add unit = "):
+        without.steps([])
+    with pytest.raises(SchemaError, match=r"no feature that may move has one \(no number is free to move\)"):
+        without.steps(["age", "income"])
 
 
 def test_network_that_fits_and_networks_that_do_not(loan: Schema) -> None:
