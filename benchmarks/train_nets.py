@@ -65,8 +65,8 @@ def train_one(dataset: Dataset, method: str, sensitive: str | None, hidden: str,
         encoding="utf-8",
     )
     print(
-        f"{path.stem:34} {seconds:5.1f} s  accuracy {report.train_accuracy:.4f} train, {report.test_accuracy:.4f} test, "
-        f"{report.base_rate:.4f} base  gap {_gaps(report.counterfactual_gap)}  margin gap {_gaps(report.margin_gap)}",
+        f"{path.stem:34} {seconds:5.1f} s  accuracy {report.train_accuracy:.4f}, test {report.test_accuracy:.4f}, "
+        f"base {report.base_rate:.4f}  gap {_gaps(report.counterfactual_gap)}  margin gap {_gaps(report.margin_gap)}",
         flush=True,
     )
 

@@ -42,7 +42,7 @@ class Settings:
                 "agnostic training looks at no sensitive feature; drop sensitive and lambda_f, or choose another method"
             )
         if self.method != "agnostic" and self.sensitive is None:
-            raise TrainingError(f"method {self.method!r} needs a feature: pass sensitive=... or --sensitive NAME")
+            raise TrainingError(f"{self.method} needs a sensitive feature: pass sensitive=... or --sensitive NAME")
         if not self.hidden or min(self.hidden) < 1:
             raise TrainingError(f"hidden = {self.hidden}, expected one width or more, each at least 1, e.g. (100, 50)")
         for name in ("epochs", "batch", "threads"):
