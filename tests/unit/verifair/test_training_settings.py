@@ -1,12 +1,14 @@
-"""Training's settings and errors, all of which work without torch."""
+"""What works without torch: training's settings and errors, and the shipped networks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import onnx
 import pytest
 
+from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.errors import MissingPackage, SchemaError, TrainingError
@@ -81,3 +83,16 @@ def test_certifair_on_other_data_needs_a_lambda(german: Dataset) -> None:
 def test_an_unknown_sensitive_feature_is_named(german: Dataset) -> None:
     with pytest.raises(SchemaError, match=r"there is no feature 'agee' .* did you mean 'age'"):
         settings_for("german", german.schema, method="fair-n", sensitive="agee")
+
+
+@pytest.mark.parametrize(("name", "least"), [("german", 0.75), ("adult", 0.84)])
+def test_the_shipped_network_fits_its_dataset(name: str, least: float) -> None:
+    dataset = datasets.load(name)
+    path = datasets.network_path(name)
+    assert path.stat().st_size < 200_000
+    network = read_onnx(path)
+    dataset.schema.check_network(network)
+    z = network.forward(dataset.schema.encode(dataset.schema.raw(dataset.test)))
+    assert ((z[:, 1] > z[:, 0]) == dataset.schema.labels(dataset.test)).mean() > least
+    props = {p.key: p.value for p in onnx.load(path).metadata_props}
+    assert (props["dataset"], props["method"], props["seed"]) == (name, "agnostic", "0")
