@@ -15,7 +15,6 @@ from pydantic import (
     ModelWrapValidatorHandler,
     Tag,
     ValidationError,
-    field_validator,
     model_validator,
 )  # fmt: skip
 
@@ -75,11 +74,6 @@ class Feature(BaseModel):
     protected: bool = False
     merit: bool = False
     description: str | None = None
-
-    @field_validator("range")
-    @classmethod
-    def _without_negative_zero(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        return None if value is None else (value[0] + 0.0, value[1] + 0.0)  # equal schemas must hash alike
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Feature:

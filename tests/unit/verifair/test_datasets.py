@@ -219,10 +219,11 @@ def test_formats(tmp_path: Path, german: Dataset, name: str) -> None:
         read_table(path, columns=["credit", "nothing"])
 
 
-def test_mixed_columns_of_a_long_file_stay_quiet(tmp_path: Path) -> None:
+def test_a_late_word_makes_the_whole_column_words(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_text("code\n" + "1\n" * 300_000 + "x\n")  # pandas guesses types chunk by chunk unless told not to
-    assert set(read_table(path)["code"].map(str)) == {"1", "x"}
+    header, numbers, word = (",".join([cell] * 60) for cell in ("{}", "1", "x"))
+    path.write_text(header.format(*range(60)) + "\n" + (numbers + "\n") * 20_000 + word + "\n")
+    assert {repr(cell) for cell in read_table(path)["0"]} == {"'1'", "'x'"}  # pandas guesses types chunk by chunk unless told
 
 
 @pytest.mark.parametrize(
