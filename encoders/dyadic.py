@@ -10,8 +10,10 @@ tested against.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,8 +21,10 @@ import numpy.typing as npt
 
 from encoders.network import Array, Layer, activate, affine
 
-BITS = 18
-"""Bits of a limb. A product of limbs is below 2^36 in size, so 2^53 / 2^36 = 131,072 of them add up without rounding."""
+BITS = 21
+"""Bits of a limb: float32 weights of one layer mostly fit two. Products of limbs are at most 2^42 in size, so ..."""
+TERMS = 1 << 10
+"""... this many of them add up below 2^52, where float64 is exact; after that, carry."""
 
 _BASE = float(1 << BITS)
 
@@ -164,23 +168,35 @@ def _exact_layer(layer: Layer) -> tuple[Dyadic, Dyadic, Dyadic]:
 @affine.register
 def _(x: Dyadic, layer: Layer) -> Dyadic:
     weight, bias, _ = _exact_layer(layer)
-    terms = layer.weight.shape[1] * min(len(weight.limbs), len(x.limbs))
-    if terms * 2 ** (2 * BITS) > 2**52:
-        raise OverflowError(f"an exact product of {terms} limb products a number does not fit in float64")
-    total = np.zeros((len(x.limbs) + len(weight.limbs) - 1, x.limbs.shape[1], len(layer.bias)))
-    # Tiny weights stretch the limbs, but they sit on few columns, often on dead neurons: multiply only where both are not 0.
-    x_used, weight_used = np.asarray(x.limbs.any(axis=1)), np.asarray(weight.limbs.any(axis=1))
-    for i, limb in enumerate(x.limbs):
-        for j, factor in enumerate(weight.limbs):
-            columns = np.flatnonzero(x_used[i] & weight_used[j])
-            if 2 * len(columns) > len(x_used[i]):
-                total[i + j] += limb @ factor.T
-            elif len(columns):
-                total[i + j] += limb[:, columns] @ factor[:, columns].T
     exponent = x.exponent + weight.exponent
-    if bias.exponent < exponent:  # adding would shift the products, which are too long for that before they are carried
-        return _carried(total, exponent) + bias
-    return _carried(*_sum(Dyadic(limbs=total, exponent=exponent), bias))
+    first, *others = _parts(x.limbs, weight.limbs)
+    if not others and bias.exponent >= exponent:  # one carry serves product and bias
+        return _carried(*_sum(Dyadic(limbs=first, exponent=exponent), bias))
+    total = _carried(first, exponent)
+    for part in others:
+        total = total + _carried(part, exponent)
+    return total + bias
+
+
+def _parts(x: Array, weight: Array) -> Iterator[Array]:
+    """Limbs of x W^T (K + L - 1, B, m), in parts none of which sums more than TERMS products of limbs into one number.
+
+    Tiny weights stretch the limbs, but they sit on few columns, often on dead neurons: only columns that are not 0 are multiplied.
+    """
+    x_used, weight_used = np.asarray(x.any(axis=1)), np.asarray(weight.any(axis=1))
+    shape = (len(x) + len(weight) - 1, x.shape[1], weight.shape[1])
+    total, terms = np.zeros(shape), np.zeros(shape[0], dtype=np.int64)
+    for i, j in product(range(len(x)), range(len(weight))):
+        every = np.flatnonzero(x_used[i] & weight_used[j])
+        for start in range(0, len(every), TERMS):
+            columns = every[start : start + TERMS]
+            if terms[i + j] + len(columns) > TERMS:
+                yield total
+                total, terms = np.zeros(shape), np.zeros(shape[0], dtype=np.int64)
+            whole = 2 * len(columns) > x.shape[2]
+            total[i + j] += x[i] @ weight[j].T if whole else x[i][:, columns] @ weight[j][:, columns].T
+            terms[i + j] += len(columns)
+    yield total
 
 
 @activate.register

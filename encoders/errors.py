@@ -20,8 +20,19 @@ class ModelError(Exception):
         where = "" if node is None else f"node {node!r} ({op}): " if op else f"{node!r}: "
         super().__init__(f"{path}: {where}{problem}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process borders (joblib): rebuild from the finished message, not from the arguments above."""
+        return _rebuilt, (type(self), str(self), self.node, self.op)
+
 
 class ModelFileError(ModelError):
-    """A model file (or a file of its external weights) that is missing or cannot be read."""
+    """A model file (or a file of its external weights) that is missing, damaged, or cannot be read."""
 
     exit_code = 2
+
+
+def _rebuilt(kind: type[ModelError], message: str, node: str | None, op: str | None) -> ModelError:
+    error = kind.__new__(kind, message)
+    error.args = (message,)
+    error.node, error.op = node, op
+    return error

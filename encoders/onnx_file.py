@@ -52,14 +52,14 @@ class LogitsModel:
 def load(path: str | Path) -> StoredModel:
     """Read and validate an ONNX file.
 
-    Raises ModelFileError (exit code 2) for a missing or unreadable file, ModelError (3) for one that is not valid ONNX.
+    Raises ModelFileError (exit code 2) for a missing, unreadable or damaged file.
     """
     path = Path(path)
     data = _bytes(path, path, "give the path of an .onnx file")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
-        raise ModelError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
+        raise ModelFileError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
                                "export or copy it again") from error
     external = sorted({_location(t) for t in _stored_tensors(model) if external_data_helper.uses_external_data(t)})
     files = tuple(path.parent / name for name in external)
@@ -74,7 +74,7 @@ def load(path: str | Path) -> StoredModel:
             model = inliner.inline_local_functions(model)
     except (onnx.checker.ValidationError, ValueError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
-        raise ModelError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
+        raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
     return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from verifair.errors import DataError
+from verifair.feature import text
 from verifair.schema import Feature, Schema
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
+CLASSES = 20
+"""A label with more distinct values than this is a quantity, not a class."""
 
 
 def draft(frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()) -> str:
@@ -36,7 +40,9 @@ def infer(frame: pd.DataFrame, *, target: str, positive: str | None = None, prot
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
     features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    values = sorted({str(v) for v in frame[target].dropna()})
+    values = sorted({text(v) for v in frame[target].dropna()})
+    if not 2 <= len(values) <= CLASSES:
+        raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
     chosen = positive if positive is not None else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
@@ -47,7 +53,14 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]
     values = column.dropna()
     if not len(values):
         raise DataError(f"column {name!r} is empty; drop it from the table")
+    if pd.api.types.is_datetime64_any_dtype(values):
+        raise DataError(f"column {name!r} holds dates, which no feature kind takes; turn it into a number, or drop it")
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        if not np.isfinite(values.to_numpy(dtype=float)).all():
+            raise DataError(f"column {name!r} holds an infinite value, expected finite numbers; correct the data")
+        if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
+            flag: dict[str, object] = {"name": name, "kind": "categorical", "categories": [0, 1]}
+            return flag | ({"protected": True} if protected else {})
         low, high = float(values.min()), float(values.max())
         whole = bool((values == values.round()).all())
         if protected and whole and values.nunique() <= 10:
@@ -56,7 +69,7 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]
         if low < high:
             numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
         return numeric | ({"protected": True} if protected else {})
-    categories = sorted({str(v).strip() for v in values})
+    categories = sorted({text(v) for v in values})
     if len(categories) > MANY:
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "

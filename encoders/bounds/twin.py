@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
-from encoders.network import Array
+from encoders.network import Array, Layer
 from encoders.problem import Domain, TwinProblem
 
 Indices = npt.NDArray[np.int64]
@@ -66,14 +66,18 @@ class Twin:
         middle, radius = (low + high)[:, moving] / 2, (high - low)[:, moving] / 2
         centre = base + middle @ first.weight[:, moving].T
         spread = radius @ np.abs(first.weight[:, moving]).T + 2 * error[0]
-        bounds = np.stack([[centre - spread, centre + spread], [centre - shift - spread, centre - shift + spread]])
-        for below, layer in zip(network.layers, network.layers[1:], strict=False):
-            y = np.maximum(bounds, below.slope * bounds)
-            sizes.append(magnitude(layer.weight, layer.bias, np.abs(y).max(axis=1).sum(axis=0)))
+        copies = [(centre - spread, centre + spread), (centre - shift - spread, centre - shift + spread)]
+        for k, layer in enumerate(network.layers[1:], start=1):
+            slope, after = network.layers[k - 1].slope, len(network.layers) - 1 - k
+            if k > 1 and not after:
+                size = 2 * sizes[-1]  # |y| <= |a| <= Q for both copies: cruder, but the last layer needs no better
+            else:
+                ends = [(np.maximum(low_a, slope * low_a), np.maximum(high_a, slope * high_a)) for low_a, high_a in copies]
+                size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
+            sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
-            middle = (y[:, 0] + y[:, 1]) / 2 @ layer.weight.T + layer.bias
-            spread = (y[:, 1] - y[:, 0]) / 2 @ np.abs(layer.weight).T + error[-1]
-            bounds = np.stack([middle - spread, middle + spread], axis=1)
+            if after > 1:
+                copies = [_image(layer, *end, error[-1]) for end in ends]
         weights[-1] = problem.margin[None, :] @ weights[-1]
         biases[-1] = problem.margin @ biases[-1][:, None]
         for per_layer in (sizes, error):
@@ -114,3 +118,10 @@ class Twin:
     def depth(self) -> int:
         """Number of hidden layers."""
         return len(self.slopes)
+
+
+def _image(layer: Layer, low: Array, high: Array, error: Array) -> tuple[Array, Array]:
+    """Interval of W y + b over y in [low, high], outward by `error`."""
+    middle = (low + high) / 2 @ layer.weight.T + layer.bias
+    spread = (high - low) / 2 @ np.abs(layer.weight).T + error
+    return middle - spread, middle + spread

@@ -57,6 +57,7 @@ def pba(
 ) -> None:
     started = time.monotonic()
     network, described, frame = load_inputs(model, schema, data, demo)
+    described.check_network(network)
     if not protected:
         known = ", ".join(described.protected_names) or "none is declared protected"
         raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
@@ -68,6 +69,7 @@ def pba(
     budget = options.budget(timeout, nodes, seed)
     rates, verdicts, certificates = [], [], []
     table = Table.of(network, described, frame)
+    options.console().print(_moves(described, protected))
     for name in dict.fromkeys(protected):
         rates.append(group_rates(network, described, table, name))
         for query in (
@@ -89,6 +91,19 @@ def pba(
     if out is not None:
         _write(out, network, described, table, protected, all_rates, shares, all_verdicts, certificates, seconds)
     options.write_json(json, _answer(network, described, all_rates, shares, all_verdicts, seconds, seed))
+
+
+def _moves(schema: Schema, protected: list[str]) -> str:
+    """Which features one unit of delta moves, and by how much."""
+    steps = schema.steps(protected)
+    moved = [
+        f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
+        for feature, step in zip(schema.features, steps, strict=True)
+        if step
+    ]
+    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name not in protected]
+    held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
+    return f"One unit of delta moves {', '.join(moved)}.{held} Categories stay."
 
 
 def load_inputs(

@@ -57,7 +57,7 @@ def test_truncated_at_any_length(name: str, tmp_path: Path) -> None:
 def test_not_onnx(tmp_path: Path) -> None:
     path = tmp_path / "text.onnx"
     path.write_text("age,sex\n1,2\n")
-    refused(path, "not a ")
+    refused(path, "not a ", exit_code=2)
 
 
 def test_missing_and_truncated_external_weights(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_missing_and_truncated_external_weights(tmp_path: Path) -> None:
     path.write_bytes((FIXTURES / path.name).read_bytes())
     refused(path, r"torch_dynamo_external\.onnx\.data", exit_code=2)
     (tmp_path / f"{path.name}.data").write_bytes((FIXTURES / f"{path.name}.data").read_bytes()[:900])
-    refused(path, "external|raw_data|data")
+    refused(path, "external|raw_data|data", exit_code=2)
 
 
 def test_unsupported_operator_is_named(tmp_path: Path) -> None:

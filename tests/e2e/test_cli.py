@@ -1,0 +1,209 @@
+"""The command line as a user meets it: real files in, screens, files and exit codes out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from verifair import datasets
+
+RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+
+
+def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with model, schema and table of German Credit."""
+    folder = tmp_path_factory.mktemp("german")
+    dataset = datasets.load("german")
+    dataset.schema.save(folder / "german.toml")
+    dataset.test.to_csv(folder / "german.csv", index=False)
+    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def audit(german: Path) -> Path:
+    """One PBA run with everything written."""
+    out = german / "out"
+    done = verifair(
+        "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",
+        "--protected", "age", "--delta", 1, "--delta", 2, "--out", out, "--json", out / "answer.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0 unknown" in " ".join(done.stdout.split())
+    return out
+
+
+def test_pba_decides_everything_and_writes_its_evidence(audit: Path) -> None:
+    for name in ("table.txt", "rates.csv", "shares.csv", "verdicts.sqlite", "outcomes.png", "certificate.json.gz"):
+        assert (audit / name).stat().st_size > 0
+    verdicts = pd.read_parquet(audit / "verdicts.parquet")
+    assert set(verdicts["status"]) <= {"proved", "violated"}
+    proved = verdicts[(verdicts["status"] == "proved") & verdicts["goal"].isin(["observed", "flipped"])]
+    assert not proved.duplicated(["delta", "row", "to"]).any(), "no row is proved in both directions"
+    wider, narrower = (set(proved[proved["delta"] == d][["goal", "row"]].itertuples(index=False)) for d in (2.0, 1.0))
+    assert wider <= narrower, "a larger neighbourhood proves no more"
+    assert len(pd.read_json(audit / "verdicts.jsonl", lines=True)) == len(verdicts)
+    answer = json.loads((audit / "answer.json").read_text())
+    assert answer["counts"]["unknown"] == 0
+    assert answer["versions"]["verifair"]
+
+
+def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path, audit: Path, tmp_path: Path) -> None:
+    where = ("--model", german / "german.onnx", "--schema", german / "german.toml")
+    accepted = verifair("check", audit / "certificate.json.gz", *where)
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    assert "ACCEPTED" in accepted.stdout
+    payload = json.loads(gzip.decompress((audit / "certificate.json.gz").read_bytes()))
+    payload["proofs"][0]["tree"]["bound"][-1] += 0.5
+    (tmp_path / "nudged.json").write_text(json.dumps(payload))
+    assert verifair("check", tmp_path / "nudged.json", *where).returncode == 1
+    (tmp_path / "broken.json").write_text("{")
+    broken = verifair("check", tmp_path / "broken.json", *where)
+    assert broken.returncode == 2
+    assert "Traceback" not in broken.stderr
+
+
+def test_resume_asks_nothing_twice(german: Path, tmp_path: Path) -> None:
+    command = (
+        "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",
+        "--protected", "sex", "--delta", 1, "--store", tmp_path / "v.sqlite",
+    )  # fmt: skip
+    first = verifair(*command, "--timeout", 0.001, "--json", tmp_path / "first.json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads((tmp_path / "first.json").read_text())["counts"]["unknown"] > 0, "a time-out is unknown"
+    second = verifair(*command, "--resume", "--json", tmp_path / "second.json")
+    fresh = verifair(*command[:-2], "--json", tmp_path / "fresh.json")
+    assert second.returncode == fresh.returncode == 0
+    resumed, whole = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("second", "fresh"))
+    assert resumed["counts"] == whole["counts"]
+    key = ("goal", "delta", "row", "to", "status")
+    assert [[v[k] for k in key] for v in resumed["verdicts"]] == [[v[k] for k in key] for v in whole["verdicts"]]
+
+
+def test_certify_gives_both_answers(german: Path, tmp_path: Path) -> None:
+    where = (german / "german.onnx", "--schema", german / "german.toml", "--protected", "sex", "--exit-verdict")
+    assert verifair("certify", *where).returncode == 10
+    row = datasets.load("german").test.iloc[0]
+    box = [part for name in row.index if name not in ("credit", "sex") for part in ("--box", f"{name}={row[name]}")]
+    single = verifair("certify", *where, *box, "--certificate", tmp_path / "p.json.gz")
+    assert single.returncode in (0, 10), single.stderr
+    if single.returncode == 0:
+        where = ("--model", german / "german.onnx", "--schema", german / "german.toml")
+        assert verifair("check", tmp_path / "p.json.gz", *where).returncode == 0
+
+
+def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -> None:
+    done = verifair(
+        "schema", "infer", german / "german.csv", "--target", "credit", "--positive", "good", "--protected", "sex",
+        "--out", tmp_path / "draft.toml",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    from verifair.schema import Schema
+
+    drafted = Schema.load(tmp_path / "draft.toml")
+    assert drafted.protected_names == ("sex",)
+    drafted.raw(pd.read_csv(german / "german.csv"))
+
+
+def test_doctor_names_the_backends() -> None:
+    done = verifair("doctor")
+    assert done.returncode == 0
+    assert "highs" in done.stdout
+
+
+def _model(path: Path, op: str) -> Path:
+    weight = numpy_helper.from_array(np.ones((56, 2), dtype=np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(op, ["h"], ["y"], name="bend")]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 56])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def _table(german: Path, path: Path, **changes: object) -> Path:
+    frame = pd.read_csv(german / "german.csv", keep_default_na=False).astype(object)
+    for column, value in changes.items():
+        frame.loc[frame.index[3], column.replace("_", "-")] = value
+    frame.to_csv(path, index=False)
+    return path
+
+
+BAD = {
+    "missing model": (2, "no.onnx", {"model": "no.onnx"}),
+    "missing schema": (2, "no.toml", {"schema": "no.toml"}),
+    "missing table": (2, "no.csv", {"data": "no.csv"}),
+    "truncated model": (2, "cut.onnx", {"model": "cut.onnx"}),
+    "unsupported op": (3, "bend", {"model": "sin.onnx"}),
+    "unknown category": (2, "housing", {"data": "category.csv"}),
+    "missing value": (2, "duration", {"data": "missing.csv"}),
+    "text in a number": (2, "duration", {"data": "text.csv"}),
+    "unknown feature": (2, "gender", {"protected": "gender"}),
+    "real protected": (2, "duration", {"protected": "amount"}),
+    "reversed range": (2, "reversed", {"schema": "reversed.toml"}),
+    "no units": (2, "unit", {"schema": "unitless.toml"}),
+    "wrong width": (2, "columns", {"schema": "narrow.toml"}),
+    "negative delta": (2, "delta", {"delta": -1}),
+    "unknown method": (2, "method", {"method": "magic"}),
+    "unknown solver": (4, "nosuch", {"method": "milp", "solver": "nosuch"}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_with_the_right_exit_code(case: str, german: Path, tmp_path: Path) -> None:
+    code, word, change = BAD[case]
+    _bad_files(german, tmp_path)
+    given = {"model": "german.onnx", "schema": "german.toml", "data": "german.csv", "protected": "age", "delta": 1} | change
+    if given["protected"] == "amount":
+        whole, real = 'name = "duration"\nkind = "integer"', 'name = "duration"\nkind = "real"'
+        (tmp_path / "german.toml").write_text((german / "german.toml").read_text().replace(whole, real))
+        given["protected"] = "duration"
+    more = [part for key in ("method", "solver") if key in given for part in (f"--{key}", given[key])]
+    done = verifair(
+        "pba", given["model"], "--schema", given["schema"], "--data", given["data"], "--protected", given["protected"],
+        "--delta", given["delta"], *more, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == "" or "error" not in done.stdout
+
+
+def _bad_files(german: Path, folder: Path) -> None:
+    for name in ("german.onnx", "german.toml", "german.csv"):
+        (folder / name).write_bytes((german / name).read_bytes())
+    (folder / "cut.onnx").write_bytes((german / "german.onnx").read_bytes()[:300])
+    _model(folder / "sin.onnx", "Sin")
+    _table(german, folder / "category.csv", housing="castle")
+    _table(german, folder / "missing.csv", duration="")
+    _table(german, folder / "text.csv", duration="long")
+    schema = (german / "german.toml").read_text()
+    (folder / "reversed.toml").write_text(schema.replace("range = [4, 72]", "range = [72, 4]"))
+    (folder / "unitless.toml").write_text("\n".join(line for line in schema.splitlines() if not line.startswith("unit = ")))
+    head, *features = schema.split("[[feature]]")
+    (folder / "narrow.toml").write_text("[[feature]]".join([head, *features[1:]]))
+
+
+def test_groups_without_rows_show_a_dash(german: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(german / "german.csv", keep_default_na=False)
+    frame[frame["age"] == "Senior"].to_csv(tmp_path / "seniors.csv", index=False)
+    done = verifair(
+        "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", tmp_path / "seniors.csv",
+        "--protected", "age", "--delta", 1,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr

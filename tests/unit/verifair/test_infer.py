@@ -1,0 +1,78 @@
+"""Drafted schemas: they read the table that they were drafted from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from verifair import datasets
+from verifair.errors import DataError
+from verifair.infer import draft
+from verifair.schema import Schema
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+def test_draft_of_a_shipped_table_reads_it_as_its_own_schema_does(name: str) -> None:
+    dataset = datasets.load(name)
+    text = draft(dataset.frame, target=dataset.target, protected=["sex"])
+    drafted = Schema.loads(text)
+    assert drafted == Schema.infer(dataset.frame, target=dataset.target, protected=["sex"])
+    assert drafted.protected_names == ("sex",)
+    assert drafted.domain.columns == dataset.schema.domain.columns
+    assert drafted.positive_label == dataset.schema.positive_label
+    assert np.array_equal(drafted.labels(dataset.frame), dataset.schema.labels(dataset.frame))
+    assert drafted.inside(drafted.raw(dataset.frame)).all()
+    assert text.count("# check") == len(drafted.features)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "unit"),
+    [
+        ([0, 1, 0, 1], "categorical", None),
+        ([0.0, 1.0, 1.0, 0.0], "categorical", None),
+        ([True, False, True, False], "categorical", None),
+        ([1, 2, 3, 4], "integer", 1),
+        ([0, 18_000, 5, 6], "integer", 100),
+        ([0.0, 10.5, 1.0, 2.0], "real", 0.05),
+        (["a", "b", "a", "b"], "categorical", None),
+        (["a", "b", "c", "b"], "one-hot", None),
+        ([7, 7, 7, 7], "integer", None),
+    ],
+)
+def test_kind_and_unit(values: list[object], kind: str, unit: float | None) -> None:
+    frame = pd.DataFrame({"x": values, "y": [0.0, 1.0, 1.0, 0.0]})
+    schema = Schema.infer(frame, target="y")
+    assert (schema["x"].kind, schema["x"].unit) == (kind, unit)
+    assert schema.inside(schema.raw(frame)).all()
+    assert schema.labels(frame).tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "target", "message"),
+    [
+        ({"x": [1, 2]}, "z", "no column 'z'; known are x, y"),
+        ({"x": [None, None]}, "y", "column 'x' is empty; drop it"),
+        ({"x": [1.0, np.inf]}, "y", "column 'x' holds an infinite value"),
+        ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "y", "column 'x' holds dates"),
+        ({"x": [1, 2], "y": [None, None]}, "y", "label 'y' has 0 distinct values, expected 2 to 20 classes"),
+        ({"x": [1, 2], "y": [1, 1]}, "y", "label 'y' has 1 distinct values"),
+    ],
+)
+def test_tables_that_no_schema_fits(columns: dict[str, object], target: str, message: str) -> None:
+    frame = pd.DataFrame({"y": ["a", "b"]}).assign(**columns)[[*columns, *(() if "y" in columns else ("y",))]]
+    with pytest.raises(DataError, match=message):
+        Schema.infer(frame, target=target)
+
+
+def test_positive_must_occur() -> None:
+    frame = pd.DataFrame({"x": [1, 2], "y": ["a", "b"]})
+    assert Schema.infer(frame, target="y", positive="a").positive_label == "a"
+    with pytest.raises(DataError, match="label 'y' never is 'c'; found a, b"):
+        Schema.infer(frame, target="y", positive="c")
+
+
+def test_too_many_words() -> None:
+    frame = pd.DataFrame({"x": [f"id{k}" for k in range(60)], "y": [0, 1] * 30})
+    with pytest.raises(DataError, match=r"column 'x' holds 60 distinct texts .*, too many for a category; drop it"):
+        Schema.infer(frame, target="y")
