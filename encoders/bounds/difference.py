@@ -136,7 +136,8 @@ class _Functional:
         bounds = _wide(narrow)
         one, two = ReluLines.of(bounds.lower, bounds.upper), ReluLines.of(bounds.lower_prime, bounds.upper_prime)
         lines = DifferenceLines.of(bounds)
-        a, a_prime, delta = (f.centre[:, None, :] for f in (forms.first, forms.second, forms.delta))
+        a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
+        a_prime = a - delta
         equal = (bounds.lower >= 0) & (bounds.lower_prime >= 0)
         low_by_delta = equal | (
             lines.low_slope * delta + lines.low_constant >= one.low_slope * a - two.up_slope * a_prime - two.up_constant

@@ -50,11 +50,15 @@ class Forms:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerForms:
-    """Forms of a, a' and Delta = a - a' of one layer."""
+    """Forms of a and of Delta = a - a' of one layer; those of a' follow."""
 
     first: Forms
-    second: Forms
     delta: Forms
+
+    @property
+    def second(self) -> Forms:
+        """a' = a - Delta: shared inputs make this about as tight as forms of a' of its own, at no product."""
+        return Forms(lower=self.first.lower - self.delta.upper, upper=self.first.upper - self.delta.lower)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,13 +134,11 @@ def hidden_forms(
     for k in range(1, twin.depth):
         below, slope = bounds[k - 1], twin.slopes[k - 1]
         if k == 1:
-            y, y_prime, d = _relaxed_first(twin, question, below, first)
+            y, d = _relaxed_first(twin, question, below, first)
         else:
             y = _relaxed_copy(forms[-1].first, ReluLines.of(below.lower, below.upper), slope)
-            y_prime = _relaxed_copy(forms[-1].second, ReluLines.of(below.lower_prime, below.upper_prime), slope)
             d = _relaxed_difference(forms[-1].delta, DifferenceLines.of(below), slope)
-        bias = twin.biases[k]
-        layer = LayerForms(first=_image(twin, k, y, bias), second=_image(twin, k, y_prime, bias), delta=_image(twin, k, d, None))
+        layer = LayerForms(first=_image(twin, k, y, twin.biases[k]), delta=_image(twin, k, d, None))
         forms.append(layer)
         bounds[k] = _tightened(bounds[k], layer, twin.form_error[k - 1][question], twin.error[k][question])
     return forms, bounds
@@ -159,20 +161,17 @@ def _line(form: Array, slope: Array, constant: Array | float) -> Array:
     return out
 
 
-def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Array) -> tuple[Forms, Forms, Forms]:
-    """Forms of y, y' and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
+def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Array) -> tuple[Forms, Forms]:
+    """Forms of y and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
     slope = twin.slopes[0]
     shift = twin.shift[question]
-    second = first.copy()
-    second[:, :, -1] -= shift.T
     y = _relaxed_copy(Forms(lower=first, upper=first), ReluLines.of(below.lower, below.upper), slope)
-    y_prime = _relaxed_copy(Forms(lower=second, upper=second), ReluLines.of(below.lower_prime, below.upper_prime), slope)
     one = np.ones_like(shift)
     low_slope, low_constant, _ = hinge(one, -one, shift, below)
     up_slope, up_constant, _ = hinge(-one, one, shift, below)
     lower = _line(first, (1 - slope) * low_slope, slope * shift + (1 - slope) * low_constant)
     upper = _line(first, -(1 - slope) * up_slope, slope * shift - (1 - slope) * up_constant)
-    return y, y_prime, Forms(lower=lower, upper=upper)
+    return y, Forms(lower=lower, upper=upper)
 
 
 def _relaxed_copy(a: Forms, lines: ReluLines, slope: Array) -> Forms:
@@ -195,11 +194,11 @@ def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error:
     low, high = forms.first.range()
     low_prime, high_prime = forms.second.range()
     delta_low, delta_high = forms.delta.range()
-    narrower = LayerBounds(
+    narrower = LayerBounds(  # a' = a - Delta errs with both: hence the factor
         lower=np.maximum(bounds.lower, low - form_error),
         upper=np.minimum(bounds.upper, high + form_error),
-        lower_prime=np.maximum(bounds.lower_prime, low_prime - form_error),
-        upper_prime=np.minimum(bounds.upper_prime, high_prime + form_error),
+        lower_prime=np.maximum(bounds.lower_prime, low_prime - 3 * form_error),
+        upper_prime=np.minimum(bounds.upper_prime, high_prime + 3 * form_error),
         delta_lower=np.maximum(bounds.delta_lower, delta_low - form_error),
         delta_upper=np.minimum(bounds.delta_upper, delta_high + form_error),
     )

@@ -49,18 +49,21 @@ class Twin:
     def of(cls, problem: TwinProblem) -> Twin:
         network, batch, domain = problem.network, problem.batch, problem.domain
         low, high = domain.box(batch.lower, batch.upper)
-        prime_low, prime_high = domain.box(batch.second(batch.lower), batch.second(batch.upper))
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
         moving = domain.columns_of(variables)
         first = network.layers[0]
         fixed = np.ones(domain.columns, dtype=bool)
         fixed[moving] = False
         base = low[:, fixed] @ first.weight[:, fixed].T + first.bias
-        differs = np.flatnonzero((low != prime_low).any(axis=0))
-        shift = (low[:, differs] - prime_low[:, differs]) @ first.weight[:, differs].T
+        protected = np.flatnonzero(batch.protected)
+        differs = domain.columns_of(protected)
+        prime = domain.take(protected).encode(batch.prime[:, protected])
+        shift = (low[:, differs] - prime) @ first.weight[:, differs].T
         weights = [layer.weight for layer in network.layers]
         biases = [layer.bias for layer in network.layers]
-        x_size = np.maximum(np.abs(low), np.abs(high)) + np.maximum(np.abs(prime_low), np.abs(prime_high))
+        x_size = np.maximum(np.abs(low), np.abs(high))
+        x_size[:, differs] = (x_size[:, differs] + np.abs(prime)) / 2
+        x_size *= 2  # |x| + |x'|: the same in all columns but the protected ones
         sizes = [magnitude(first.weight, first.bias, x_size)]
         error = [factor(domain.columns) * sizes[0]]
         middle, radius = (low + high)[:, moving] / 2, (high - low)[:, moving] / 2
