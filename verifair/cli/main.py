@@ -29,7 +29,6 @@ train.register(app)
 doctor.register(app)
 app.add_typer(schema.app, name="schema")
 
-INTERRUPTED = 130
 
 
 def main() -> None:
@@ -40,9 +39,6 @@ def main() -> None:
     except (VerifairError, ModelError, BackendError) as error:
         error_console.print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        error_console.print("interrupted; what was decided is kept (see --store and --resume)")
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone; write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from solvers.outcome import Budget
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 Model = Annotated[Path, typer.Argument(help="The network, an ONNX file.", show_default=False)]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Description of the inputs (TOML).", show_default=False)]
 DataFile = Annotated[Path, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.", show_default=False)]

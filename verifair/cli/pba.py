@@ -77,11 +77,16 @@ def pba(
             Robustness(network=network, schema=described, sensitive=name, delta=deltas),
         ):
             label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
-            with options.progress_bar(label) as progress:
-                found = verify_rows(
-                    query, frame, budget=budget, method=options.method_name(method), solver=solver, jobs=jobs,
-                    store=kept, resume=resume, progress=progress,
-                )  # fmt: skip
+            try:
+                with options.progress_bar(label) as progress:
+                    found = verify_rows(
+                        query, frame, budget=budget, method=options.method_name(method), solver=solver, jobs=jobs,
+                        store=kept, resume=resume, progress=progress,
+                    )  # fmt: skip
+            except KeyboardInterrupt:
+                where = f"finished batches are in {kept}; run the same command with --resume" if kept else "pass --out to keep work"
+                Console(stderr=True, highlight=False).print(f"interrupted during {label}: {where}", soft_wrap=True)
+                raise typer.Exit(options.INTERRUPTED) from None
             verdicts.append(found)
             certificates.append((query, found))
     all_verdicts = pd.concat(verdicts, ignore_index=True)
