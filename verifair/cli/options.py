@@ -11,7 +11,16 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from solvers.outcome import Budget
 
@@ -50,13 +59,13 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and remaining time on a terminal, nothing elsewhere; gives progress(done, total)."""
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.speed:.0f}/s", justify="right"), TimeElapsedColumn(), TimeRemainingColumn(),
+        TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     err = Console(stderr=True)
     if not err.is_terminal:
         yield lambda done, total: None
         return
-    with Progress(*columns[:4], TimeElapsedColumn(), TimeRemainingColumn(), console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

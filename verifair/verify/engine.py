@@ -30,6 +30,7 @@ from verifair.errors import QueryError
 from verifair.verdict import Reason, Status
 from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
 from verifair.verify.certificate import Tree
+from verifair.verify.disagreement import disagree
 
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
@@ -144,10 +145,24 @@ def _ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bu
     encoding = encode(TwinBox.of(twin, q, method=bounds))
     for row in goal.rows:
         outcome = registry.solve(encoding.minimise(row), backend=solver or "highs", budget=budget)
+        if len(goal.rows) == 1:
+            _compare(twin.problem, q, row, outcome, current)
         current = _judge(twin.problem, q, g, method, outcome, encoding, current)
         if current.status is not Status.UNKNOWN:
             break
     return current
+
+
+def _compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: Answer) -> None:
+    """Raise Disagreement when a solver's bounds exclude what the engine has proved or met; 1e-4 is far beyond its tolerance."""
+    slack = 1e-4 * (1 + abs(known.upper)) if np.isfinite(known.upper) else np.inf
+    too_high = outcome.dual_bound is not None and outcome.dual_bound > known.upper + slack
+    # A point within a solver's tolerance of feasible may lie a little below the true minimum, never a lot.
+    too_low = outcome.primal_bound is not None and outcome.values is not None and outcome.primal_bound < known.lower - slack
+    if too_high or too_low:
+        claimed = f"minimum within [{outcome.dual_bound}, {outcome.primal_bound}]"
+        met = f"minimum within [{known.lower}, {known.upper}]"
+        raise disagree(problem, q, row, {f"{outcome.backend} {outcome.version}": claimed, "branch-and-bound": met})
 
 
 def _judge(
