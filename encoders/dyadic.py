@@ -193,7 +193,7 @@ def _parts(x: Array, weight: Array) -> Iterator[Array]:
             if terms[i + j] + len(columns) > TERMS:
                 yield total
                 total, terms = np.zeros(shape), np.zeros(shape[0], dtype=np.int64)
-            whole = 2 * len(columns) > x.shape[2]
+            whole = len(columns) == len(every) and 2 * len(columns) > x.shape[2]
             total[i + j] += x[i] @ weight[j].T if whole else x[i][:, columns] @ weight[j][:, columns].T
             terms[i + j] += len(columns)
     yield total

@@ -66,6 +66,11 @@ class IndividualFairness:
         if not self.protected:
             raise QueryError("individual fairness needs a protected feature: pass protected=[...] or --protected NAME")
         _check(self.network, self.schema, self.protected)
+        if self.network.outputs > 2:
+            raise QueryError(
+                f"a decision flip is defined here for two classes, the network has {self.network.outputs}; for more, ask "
+                "PersistentBias or Robustness, which compare every pair of classes"
+            )
         if self.differ not in ("all", "any"):
             raise QueryError(f"differ = {self.differ!r}, expected 'all' or 'any'")
 

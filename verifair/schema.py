@@ -150,6 +150,9 @@ class Schema(BaseModel):
         v = self.index(name)
         if self.features[v].kind == "real":
             raise SchemaError(f"feature {name!r} is real-valued: its values cannot be listed; declare it integer or categorical")
+        count = self.domain.upper[v] - self.domain.lower[v] + 1
+        if count > 100_000:
+            raise SchemaError(f"feature {name!r} has {count:.0f} values, too many to compare with each other; group them")
         return np.arange(self.domain.lower[v], self.domain.upper[v] + 1)
 
     def format(self, name: str, value: float) -> str:

@@ -50,6 +50,9 @@ def interval_goals(twin: Twin, question: Indices, margins: LayerBounds) -> Array
     total = least(t, margins.delta_lower, margins.delta_upper)
     total = total + least(a, margins.lower, margins.upper) + least(b, margins.lower_prime, margins.upper_prime)
     lower = total - 2 * np.abs(twin.rows).sum(axis=1) * twin.error[-1][question]
+    # A row of the difference alone is exactly 0 where the copies are exactly the same.
+    alike = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
+    lower = np.where(alike, np.maximum(lower, 0.0), lower)
     return np.where(np.isfinite(lower), lower, -np.inf)
 
 

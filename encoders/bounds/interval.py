@@ -63,8 +63,8 @@ def _first_layer(twin: Twin, question: Indices, low: Array, high: Array) -> Laye
         upper=upper,
         lower_prime=lower - shift - slack,
         upper_prime=upper - shift + slack,
-        delta_lower=shift - slack,
-        delta_upper=shift + slack,
+        delta_lower=np.where(twin.equal[question], 0.0, shift - slack),
+        delta_upper=np.where(twin.equal[question], 0.0, shift + slack),
     )
 
 
@@ -75,15 +75,18 @@ def _next_layer(twin: Twin, question: Indices, k: int, below: LayerBounds) -> La
     y_prime = activation(below.lower_prime, slope), activation(below.upper_prime, slope)
     weight, absolute, bias = twin.weights[k], twin.absolute[k], twin.biases[k]
 
-    def image(bounds: tuple[Array, Array], constant: Array | float) -> tuple[Array, Array]:
+    def image(bounds: tuple[Array, Array], constant: Array | float, outward: Array) -> tuple[Array, Array]:
         centre = ((bounds[0] + bounds[1]) / 2) @ weight.T + constant
-        spread = ((bounds[1] - bounds[0]) / 2) @ absolute.T + error
+        spread = ((bounds[1] - bounds[0]) / 2) @ absolute.T + outward
         return centre - spread, centre + spread
 
-    lower, upper = image(y, bias)
-    lower_prime, upper_prime = image(y_prime, bias)
-    constant = twin.shift[question] if k == 1 else None
-    delta_lower, delta_upper = image(difference_interval(below, slope, constant, twin.error[0][question]), 0.0)
+    lower, upper = image(y, bias, error)
+    lower_prime, upper_prime = image(y_prime, bias, error)
+    shift = twin.shift[question] if k == 1 else None
+    d = difference_interval(below, slope, shift, twin.error[0][question])
+    # Where y - y' is exactly 0 everywhere (no unit that differs is ever on) the difference above is exactly 0 too.
+    dead = ((d[0] == 0) & (d[1] == 0)).all(axis=1)
+    delta_lower, delta_upper = image(d, 0.0, np.where(dead[:, None], 0.0, error))
     return crossed(
         LayerBounds(
             lower=lower,
@@ -128,6 +131,9 @@ def difference_interval(
     if constant is not None:
         at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
         at_upper = np.maximum(layer.upper, 0.0) - np.maximum(layer.upper - constant, 0.0)
+        off = (layer.upper <= 0) & (layer.upper_prime <= 0)
+        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
+        error = np.where(off | same, 0.0, error)
         low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
     else:
         active = (layer.lower >= 0) & (layer.lower_prime >= 0)

@@ -26,7 +26,8 @@ class Twin:
 
     variables: raw variables that some box moves; moving: their network columns; local: the domain of these alone.
     weights: (n_1, d) then (n_k, n_{k-1}); the last one is margin . W_N as a (1, n_{N-1}) row, with its bias.
-    base, shift: (B, n_1).   error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: Q_k likewise.
+    base, shift: (B, n_1).   equal: (B, n_1) neurons that the protected columns do not reach, so that a - a' is exactly 0.
+    error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: Q_k likewise.
     form_error: the same for linear forms, hidden layers from the second on.
     """
 
@@ -40,6 +41,7 @@ class Twin:
     slopes: tuple[Array, ...]
     base: Array
     shift: Array
+    equal: npt.NDArray[np.bool_]
     error: tuple[Array, ...]
     form_error: tuple[Array, ...]
     magnitude: tuple[Array, ...]
@@ -59,6 +61,7 @@ class Twin:
         differs = domain.columns_of(protected)
         prime = domain.take(protected).encode(batch.prime[:, protected])
         shift = (low[:, differs] - prime) @ first.weight[:, differs].T
+        reached = (low[:, differs] != prime).astype(np.float64) @ (first.weight[:, differs] != 0).T.astype(np.float64)
         weights = [layer.weight for layer in network.layers]
         biases = [layer.bias for layer in network.layers]
         x_size = np.maximum(np.abs(low), np.abs(high))
@@ -87,6 +90,7 @@ class Twin:
             per_layer[-1] = per_layer[-1] @ np.abs(problem.margin)[:, None]
         if len(weights) == 1:
             base, shift = base @ problem.margin[:, None], shift @ problem.margin[:, None]
+            reached = reached @ np.abs(problem.margin)[:, None]
         weights[0] = weights[0][:, moving]
         form_error = [
             factor(layer.weight.shape[1]) * size
@@ -103,6 +107,7 @@ class Twin:
             slopes=tuple(layer.slope for layer in network.layers[:-1]),
             base=base,
             shift=shift,
+            equal=reached == 0,
             error=tuple(error),
             form_error=tuple(form_error),
             magnitude=tuple(sizes),

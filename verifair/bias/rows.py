@@ -93,14 +93,15 @@ def verify_rows(
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     budget = budget or Budget()
     table = Table.of(query.network, query.schema, frame)
-    batches = list(plan(query, table))
+    everything = list(plan(query, table))
     run = run_key(query, table, method, solver)
     with TemporaryDirectory() as scratch, Store(store or Path(scratch) / "verdicts.sqlite") as kept:
         kept.begin(run, describe(query, table, method, solver), resume=resume)
         done = kept.decided(run)
-        batches = [left for batch in batches if (left := _left_over(batch, table, done)) is not None]
-        total = len(done) + sum(len(batch.rows) * len(batch.goals) for batch in batches)
-        finished = len(done)
+        batches = [left for batch in everything if (left := _left_over(batch, table, done)) is not None]
+        asked = sum(len(batch.rows) * len(batch.goals) for batch in batches)
+        total = max(len(done), sum(len(batch.rows) * len(batch.goals) for batch in everything))
+        finished = total - asked
         if progress is not None:
             progress(finished, total)
         deadline = time.time() + budget.seconds
@@ -173,6 +174,7 @@ def describe(query: PersistentBias | Robustness, table: Table, method: str, solv
         "method": method,
         "solver": solver,
         "network_sha256": query.network.source_sha256,
+        "output": query.network.output,  # one file may hold several networks
         "schema_sha256": query.schema.sha256,
         "data_sha256": hashlib.sha256(table.raw.tobytes() + table.labels.tobytes()).hexdigest(),
         "rows": len(table.raw),

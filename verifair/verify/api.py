@@ -31,7 +31,8 @@ def verify(
 
     The verdict is PROVED when every pair of protected combinations is proved in both directions, VIOLATED as soon as one has an
     exact counterexample, UNKNOWN otherwise. budget.seconds bounds the whole run.
-    Sound? yes.  Complete? method "auto" and "bnb" are, within the budget; "smt" too; "milp" up to its tolerances; "lp" is not.
+    Sound? yes.  Complete? method "auto" and "bnb" are, within the budget; "smt" too for unscaled inputs; "milp" up to its
+    tolerances; "lp" is not.
     """
     if not isinstance(query, IndividualFairness):
         raise QueryError(f"{type(query).__name__} is asked row by row: use verify_rows(query, frame)")

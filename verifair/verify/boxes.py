@@ -64,7 +64,9 @@ def rows_at(twin: Twin, question: Integers, point: Array) -> Array:
 def centre(twin: Twin, nodes: Nodes) -> Array:
     """A legal raw point (N, v) in the middle of each box."""
     middle = np.clip(nodes.lower + (nodes.upper - nodes.lower) / 2, nodes.lower, nodes.upper)
-    return np.where(twin.local.integer, np.floor(middle), middle)
+    # Beyond 2^52 the middle of two neighbouring whole numbers rounds up: the cut has to stay below the upper end.
+    whole = np.minimum(np.floor(middle), np.maximum(nodes.upper - 1, nodes.lower))
+    return np.where(twin.local.integer, whole, middle)
 
 
 def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
@@ -79,6 +81,13 @@ def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
     return np.asarray(point)
 
 
+def divisible(twin: Twin, nodes: Nodes) -> Booleans:
+    """(N, v) along which variables a box can be halved: a real interval needs a float64 strictly inside."""
+    middle = centre(twin, nodes)
+    inside = (middle > nodes.lower) & (middle < nodes.upper)
+    return np.asarray(np.where(twin.local.integer, nodes.upper > nodes.lower, inside), dtype=bool)
+
+
 def halve(twin: Twin, nodes: Nodes, score: Array) -> tuple[Integers, Array, Array, Array]:
     """Halve every box along the variable with the largest score (N, d columns): positions of the variables, cuts, the left
     halves' upper and the right halves' lower ends. A real interval shares its cut, an integer one does not."""
@@ -86,7 +95,7 @@ def halve(twin: Twin, nodes: Nodes, score: Array) -> tuple[Integers, Array, Arra
     by_variable = np.add.reduceat(score, local.start, axis=1)
     width = nodes.upper - nodes.lower
     relative = width / np.maximum(local.upper - local.lower, 1e-300)
-    by_variable = np.where(width > 0, np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
+    by_variable = np.where(divisible(twin, nodes), np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
     variable = by_variable.argmax(axis=1)
     at = np.arange(len(nodes))
     whole = local.integer[variable]

@@ -21,7 +21,7 @@ from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_rows
 from encoders.problem import TwinProblem
-from verifair.verify.boxes import Nodes, centre, corner, halve, roots, rows_at
+from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at
 from verifair.verify.forest import Forest
 
 Array = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ class Decision:
 
     status: (Q, G) OPEN, PROVED or VIOLATED.   lower: (Q, G) certified lower bound of the goal's best row over the box.
     upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
-    margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time' or 'nodes'.
+    margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
     """
 
     status: npt.NDArray[np.int8]
@@ -242,6 +242,9 @@ class _Search:
                 self._look_at(some, corner(self.twin, some, slope[asked, row]))
 
     def _split(self, nodes: Nodes, score: Array) -> None:
+        can = np.asarray(divisible(self.twin, nodes).any(axis=1))
+        self._give_up(np.unique(nodes.question[~can]), "float")  # nothing between the ends, yet two different inputs
+        nodes, score = nodes.take(can), score[can]
         if not len(nodes):
             return
         variable, cut, left_upper, right_lower = halve(self.twin, nodes, score)

@@ -126,13 +126,15 @@ class TwinBounds:
         size = _floored((np.abs(centre) + self.radius) @ weight.T + np.abs(layer.bias))
         size2 = _floored((np.abs(centre2) + self.radius) @ weight.T + np.abs(layer.bias))
         error, error2 = self.eps * size, self.eps * size2
+        # Relative to the differing columns alone: exactly 0 where they do not reach a neuron.
+        shift_error = self.eps * _floored(np.abs(centre2 - centre) @ weight.T)
         return _Span(
             low=self.a - radius - error,
             high=self.a + radius + error,
             low2=self.a2 - radius - error2,
             high2=self.a2 + radius + error2,
-            d_low=self.shift - (error + error2),
-            d_high=self.shift + (error + error2),
+            d_low=self.shift - shift_error,
+            d_high=self.shift + shift_error,
             size=size + size2,
         ).tightened()
 
@@ -144,11 +146,14 @@ class TwinBounds:
         weight = np.abs(layer.weight)
         size = _floored(_size(span.low, span.high, below.slope) @ weight.T + np.abs(layer.bias))
         size2 = _floored(_size(span.low2, span.high2, below.slope) @ weight.T + np.abs(layer.bias))
+        # Relative to d alone, so that exact zeros stay zero; with LeakyReLU, d is off by roundings of y and y' themselves.
+        leaky = ((below.slope > 0) & (below.slope < 1)).any()
+        size_d = size + size2 if leaky else _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
         bounds = []
         for (low, high), bias, error in (
             (y, layer.bias, self.eps * size),
             (y2, layer.bias, self.eps * size2),
-            (d, 0.0, self.eps * (size + size2)),
+            (d, 0.0, self.eps * size_d),
         ):
             middle = ((low + high) / 2) @ layer.weight.T + bias
             radius = ((high - low) / 2) @ weight.T + error

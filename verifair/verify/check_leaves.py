@@ -155,14 +155,17 @@ def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Netw
     if not domain.integer[protected].all():
         return "a protected feature is real-valued: its pairs cannot be counted"
     classes = classes_of(network)
-    values = [np.arange(lower[v], upper[v] + 1) for v in protected]
-    count = float(np.prod([float(len(one)) for one in values]))
-    partners = float(np.prod([len(one) - 1.0 for one in values])) if query.differ == "all" else count - 1
+    if (lower > upper).any():
+        return "the query's box is empty"
+    sizes = upper[protected] - lower[protected] + 1
+    count = float(np.prod(sizes))
+    partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
     needed = count * partners * classes * (classes - 1) / 2
     if needed > len(proofs):
         return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
     if needed == 0:
-        return None
+        return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
+    values = [np.arange(lower[v], upper[v] + 1) for v in protected]
     shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
     covered = {
         _direction(proof.statement, protected, query.protected)

@@ -26,6 +26,7 @@ from encoders.twin import Encoding
 from encoders.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
+from solvers.program import Program
 from verifair.errors import QueryError
 from verifair.verdict import Reason, Status
 from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
@@ -34,6 +35,10 @@ from verifair.verify.disagreement import disagree
 
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
+
+
+LARGEST_SCALE = 1e7
+"""Of a program's coefficients and bounds. Beyond it float64 solvers were seen to be wrong by any amount: they claim nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +150,7 @@ def _ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bu
     encoding = encode(TwinBox.of(twin, q, method=bounds))
     for row in goal.rows:
         outcome = registry.solve(encoding.minimise(row), backend=solver or "highs", budget=budget)
-        if len(goal.rows) == 1:
+        if len(goal.rows) == 1 and _scale(encoding.program) <= LARGEST_SCALE:
             _compare(twin.problem, q, row, outcome, current)
         current = _judge(twin.problem, q, g, method, outcome, encoding, current)
         if current.status is not Status.UNKNOWN:
@@ -180,16 +185,25 @@ def _judge(
                 upper=min(current.upper, value),
             )  # fmt: skip
     bound = outcome.dual_bound if outcome.dual_bound is not None else -np.inf
-    status, reason = status_of(outcome, exact=method == "smt", relaxation=method == "lp", bound=bound)
+    scale = _scale(encoding.program)
+    if method != "smt" and scale > LARGEST_SCALE:
+        return replace(current, status=Status.UNKNOWN, reason=Reason.NUMERICAL)
+    status, reason = status_of(outcome, exact=method == "smt", relaxation=method == "lp", bound=bound / scale)
     return replace(current, status=status, reason=reason, lower=max(current.lower, bound))
+
+
+def _scale(program: Program) -> float:
+    """Tolerances are absolute, so what they can hide grows with the numbers in a program: its largest coefficient or bound."""
+    bounds = np.abs(np.concatenate([program.lower, program.upper]))
+    return float(max(1.0, np.abs(program.rows.data).max(initial=0.0), bounds[np.isfinite(bounds)].max(initial=0.0)))
 
 
 def status_of(outcome: Outcome, *, exact: bool, relaxation: bool, bound: float) -> tuple[Status, Reason | None]:
     """The one map from why a solver stopped to what that means for  "the objective is positive everywhere".
 
     exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
-    row, and only a bound above the backend's tolerance is a claim.   Witnesses have been dealt with before: a point
-    that is still here was not confirmed.
+    row, and only a bound (over the program's scale) above the backend's tolerance is a claim.   Witnesses have been dealt with
+    before: a point that is still here was not confirmed.
     """
     match outcome.termination:
         case Termination.INFEASIBLE:

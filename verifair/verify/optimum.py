@@ -16,7 +16,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.errors import QueryError
-from verifair.verify.boxes import Nodes, centre, corner, halve, roots, rows_at
+from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at
 from verifair.verify.branch_and_bound import CHUNK
 
 
@@ -63,7 +63,8 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
         bounds = goal_bounds(twin, nodes.question, low, high, np.ones((len(nodes), 1)))
         known = np.maximum(known, bounds.lower[:, 0])  # bounds are not monotone under splitting, the truth is
         meet(nodes, corner(twin, nodes, bounds.slope[:, 0]))
-        done = (known >= upper[nodes.question] - tolerance) | (low == high).all(axis=1)
+        near = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
+        done = (known >= upper[nodes.question] - near) | ~divisible(twin, nodes).any(axis=1)
         np.minimum.at(lower, nodes.question[done], known[done])
         rest = nodes.take(~done)
         if len(rest):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.bounds.rounding import TINY, factor
 from encoders.dyadic import exact
 from encoders.network import Array, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
@@ -48,7 +49,7 @@ def decisions(network: Network, x: Array) -> Integers:
     if network.outputs == 1:
         logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # class 0 wins a tie here as well
     ordered = np.sort(logits, axis=1)
-    close = np.flatnonzero(ordered[:, -1] - ordered[:, -2] <= 1e-6 * (1 + np.abs(logits).max(axis=1)))
+    close = np.flatnonzero(~(ordered[:, -1] - ordered[:, -2] > 4 * _evaluation_error(network, x)))
     winner = logits.argmax(axis=1)
     if len(close):
         values = network.forward(exact(x[close])).to_fractions()
@@ -56,6 +57,15 @@ def decisions(network: Network, x: Array) -> Integers:
             row = [0, *row] if network.outputs == 1 else list(row)
             winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
     return np.asarray(winner, dtype=np.int64)
+
+
+def _evaluation_error(network: Network, x: Array) -> Array:
+    """(B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    size, lost = np.abs(x), 0.0
+    for layer in network.layers:
+        size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
+        lost += factor(layer.weight.shape[1])
+    return np.asarray(lost * size.max(axis=1) + TINY)
 
 
 def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:

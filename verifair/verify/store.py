@@ -88,11 +88,14 @@ class Store:
         self.connection.commit()
 
     def add(self, run: str, records: Iterable[Record]) -> None:
-        """One transaction: either all records of a batch are kept or none."""
+        """One transaction: either all records of a batch are kept or none. What is decided is never overwritten."""
         marks = ", ".join("?" * (len(COLUMNS) + 1))
+        key = ", ".join(f'"{name}"' for name in KEY)
+        update = ", ".join(f'"{name}" = excluded."{name}"' for name in COLUMNS if name not in KEY)
+        keep = f"ON CONFLICT (run, {key}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
         rows = [(run, *(_plain(value) for value in asdict(record).values())) for record in records]
         with self.connection:
-            self.connection.executemany(f"INSERT OR REPLACE INTO verdicts VALUES ({marks})", rows)
+            self.connection.executemany(f"INSERT INTO verdicts VALUES ({marks}) {keep}", rows)
 
     def decided(self, run: str) -> set[tuple[Any, ...]]:
         """Keys of the verdicts that need not be asked again."""
