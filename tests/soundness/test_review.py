@@ -61,7 +61,8 @@ def test_a_network_that_ignores_the_protected_feature_is_proved(kind: str, hidde
 
 
 def test_a_protected_path_that_is_never_on_is_proved() -> None:
-    dead = network((np.array([[0.37, 0.0], [-1.0, 0.5]]), np.array([-5.1, -2.0])), (np.array([[1.3, 4.0]]), np.array([-1.1])))
+    first, last = (np.array([[0.37, 0.0], [-1.0, 0.5]]), np.array([-5.1, -2.0])), (np.array([[1.3, 4.0]]), np.array([-1.1]))
+    dead = network(first, last)
     query = IndividualFairness(network=dead, schema=schema("real"), protected=["sex"])
     verdict = verify(query)
     assert verdict.status is Status.PROVED
@@ -84,8 +85,9 @@ def test_a_box_between_neighbouring_floats_ends_unknown() -> None:
     )  # fmt: skip
     low = np.array([[1.0, 0.0]])
     batch = TwinBatch(
-        lower=low, upper=np.array([[np.nextafter(1.0, 2.0), 0.0]]), prime=np.array([[1.0, 1.0]]), protected=np.array([False, True])
-    )
+        lower=low, upper=np.array([[np.nextafter(1.0, 2.0), 0.0]]), prime=np.array([[1.0, 1.0]]),
+        protected=np.array([False, True]),
+    )  # fmt: skip
     steep = network((np.array([[1e-3, 0.0], [-1e-3, 1.0]]), np.zeros(2)), (np.array([[1.0, 1.0]]), np.zeros(1)))
     problem = TwinProblem(network=steep, domain=domain, batch=batch, margin=np.ones(1), goals=PBA)
     decision = decide(problem, seconds=20)
@@ -115,7 +117,8 @@ def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
     def record(status: str, reason: str) -> Record:
         return Record(
             sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status=status, reason=reason,
-            lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None, claim=None,
+            lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None,
+            claim=None,
         )  # fmt: skip
 
     with Store(tmp_path / "v.sqlite") as store:
