@@ -43,6 +43,10 @@ def main() -> None:
         # Whoever read our output has gone; write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a file or folder that cannot be written or read, whichever verb met it
+        place = f"{error.filename}: " if error.filename else ""
+        error_console.print(f"[red]error:[/] {_escaped(place + (error.strerror or str(error)))}", soft_wrap=True)
+        sys.exit(2)
     except Exception:
         error_console.print("[red]internal error[/] - this is a bug in verifair, please report it with the lines below:")
         traceback.print_exc()

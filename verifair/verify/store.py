@@ -63,7 +63,7 @@ class Store:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self.connection = sqlite3.connect(self.path)
+            self.connection = sqlite3.connect(self.path, timeout=60)  # another run may be writing
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute("PRAGMA synchronous=NORMAL")
             columns = ", ".join(f'"{name}"' for name in COLUMNS)
