@@ -111,7 +111,19 @@ def verify_rows(
             finished += len(records)
             if progress is not None:
                 progress(finished, total)
-        return kept.frame(run)
+        found = kept.frame(run)
+        planned = {
+            (b.sensitive, goal, b.delta, row, to, b.loser)
+            for b in everything
+            for goal in b.goals
+            for row, to in zip(b.rows.tolist(), b.to.tolist(), strict=True)
+        }
+        if len(found) != len(planned):
+            raise DataError(
+                f"{kept.path}: holds {len(found)} verdicts of this run, expected {len(planned)}: another run of the same question "
+                "replaced some meanwhile; give each run its own --store, and continue this one with --resume"
+            )
+        return found
 
 
 def plan(query: PersistentBias | Robustness, table: Table) -> Iterator[Batch]:

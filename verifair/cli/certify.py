@@ -49,9 +49,11 @@ def certify(
         network=network, schema=described, protected=protected or [], box=_parsed(box or []), differ=differ
     )
     verdict = verify(query, budget=options.budget(timeout, nodes, seed), method=options.method_name(method), solver=solver)
-    _show(query, verdict)
+    saved = certificate is not None and verdict.certificate is not None
     if certificate is not None and verdict.certificate is not None:
         verdict.certificate.save(certificate)
+    _show(query, verdict)
+    if saved:
         options.console().print(f"certificate: {certificate} (verifair check {certificate} --model {model} --schema {schema})")
     options.write_json(
         json,

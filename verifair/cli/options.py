@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 from solvers.outcome import Budget
+from verifair.errors import QueryError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -36,13 +37,16 @@ Method = Annotated[
     str, typer.Option("--method", help="auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt.")
 ]
 Solver = Annotated[str | None, typer.Option("--solver", help="Backend of lp, milp and smt; see `verifair doctor`.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Processes (joblib); each keeps to one BLAS thread.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes (joblib); each keeps to one BLAS thread.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", help="Boxes of branch-and-bound a question may take.")]
 ExitVerdict = Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 proved, 10 violated, 20 unknown.")]
 
 
 def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
-    return Budget(seconds=timeout, nodes=nodes, seed=seed)
+    try:
+        return Budget(seconds=timeout, nodes=nodes, seed=seed)
+    except ValueError as error:
+        raise QueryError(f"--timeout {timeout:g}, --nodes {nodes}: {error}") from error
 
 
 def method_name(method: str) -> str:

@@ -44,7 +44,7 @@ def pba(
     delta: Annotated[list[float] | None, typer.Option("--delta", help="Neighbourhood in units; repeat for several.")] = None,
     method: options.Method = "exact",
     solver: options.Solver = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first N rows of the table.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N rows of the table.")] = None,
     outside: Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")] = "error",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for table, plots, verdicts and certificate.")] = None,
     store: Annotated[Path | None, typer.Option("--store", help="SQLite file of verdicts (default: OUT/verdicts.sqlite).")] = None,
@@ -66,22 +66,26 @@ def pba(
     frame = _chosen_rows(described, frame, limit, outside)
     kept = store or (out / "verdicts.sqlite" if out else None)
     deltas = delta or [1.0, 2.0, 3.0]
-    budget = options.budget(timeout, nodes, seed)
+    options.budget(timeout, nodes, seed)
     rates, verdicts, certificates = [], [], []
     table = Table.of(network, described, frame)
-    options.console().print(_moves(described, protected))
-    for name in dict.fromkeys(protected):
+    protected = list(dict.fromkeys(protected))
+    for name in protected:
+        _check_groups(described, table, name)
+        options.console().print(_moves(described, name))
+    for name in protected:
         rates.append(group_rates(network, described, table, name))
         for query in (
             PersistentBias(network=network, schema=described, sensitive=name, delta=deltas),
             Robustness(network=network, schema=described, sensitive=name, delta=deltas),
         ):
             label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
+            left = max(timeout - (time.monotonic() - started), 1e-3)
             try:
                 with options.progress_bar(label) as progress:
                     found = verify_rows(
-                        query, frame, budget=budget, method=options.method_name(method), solver=solver, jobs=jobs,
-                        store=kept, resume=resume, progress=progress,
+                        query, frame, budget=options.budget(left, nodes, seed), method=options.method_name(method),
+                        solver=solver, jobs=jobs, store=kept, resume=resume, progress=progress,
                     )  # fmt: skip
             except KeyboardInterrupt:
                 where = f"finished batches are in {kept}; run the same command with --resume" if kept else "pass --out to keep work"
@@ -92,23 +96,35 @@ def pba(
     all_verdicts = pd.concat(verdicts, ignore_index=True)
     all_rates, shares = pd.concat(rates, ignore_index=True), proved_shares(all_verdicts, described)
     seconds = time.monotonic() - started
-    _show(described, protected, all_rates, shares, all_verdicts, seconds, options.console())
+    # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:
         _write(out, network, described, table, protected, all_rates, shares, all_verdicts, certificates, seconds)
     options.write_json(json, _answer(network, described, all_rates, shares, all_verdicts, seconds, seed))
+    _show(described, protected, all_rates, shares, all_verdicts, seconds, options.console())
 
 
-def _moves(schema: Schema, protected: list[str]) -> str:
-    """Which features one unit of delta moves, and by how much."""
-    steps = schema.steps(protected)
+def _check_groups(schema: Schema, table: Table, name: str) -> None:
+    """A comparison needs rows of two groups."""
+    found = sorted(set(table.raw[:, schema.index(name)]))
+    if len(found) < 2:
+        missing = ", ".join(schema.format(name, v) for v in schema.values(name) if v not in found)
+        raise DataError(
+            f"feature {name!r}: all {len(table.raw)} rows are {schema.format(name, found[0])}, there is none of {missing}; "
+            "comparing groups needs rows of at least two"
+        )
+
+
+def _moves(schema: Schema, name: str) -> str:
+    """Which features one unit of delta moves when asked about `name`, and by how much."""
+    steps = schema.steps([name])
     moved = [
         f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
         for feature, step in zip(schema.features, steps, strict=True)
         if step
     ]
-    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name not in protected]
+    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
     held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
-    return f"One unit of delta moves {', '.join(moved)}.{held} Categories stay."
+    return f"{name}: one unit of delta moves {', '.join(moved)}.{held} Categories stay."
 
 
 def load_inputs(

@@ -27,6 +27,10 @@ NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=Fal
 NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False)
 
 
+MAX_COMBINATIONS = 1000
+"""Of protected values in one query: half a million pairs."""
+
+
 def margin(network: Network, winner: int, loser: int) -> Array:
     """Weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
     if network.outputs == 1:
@@ -126,6 +130,12 @@ def flip_problem(query: IndividualFairness) -> FlipQuestions:
     lower, upper = box_of(schema, query.box)
     index = [schema.index(name) for name in query.protected]
     values = [np.arange(lower[v], upper[v] + 1) for v in index]
+    count = float(np.prod([float(len(one)) for one in values]))
+    if count > MAX_COMBINATIONS:
+        raise QueryError(
+            f"{' and '.join(query.protected)} have {count:.0f} combinations in the box, and every pair of them is a question; "
+            f"narrow the box to at most {MAX_COMBINATIONS}, or group the values"
+        )
     pairs = list(_pairs(list(product(*values)), query.differ))
     if not pairs:
         raise QueryError(

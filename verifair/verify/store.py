@@ -144,4 +144,8 @@ def to_parquet(frame: pd.DataFrame, path: Path) -> None:
 
 
 def to_jsonl(frame: pd.DataFrame, path: Path, columns: Sequence[str] = COLUMNS) -> None:
-    frame[list(columns)].to_json(path, orient="records", lines=True)
+    """One JSON object a line; numbers keep all their digits, infinities and missing values become null."""
+    with path.open("w", encoding="utf-8") as file:
+        for line in frame[list(columns)].astype(object).to_dict(orient="records"):
+            plain = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in line.items()}
+            file.write(json.dumps(plain, allow_nan=False) + "\n")
