@@ -15,9 +15,8 @@ CHUNK = 128
 
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:
     """Network inputs x and x' (B, n) of raw points (B, V) of the given questions."""
-    domain, batch = problem.domain, problem.batch
-    prime = np.where(batch.protected, batch.prime[question], raw)
-    return domain.encode(raw), domain.encode(prime)
+    second = problem.batch.take(question).second(raw)
+    return problem.domain.encode(raw), problem.domain.encode(second)
 
 
 def exact_rows(problem: TwinProblem, question: Integers, raw: Array) -> tuple[npt.NDArray[np.bool_], Array]:
@@ -25,7 +24,6 @@ def exact_rows(problem: TwinProblem, question: Integers, raw: Array) -> tuple[np
 
     Sound? yes: error-free arithmetic over the stored weights and the float32 inputs, no rounding anywhere.
     """
-    width = len(problem.margin)
     margin = Layer(weight=problem.margin[None, :], bias=np.zeros(1), slope=np.ones(1))
     rows = Layer(weight=problem.rows, bias=np.zeros(len(problem.rows)), slope=np.ones(len(problem.rows)))
     strict = problem.strict
@@ -35,7 +33,6 @@ def exact_rows(problem: TwinProblem, question: Integers, raw: Array) -> tuple[np
         part = slice(start, start + CHUNK)
         x, x_prime = pair(problem, question[part], raw[part])
         logits = problem.network.forward(exact(np.concatenate([x, x_prime])))
-        assert logits.limbs.shape[2] == width
         flat = affine(logits, margin)
         both = Dyadic(limbs=flat.limbs.reshape(len(flat.limbs), 2, -1).transpose(0, 2, 1), exponent=flat.exponent)
         sign = affine(both, rows).sign

@@ -21,7 +21,7 @@ from verifair.errors import DataError, QueryError
 from verifair.queries import PersistentBias, Robustness
 from verifair.report.bias import outcome_plot, pair_table, screen_table
 from verifair.schema import Schema
-from verifair.verify.store import count, to_jsonl, to_parquet
+from verifair.verify.store import count, to_jsonl
 
 EXAMPLE = """
 Decides, for every eligible row, whether the network is more confident in it than in its counterfactual throughout the
@@ -188,7 +188,7 @@ def _write(
         _show(schema, protected, rates, shares, verdicts, seconds, Console(file=file, width=160))
     rates.to_csv(out / "rates.csv", index=False)
     shares.to_csv(out / "shares.csv", index=False)
-    to_parquet(verdicts, out / "verdicts.parquet")
+    verdicts.to_parquet(out / "verdicts.parquet", index=False)
     to_jsonl(verdicts, out / "verdicts.jsonl")
     for name in protected:
         suffix = f"-{name}" if len(protected) > 1 else ""

@@ -139,10 +139,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def to_parquet(frame: pd.DataFrame, path: Path) -> None:
-    frame.to_parquet(path, index=False)
-
-
 def to_jsonl(frame: pd.DataFrame, path: Path, columns: Sequence[str] = COLUMNS) -> None:
     """One JSON object a line; numbers keep all their digits, infinities and missing values become null."""
     with path.open("w", encoding="utf-8") as file:
