@@ -24,6 +24,25 @@ Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Forbidden:
+    """Rows that cannot be: the union of F closed boxes of raw variables, infinite where a variable does not matter.
+
+    lower, upper: (F, V). An implication "if sex = Male then relationship is not Wife" forbids the box sex = Male and
+    relationship = Wife; a guardrail's rules forbid the boxes that they refuse.
+    """
+
+    lower: Array
+    upper: Array
+
+    def contain(self, lower: Array, upper: Array) -> Booleans:
+        """(B,) which raw boxes [lower, upper] (B, V) lie wholly within one forbidden box: none of their points is legal."""
+        found = np.zeros(len(lower), dtype=bool)
+        for low, high in zip(self.lower, self.upper, strict=True):  # a handful of boxes: memory matters more than the loop
+            found |= ((lower >= low) & (upper <= high)).all(axis=1)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Domain:
     """V raw variables and the n network columns that they become.
 
@@ -31,6 +50,7 @@ class Domain:
     lower, upper: (V,) its declared range, in raw units.
     offset, scale: (V,) of the affine map above, scale > 0; ignored for one-hot variables.
     start, width: (V,) first column, and number of columns: 1 for a number, the number of categories for one-hot.
+    forbidden: whole rows that cannot be (None: all within the ranges can).
     """
 
     integer: Booleans
@@ -41,6 +61,7 @@ class Domain:
     start: Integers
     one_hot: Booleans
     width: Integers
+    forbidden: Forbidden | None = None
 
     @property
     def variables(self) -> int:
@@ -51,7 +72,8 @@ class Domain:
         return int(self.width.sum())
 
     def take(self, variables: Integers) -> Domain:
-        """The domain of some of the variables, its columns packed in the given order."""
+        """The domain of some of the variables, its columns packed in the given order. What is forbidden is about whole rows
+        and does not come along."""
         width = self.width[variables]
         return Domain(
             integer=self.integer[variables],
@@ -94,9 +116,14 @@ class Domain:
         return low, high
 
     def legal(self, raw: Array) -> Booleans:
-        """Which raw points (B, V) are legal rows: inside the declared range, whole where they must be."""
+        """Which raw points (B, V) are legal rows: inside the declared range, whole where they must be, not forbidden."""
         whole = ~self.integer | (raw == np.floor(raw))
-        return np.asarray(((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1))
+        inside = ((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1)
+        return np.asarray(inside & ~self.impossible(raw, raw))
+
+    def impossible(self, lower: Array, upper: Array) -> Booleans:
+        """(B,) which raw boxes hold no row that can be (of those forbidden as a whole; see `Forbidden.contain`)."""
+        return np.zeros(len(lower), dtype=bool) if self.forbidden is None else self.forbidden.contain(lower, upper)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,12 +135,15 @@ class TwinBatch:
     lower, upper: (B, V) raw box of x; protected variables are fixed there (lower = upper = z).
     prime: (B, V) the protected values z' of x'; ignored where `protected` is false.
     protected: (V,) which variables are protected.
+    offset: (B, V) whole numbers that x' is shifted by in integer variables that need not be equal: x'_v = x_v + offset_v
+    (Fairify's relaxed variant asks one question for every offset; None: no variable is relaxed).
     """
 
     lower: Array
     upper: Array
     prime: Array
     protected: Booleans
+    offset: Array | None = None
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -121,11 +151,12 @@ class TwinBatch:
     def take(self, index: npt.ArrayLike) -> TwinBatch:
         """The questions at the given positions."""
         i = np.asarray(index)
-        return replace(self, lower=self.lower[i], upper=self.upper[i], prime=self.prime[i])
+        offset = None if self.offset is None else self.offset[i]
+        return replace(self, lower=self.lower[i], upper=self.upper[i], prime=self.prime[i], offset=offset)
 
     def second(self, raw: Array) -> Array:
         """Raw points x' (B, V) of raw points x (B, V)."""
-        return np.where(self.protected, self.prime, raw)
+        return np.where(self.protected, self.prime, raw if self.offset is None else raw + self.offset)
 
     def centre(self, domain: Domain) -> Array:
         """A legal raw point (B, V) in the middle of each box."""
@@ -137,17 +168,36 @@ class TwinBatch:
 class Goal:
     """What is to be shown for every point of a box: *some* row holds.
 
-        safe(x)   iff   for some r:   rows[r, 0] * g(x) + rows[r, 1] * g(x')  > 0     (>= 0 when not strict)
+        safe(x)   iff   for some r:   rows[r, 0] * g(x) + rows[r, 1] * g(x') + constant[r]  > 0     (>= 0 when not strict)
 
     PBA, observed:  rows = [(1, -1)], strict:        g(x) - g(x') > 0.
     Robustness:     rows = [(1, 0)]:                 g(x) > 0.
     No flip from + to -:  rows = [(-1, 0), (0, 1), (-1/2, 1/2)], not strict:  g(x) <= 0 or g(x') >= 0; the third row follows
     from the first two at any point, and is what lets a whole box be closed where neither of them holds throughout.
     A point is a *witness against* the goal when no row holds there; a box is *closed* when one row holds throughout.
+
+    Probability gap at most epsilon: the rows are lines under a convex curve (see `encoders.probability`), so each of them is
+    sufficient, but only the curve itself is necessary: `gap` says which curve decides single points.
+    The points against a goal form a convex set of pairs (g, g'), the rows are half-planes that miss it.
     """
 
     rows: Array
     strict: bool
+    constant: Array | None = None
+    gap: Gap | None = None
+
+    @property
+    def constants(self) -> Array:
+        """(R,), zeros when there is no constant."""
+        return np.zeros(len(self.rows)) if self.constant is None else self.constant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """sigma(g(x)) - sigma(g(x')) <= epsilon, or with the copies swapped when `rise`; sigma is the logistic function."""
+
+    epsilon: float
+    rise: bool
 
 
 
@@ -173,6 +223,11 @@ class TwinProblem:
         """(..., G) whether some row of each goal is met, from (..., R) row by row."""
         first = np.cumsum([0, *(len(goal.rows) for goal in self.goals)])[:-1]
         return np.asarray(np.logical_or.reduceat(rows_met, first, axis=-1))
+
+    @property
+    def constants(self) -> Array:
+        """(R,) the constants of the rows."""
+        return np.concatenate([goal.constants for goal in self.goals])
 
     @property
     def strict(self) -> Booleans:

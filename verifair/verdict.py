@@ -35,6 +35,20 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a search or a measurement found: never a proof, and never called one.
+
+    kind: what was measured.   value: how large it came out.   details: the rest, JSON-ready.   method, seed: how it was found.
+    """
+
+    kind: str
+    value: float
+    method: str
+    seed: int | None
+    details: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The answer to one query.
 

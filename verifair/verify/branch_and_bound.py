@@ -19,7 +19,7 @@ import numpy.typing as npt
 from encoders.bounds.difference import interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.evaluate import exact_rows
+from encoders.evaluate import exact_goals, seems_unmet
 from encoders.problem import TwinProblem
 from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at
 from verifair.verify.forest import Forest
@@ -159,10 +159,10 @@ class _Search:
     def _look_at(self, nodes: Nodes, point: Array) -> None:
         """Evaluate one raw point (N, v) a box; points at which an open goal seems to fail are confirmed exactly."""
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
-        values = margins @ self.problem.rows.T
+        values = margins @ self.problem.rows.T + self.problem.constants
         best = np.maximum.reduceat(values, self.first_row, axis=1)
         np.minimum.at(self.upper, nodes.question, np.where(nodes.open, best, np.inf))
-        failing = ~self.problem.goals_met(self.problem.rows_met(values - self.noise[nodes.question, None]))
+        failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1))
         if len(index):
             # One candidate a question is enough: confirming is the dear part.
@@ -173,8 +173,7 @@ class _Search:
     def _confirm(self, question: Integers, point: Array) -> Booleans:
         """Exact verdict (N, G) of the goals at raw points of different questions; failed goals become VIOLATED."""
         raw = rows_at(self.twin, question, point)
-        rows, margins = exact_rows(self.problem, question, raw)
-        met = self.problem.goals_met(rows)
+        met, margins = exact_goals(self.problem, question, raw)
         index, goal = np.nonzero(~met & (self.status[question] == OPEN))
         self.status[question[index], goal] = VIOLATED
         self.witness[question[index], goal] = raw[index]

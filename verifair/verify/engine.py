@@ -16,7 +16,7 @@ import numpy as np
 
 from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.evaluate import exact_rows, pair
+from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from encoders.runtime import runtime_logits
@@ -177,8 +177,8 @@ def _judge(
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
     if outcome.values is not None:
         point = encoding.decode(outcome.values)[0]
-        met, margins = exact_rows(problem, np.array([q]), point[None, :])
-        if problem.domain.legal(point[None, :])[0] and not problem.goals_met(met)[0, g]:
+        met, margins = exact_goals(problem, np.array([q]), point[None, :])
+        if problem.domain.legal(point[None, :])[0] and not met[0, g]:
             value = float((problem.goals[g].rows @ margins[0]).max())
             return replace(
                 current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),
@@ -254,8 +254,8 @@ def _replayed(problem: TwinProblem, answers: list[list[Answer]]) -> list[list[An
     raw = np.array([answers[q][g].witness for q, g in at])
     x, x_prime = pair(problem, question, raw)
     margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
-    met = problem.goals_met(problem.rows_met(margins @ problem.rows.T))
-    for (q, g), agrees in zip(at, ~met[np.arange(len(at)), [g for _, g in at]], strict=True):
+    unmet = seems_unmet(problem, margins, np.zeros(len(at)))
+    for (q, g), agrees in zip(at, unmet[np.arange(len(at)), [g for _, g in at]], strict=True):
         answers[q][g] = replace(answers[q][g], agrees=bool(agrees))
     return answers
 

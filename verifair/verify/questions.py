@@ -15,7 +15,7 @@ from encoders.dyadic import exact
 from encoders.network import Array, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness
+from verifair.queries import MAX_COMBINATIONS, IndividualFairness
 from verifair.schema import Schema
 
 Integers = npt.NDArray[np.int64]
@@ -25,10 +25,6 @@ FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
 NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
 """No x with g(x) > 0 > g(x'): some lambda in {1, 0, 1/2} has lambda g(x) - (1 - lambda) g(x') <= 0 (BOUNDS: two-copy prune)."""
 NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False)
-
-
-MAX_COMBINATIONS = 1000
-"""Of protected values in one query: half a million pairs."""
 
 
 def margin(network: Network, winner: int, loser: int) -> Array:

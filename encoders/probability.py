@@ -1,0 +1,138 @@
+"""Probabilities are never compared as logits: the logistic function, enclosed in ball arithmetic, once and rigorously.
+
+For two logits a = g(x), b = g(x') and a gap 0 < epsilon < 1,
+
+    sigma(a) - sigma(b) <= epsilon    iff    sigma(b) >= 1 - epsilon    or    a <= phi(b),    phi(b) = logit(epsilon + sigma(b)).
+
+phi is convex: with s = sigma(b), phi'(b) = s (1 - s) / ((s + epsilon) (1 - s - epsilon)) =: h(s), and
+h'/h = [1/s - 1/(s + epsilon)] + [1/(1 - s - epsilon) - 1/(1 - s)] > 0. So the pairs with a larger gap form a convex set, and every
+line under phi is a *row* that misses it: a <= m b + c for some line (m, c) with c = min over b of phi(b) - m b suffices.
+Sound? yes: m is any float64, c is rounded down in ball arithmetic (Arb, through python-flint).  Complete? a single line is
+not; all lines together are, and `exceeds` decides single pairs exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, ctx, fmpq
+
+from encoders.network import Array
+
+PRECISION = 128
+"""Bits to begin with; `exceeds` doubles them until the comparison is decided."""
+MAX_PRECISION = 1 << 16
+
+
+@contextmanager
+def _precision(bits: int) -> Iterator[None]:
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def _ball(value: Fraction | float) -> arb:
+    exact = Fraction(value)
+    return arb(fmpq(exact.numerator, exact.denominator))
+
+
+def _sigma(a: arb) -> arb:
+    return 1 / (1 + (-a).exp())
+
+
+def _logit(p: arb) -> arb:
+    return (p / (1 - p)).log()
+
+
+def _down(ball: arb) -> float:
+    """The largest float64 surely below, or very nearly so."""
+    value = float(ball.lower())
+    while not _ball(value) <= ball:
+        value = float(np.nextafter(value, -np.inf))
+    return value
+
+
+@lru_cache(maxsize=256)
+def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
+    """(m, c) of `count` lines under phi, spread evenly over the angle of (1, m), with m = 1 among them if count is odd."""
+    out = []
+    with _precision(PRECISION):
+        gap = _ball(epsilon)
+        for angle in np.linspace(0, np.pi / 2, count + 2)[1:-1]:
+            m = float(np.tan(angle)) if abs(angle - np.pi / 4) > 1e-9 else 1.0
+            out.append((m, _down(_conjugate(gap, m))))
+    return tuple(out)
+
+
+def _conjugate(gap: arb, m: float) -> arb:
+    """min over b of phi(b) - m b. It lies where h(s) = m:  (m - 1) s^2 + (1 - m + 2 m gap) s - m gap (1 - gap) = 0, written in
+    the form that stays exact at m = 1."""
+    slope = _ball(m)
+    linear = 1 - slope + 2 * slope * gap
+    constant = slope * gap * (1 - gap)
+    # h(s) = m means s (1 - s) = m (s + gap) (1 - s - gap), i.e. (m - 1) s^2 + linear s - constant = 0, its root in (0, 1 - gap).
+    root = (linear * linear + 4 * (slope - 1) * constant).sqrt()
+    s = 2 * constant / (linear + root)
+    return _logit(s + gap) - slope * _logit(s)
+
+
+def gap_rows(epsilon: float, *, rise: bool, count: int = 33) -> tuple[Array, Array]:
+    """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
+
+    For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).
+    Raises ValueError unless 0 < epsilon < 1.
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon = {epsilon}: a probability gap lies strictly between 0 and 1")
+    with _precision(PRECISION):
+        low, high = _down(_logit(_ball(epsilon))), _down(-_logit(1 - _ball(epsilon)))
+    rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
+    table = np.array(rows)
+    return (table[:, 1::-1] if rise else table[:, :2]).copy(), table[:, 2].copy()
+
+
+def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
+    """Whether sigma(a) - sigma(b) > epsilon, exactly, for rational a, b and epsilon.
+
+    For epsilon != 0 equality is impossible where a != b: it would be a polynomial relation among 1, e^a, e^b and e^(a+b), which
+    Lindemann-Weierstrass excludes. So more precision always decides; epsilon = 0 is the sign of a - b.
+
+    Raises OverflowError beyond MAX_PRECISION bits.
+    """
+    if epsilon <= 0 and a == b:
+        return epsilon < 0
+    if epsilon == 0:
+        return a > b
+    bits = PRECISION
+    while bits <= MAX_PRECISION:
+        with _precision(bits):
+            difference = _sigma(_ball(a)) - _sigma(_ball(b)) - _ball(epsilon)
+            if difference > 0:
+                return True
+            if difference < 0:
+                return False
+        bits *= 2
+    raise OverflowError(f"sigma({float(a)}) - sigma({float(b)}) cannot be told from {float(epsilon)}")
+
+
+def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
+    """Float64 numbers just below and just above sigma(a) - sigma(b)."""
+    with _precision(PRECISION):
+        ball = _sigma(_ball(a)) - _sigma(_ball(b))
+        return _down(ball), -_down(-ball)
+
+
+def bucket(a: Fraction, buckets: int) -> int:
+    """Which of the uniform buckets [k / K, (k + 1) / K) of [0, 1] holds sigma(a), exactly (the last one is closed)."""
+    for k in range(buckets - 1, 0, -1):
+        # sigma(a) >= k / K, with equality only where both are 1/2: e^a is irrational for every other rational a.
+        if a >= 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
+            return k
+    return 0

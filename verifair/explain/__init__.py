@@ -1,0 +1,1 @@
+"""Explanation and mitigation (HyFair, Algorithm 2): rules, guardrails, retraining."""
