@@ -2,7 +2,8 @@
 
 A feature is a *raw variable* (a number in its own unit, or a category); the order of the features is the order of the network's
 input columns. See `encoders.problem.Domain` for how raw values become float32 inputs, `verifair.feature` for what a feature may
-be, `verifair.schema_rows` for how tables are read, and `verifair.schema_file` for the file format.
+be, `verifair.constraint` for which rows cannot be, `verifair.schema_rows` for how tables are read, and `verifair.schema_file` for
+the file format.
 """
 
 from __future__ import annotations
@@ -22,29 +23,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapVal
 from encoders.network import Array, Network
 from encoders.problem import Domain
 from verifair import schema_file, schema_rows
+from verifair.constraint import Constraint
+from verifair.constraint_boxes import broken, forbidden, nothing_left, told
 from verifair.errors import DataError, SchemaError
 from verifair.feature import Feature, Scale, text
 
-__all__ = ["Feature", "Scale", "Schema"]
+__all__ = ["Constraint", "Feature", "Scale", "Schema"]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 
 def _features(value: Any) -> Any:
-    """Every feature validated on its own, so that all problems are told at once and each names its feature."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    features, lines = [], []
-    for number, content in enumerate(value, start=1):
-        if not isinstance(content, (Mapping, Feature)):
-            lines.append(f"feature number {number}: found {content!r}, expected a [[feature]] section")
-            continue
-        try:
-            features.append(content if isinstance(content, Feature) else Feature.model_validate(content))
-        except SchemaError as error:
-            lines += str(error).replace("feature without a name: ", f"feature number {number}: ").splitlines()
-    if lines:
-        raise ValueError("\n".join(lines))
-    return features
+    return schema_file.sections(value, Feature, "feature")
+
+
+def _constraints(value: Any) -> Any:
+    return schema_file.sections(value, Constraint, "constraint")
 
 
 def _text(value: Any) -> Any:
@@ -56,6 +50,7 @@ class Schema(BaseModel):
 
     positive: "logit > 0" (one logit) or "class = 1" (a logit for each class).   label: the data column of the true class.
     positive_label: its value for class 1; without one the column numbers the classes 0, 1, ...
+    constraints: which rows cannot be, whatever the ranges of their features say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -64,6 +59,7 @@ class Schema(BaseModel):
     label: str | None = None
     positive_label: Annotated[str | None, BeforeValidator(_text)] = None
     outcomes: tuple[str, str] = ("negative", "positive")
+    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_constraints)] = ()
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Schema:
@@ -75,13 +71,23 @@ class Schema(BaseModel):
             raise ValueError(f"label {self.label!r} is also the column of a feature: the network would see the answer; drop one")
         return self
 
+    @model_validator(mode="after")
+    def _constraints_leave_a_row(self) -> Schema:
+        try:
+            empty = nothing_left(self.domain)
+        except SchemaError as error:
+            raise ValueError(str(error)) from None
+        if empty:
+            raise ValueError("the constraints leave no row at all: each can be met, not all of them together; correct one of them")
+        return self
+
     @model_validator(mode="wrap")
     @classmethod
     def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Schema]) -> Schema:
         try:
             return handler(data)
         except ValidationError as error:
-            known = [name for name in cls.model_fields if name != "features"]
+            known = [name for name in cls.model_fields if name not in ("features", "constraints")]
             raise SchemaError("\n".join(schema_file.problems(error, known))) from None
 
     # Files
@@ -115,9 +121,9 @@ class Schema(BaseModel):
 
     def dumps(self) -> str:
         """The schema as TOML, the same for equal schemas; `loads` gives it back."""
-        model = self.model_dump(exclude={"features", "positive"}, exclude_none=True, exclude_defaults=True)
+        model = self.model_dump(exclude={"features", "positive", "constraints"}, exclude_none=True, exclude_defaults=True)
         features = [f.model_dump(exclude_none=True, exclude_defaults=True) for f in self.features]
-        return schema_file.toml({"positive": self.positive, **model}, features)
+        return schema_file.toml({"positive": self.positive, **model}, features, [c.table() for c in self.constraints])
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(self.dumps(), encoding="utf-8", newline="\n")
@@ -185,15 +191,28 @@ class Schema(BaseModel):
             start=np.cumsum(width) - width,
             one_hot=np.array([f.kind == "one-hot" for f in self.features]),
             width=width,
+            forbidden=forbidden(self.constraints, self.features),
         )
 
     def encode(self, raw: Array) -> Array:
         """Network inputs (B, n) of raw rows (B, V)."""
         return self.domain.encode(raw)
 
-    def inside(self, raw: Array) -> npt.NDArray[np.bool_]:
-        """(B,) which raw rows are legal: in range, and whole where they must be."""
+    def inside(self, raw: Array) -> Booleans:
+        """(B,) which raw rows are legal: in range, whole where they must be, and within the constraints."""
         return self.domain.legal(raw)
+
+    def broken(self, raw: Array) -> dict[str, Booleans]:
+        """For each constraint, called by its name or number, which raw rows (B, V) break it: (B,)."""
+        return broken(self.constraints, self.features, raw)
+
+    def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
+        """The same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list of
+        values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""
+        names = [name] if len(boxes) == 1 else [f"{name} {k}" for k in range(1, len(boxes) + 1)]
+        more = [Constraint(name=one, never=box) for one, box in zip(names, boxes, strict=True)]
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        return Schema.model_validate({**fields, "constraints": (*self.constraints, *more)})
 
     def steps(self, still: Sequence[str]) -> Array:
         """(V,) one perturbation unit of every feature that PBA moves, 0 for the others.
@@ -245,7 +264,9 @@ class Schema(BaseModel):
             return raw
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
-        v = next(v for v in range(len(self.features)) if not self._legal(raw, v).all())
+        v = next((v for v in range(len(self.features)) if not self._legal(raw, v).all()), None)
+        if v is None:
+            raise DataError(told(self.constraints, self.features, raw, rows))
         feature, bad = self.features[v], np.flatnonzero(~self._legal(raw, v))
         value, low, high = raw[bad[0], v], self.domain.lower[v], self.domain.upper[v]
         if feature.categories is not None:
@@ -258,7 +279,7 @@ class Schema(BaseModel):
             "(--outside drop)"
         )
 
-    def _legal(self, raw: Array, v: int) -> npt.NDArray[np.bool_]:
+    def _legal(self, raw: Array, v: int) -> Booleans:
         return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
     def labels(self, frame: pd.DataFrame) -> Integers:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from verifair.errors import SchemaError
 
@@ -30,9 +31,11 @@ def parse(text: str, name: str) -> dict[str, Any]:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
-    unknown = sorted(set(content) - {"model", "feature"})
+    unknown = sorted(set(content) - {"model", "feature", "constraint"})
     if unknown:
-        raise SchemaError(f"{name}: unknown section {', '.join(unknown)}; a schema has [model] and [[feature]] sections")
+        raise SchemaError(
+            f"{name}: unknown section {', '.join(unknown)}; a schema has [model] and [[feature]] sections, and maybe [[constraint]]"
+        )
     features, model = content.get("feature"), content.get("model", {})
     if features is None:
         raise SchemaError(f"{name}: has no [[feature]] section; describe each input column in one")
@@ -40,24 +43,54 @@ def parse(text: str, name: str) -> dict[str, Any]:
         raise SchemaError(f"{name}: [feature] is one section; write [[feature]], with two brackets, once for each feature")
     if not isinstance(model, dict):
         raise SchemaError(f"{name}: model is {model!r}; write a [model] section")
-    if "features" in model:
-        raise SchemaError(f"{name}: [model]: features: unknown key; describe each feature in a [[feature]] section of its own")
-    return {**model, "features": features}
+    for key, section in (("features", "feature"), ("constraints", "constraint")):
+        if key in model:
+            raise SchemaError(f"{name}: [model]: {key}: unknown key; describe each {section} in a [[{section}]] section of its own")
+    constraints = content.get("constraint", [])
+    if not isinstance(constraints, list):
+        raise SchemaError(f"{name}: [constraint] is one section; write [[constraint]], with two brackets, once for each constraint")
+    return {**model, "features": features, **({"constraints": constraints} if constraints else {})}
 
 
-def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> str:
+def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
+    """Every section validated on its own, so that all problems are told at once and each names its feature or constraint."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    found, lines = [], []
+    for number, content in enumerate(value, start=1):
+        if not isinstance(content, (Mapping, kind)):
+            lines.append(f"{word} number {number}: found {content!r}, expected a [[{word}]] section")
+            continue
+        try:
+            found.append(content if isinstance(content, kind) else kind.model_validate(content))
+        except SchemaError as error:
+            lines += str(error).replace(f"{word} without a name: ", f"{word} number {number}: ").splitlines()
+    if lines:
+        raise ValueError("\n".join(lines))
+    return found
+
+
+def toml(
+    model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()
+) -> str:
     """TOML text of the fields, in the order given."""
     lines = ["[model]", *(f"{key} = {_value(value)}" for key, value in model.items())]
-    for feature in features:
-        lines += ["", "[[feature]]", *(f"{key} = {_value(value)}" for key, value in feature.items())]
+    for title, sections in (("[[feature]]", features), ("[[constraint]]", constraints)):
+        for section in sections:
+            lines += ["", title, *(f"{key} = {_value(value)}" for key, value in section.items())]
     return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    """A name as a TOML key: names of features may hold anything."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(v) for v in value) + "]"
     if isinstance(value, float):
@@ -79,9 +112,12 @@ def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
                 yield f"{where}: unknown key; " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}")
             case "missing":
                 yield f"{where}: is missing; add it"
-            case "value_error" if not where or where == "features":
+            case "value_error" if not where or where in ("features", "constraints"):
                 yield from str(problem["ctx"]["error"]).splitlines()
             case "too_short" if where == "features":
                 yield "there is no feature; describe each input column in a [[feature]] section"
+            case "value_error":
+                for line in str(problem["ctx"]["error"]).splitlines():
+                    yield f"{where}: {line}"
             case _:
                 yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, found {given!r}"

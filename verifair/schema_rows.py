@@ -72,7 +72,9 @@ def raw_value(feature: Feature, value: Any) -> float:
         codes = [text(code) for code in feature.codes or range(len(feature.categories))]
         if name in codes and _read_by_code(feature):
             return float(codes.index(name))
-        raise SchemaError(f"feature {feature.name!r}: {value!r} is {_unknown(feature, name)}")
+        raise SchemaError(
+            f"feature {feature.name!r}: {value!r} is {_unknown(feature, name)}; correct it, or add the category to the schema"
+        )
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -126,7 +128,10 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
         return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them
     row = int(np.argmax(unknown[place]))
     found = names[place[row]]
-    raise DataError(f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {_unknown(feature, found)}")
+    raise DataError(
+        f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {_unknown(feature, found)}; correct the data, or add "
+        "the category to the schema"
+    )
 
 
 def _read_by_code(feature: Feature) -> bool:
@@ -146,7 +151,7 @@ def _unknown(feature: Feature, found: str) -> str:
     categories = feature.categories or ()
     close = difflib.get_close_matches(found, categories, n=1)
     hint = f"did you mean {close[0]!r}? Known are " if close else "known are "
-    return f"an unknown category; {hint}{_listed(categories)}; correct the data, or add the category to the schema"
+    return f"an unknown category; {hint}{_listed(categories)}"
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
