@@ -1,0 +1,218 @@
+"""Rules: a planted cause is found, a rule that explains nothing is dropped, and files of rules read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoders.network import Array
+from tests.support import random_network
+from verifair.errors import DataError, QueryError
+from verifair.explain import rules_file
+from verifair.explain.rules import Explanation, Rule, explain, high_leaves, refused
+from verifair.explain.samples import Neighbourhood, label, severity_of
+from verifair.queries import KDiscrimination
+from verifair.schema import Schema
+from verifair.search.space import Space
+
+SCHEMA = """
+[model]
+positive = "logit > 0"
+
+[[feature]]
+name = "age"
+kind = "integer"
+range = [18, 80]
+
+[[feature]]
+name = "amount"
+kind = "real"
+range = [0.0, 10.0]
+
+[[feature]]
+name = "job"
+kind = "one-hot"
+categories = ["none", "clerk", "nurse", "smith"]
+
+[[feature]]
+name = "sex"
+kind = "categorical"
+categories = ["female", "male"]
+protected = true
+
+[[feature]]
+name = "region"
+kind = "integer"
+range = [1, 3]
+protected = true
+"""
+CENTRE = np.array([40.0, 5.0, 1.0, 0.0, 1.0])
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    schema = Schema.loads(SCHEMA)
+    network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
+    return Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"], buckets=20))
+
+
+def planted(raw: Array) -> Array:
+    """Severity 6 for clerks and nurses between 31 and 45, 1 for everybody else."""
+    hit = (raw[:, 0] >= 31) & (raw[:, 0] <= 45) & np.isin(raw[:, 2], (1, 2))
+    return np.where(hit, 6.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def found(space: Space) -> Explanation:
+    return explain(space, CENTRE, planted, seed=1)
+
+
+def test_a_planted_condition_is_recovered(space: Space, found: Explanation) -> None:
+    raw = space.random(np.random.default_rng(3), 4000)
+    said = refused([one.rule for one in found.rules], raw)
+    assert (said == (planted(raw) == 6)).mean() > 0.99
+    (best, *_) = found.rules
+    assert best.rule.conditions == (0, 2), "neither the amount nor a protected feature is part of the cause"
+    assert best.evidence.inside > 5.9
+    assert best.evidence.negated < 1.1
+    assert all(fall > 4.8 for fall in best.evidence.effects)
+    words = best.rule.words(space.query.schema)
+    assert "clerk or nurse" in words
+    assert "age between 31 and 45" in words
+
+
+def test_coverage_is_that_of_the_domain_the_samples_and_the_rows(space: Space) -> None:
+    rows = space.random(np.random.default_rng(9), 500)
+    found = explain(space, CENTRE, planted, rows=rows, seed=1)
+    rule = Rule(lower=np.array([31.0, -np.inf, 1, -np.inf, -np.inf]), upper=np.array([45.0, np.inf, 2, np.inf, np.inf]))
+    assert rule.share(space) == pytest.approx(15 / 63 * 2 / 4)
+    half = Rule(lower=np.array([-np.inf, 2.5, -np.inf, -np.inf, -np.inf]), upper=np.full(5, np.inf))
+    assert half.share(space) == pytest.approx(0.75)
+    one = found.rules[0]
+    assert one.evidence.rows == one.rule.contain(rows).mean()
+    assert one.evidence.samples == one.rule.contain(found.labelled.raw).mean()
+
+
+def test_negation_drops_a_rule_that_explains_nothing(space: Space) -> None:
+    """Severity that hangs on noise: leaves fitted to it are not confirmed by fresh samples."""
+
+    def noise(raw: Array) -> Array:
+        return 1.0 + 9.0 * ((np.floor(raw[:, 1] * 1e7) % 20) == 7)
+
+    found = explain(space, CENTRE, noise, leaf=2, depth=20, seed=0)
+    assert found.dropped
+    assert not found.rules
+    kept = explain(space, CENTRE, planted, delta=1.0, seed=1)
+    assert len(kept.rules) > 0
+    strict = explain(space, CENTRE, planted, delta=5.5, seed=1)
+    assert not strict.rules, "no negation lowers 6 by more than 5"
+    assert len(strict.dropped) == len(kept.rules) + len(kept.dropped)
+
+
+def test_only_the_top_share_is_high_whatever_the_ties() -> None:
+    raw = np.zeros((100, 1))
+    few = label(raw, np.r_[np.ones(97), [4, 4, 5]])
+    assert few.threshold == 4
+    assert few.high.sum() == 3, "the quantile 1 is everybody's severity, so it cannot mark the high ones"
+    assert label(raw, np.arange(100.0)).high.sum() == 5
+    with pytest.raises(QueryError, match="same severity"):
+        label(raw, np.ones(100))
+    with pytest.raises(QueryError, match="quantile"):
+        label(raw, np.arange(100.0), 1.5)
+
+
+def test_no_high_leaf_is_a_clear_error(space: Space) -> None:
+    with pytest.raises(QueryError, match="no leaf of the decision tree is high"):
+        explain(space, CENTRE, lambda raw: (np.floor(raw[:, 1] * 1e7) % 2).astype(float), purity=0.99, depth=1)
+
+
+def test_samples_are_local_legal_and_seeded(space: Space) -> None:
+    near = Neighbourhood.of(space, CENTRE)
+    one, two = (near.draw(2000, np.random.default_rng(5)) for _ in range(2))
+    assert (one == two).all()
+    assert space.query.schema.inside(one).all()
+    kept = (one == near.centre).mean(axis=0)
+    assert (kept[3:] == 1).all(), "protected features stay"
+    assert (kept[:3] > 0.45).all()
+    assert (kept[:3] < 0.75).all()
+    rows = np.tile(CENTRE, (50, 1))
+    rows[:, 2] = 3.0
+    jobs = Neighbourhood.of(space, CENTRE, rows).draw(500, np.random.default_rng(0))[:, 2]
+    assert set(jobs) == {1.0, 3.0}, "categories are drawn as often as in the data"
+
+
+def test_constraints_of_the_schema_hold_for_samples() -> None:
+    schema = Schema.loads(SCHEMA + '\n[[constraint]]\nnever = { job = "nurse", age = { high = 45 } }\n')
+    network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
+    space = Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"]))
+    raw = Neighbourhood.of(space, CENTRE).draw(1000, np.random.default_rng(0))
+    assert not ((raw[:, 2] == 2) & (raw[:, 0] <= 45)).any()
+    assert (raw[:, 2] == 2).any()
+
+
+def test_gap_is_the_largest_difference_of_two_probabilities(space: Space) -> None:
+    raw = space.random(np.random.default_rng(2), 20)
+    domain, network = space.query.schema.domain, space.query.network
+    expected = []
+    for x in raw:
+        p = 1 / (1 + np.exp(-network.forward(domain.encode(space.rows(x)))[:, 0]))
+        expected.append(p.max() - p.min())
+    assert severity_of(space, "gap")(raw) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(QueryError, match="k, gap"):
+        severity_of(space, "spread")
+
+
+def test_paths_become_boxes_with_whole_ends(found: Explanation, space: Space) -> None:
+    whole = space.query.schema.domain.integer
+    for rule in high_leaves(found.tree, found.columns, whole, 0.3):
+        ends = np.concatenate([rule.lower[whole], rule.upper[whole]])
+        ends = ends[np.isfinite(ends)]
+        assert (ends == np.rint(ends)).all()
+        inside = rule.contain(found.labelled.raw)
+        leaf = found.tree.apply(found.labelled.raw[:, found.columns])
+        assert len(set(leaf[inside])) == 1
+        assert inside.sum() == (leaf == leaf[inside][0]).sum()
+
+
+def test_the_file_reads_back(space: Space, found: Explanation, tmp_path: Path) -> None:
+    schema = space.query.schema
+    path = tmp_path / "rules.json"
+    rules_file.save(path, rules_file.content(space.query, [found], {"seed": 1}, dropped=True))
+    read = rules_file.load(path, schema)
+    assert len(read.rules) == len(found.rules)
+    raw = space.random(np.random.default_rng(0), 3000)
+    for one, rule in zip(found.rules, read.rules, strict=True):
+        assert (rule.contain(raw) == one.rule.contain(raw)).all()
+    assert (read.clusters == found.centre).all()
+    assert read.query["protected"] == ["sex", "region"]
+
+
+BAD = {
+    "no list": ({}, "no list of rules"),
+    "empty": ({"rules": []}, "holds no rule"),
+    "feature": ({"rules": [{"when": {"ages": 40}}]}, "did you mean 'age'"),
+    "category": ({"rules": [{"when": {"job": "pope"}}]}, "unknown category"),
+    "protected": ({"rules": [{"when": {"sex": "male"}}]}, "protected"),
+    "nothing": ({"rules": [{"when": {}}]}, "rule 1"),
+    "absent": ({"rules": [{}]}, "rule 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_named(case: str, tmp_path: Path) -> None:
+    content, word = BAD[case]
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=word) as caught:
+        rules_file.load(path, Schema.loads(SCHEMA))
+    assert str(path) in str(caught.value)
+
+
+def test_a_handwritten_rule_of_scattered_categories_becomes_two_boxes(tmp_path: Path) -> None:
+    path = tmp_path / "hand.json"
+    path.write_text(json.dumps({"rules": [{"when": {"job": ["none", "nurse"]}}]}))
+    read = rules_file.load(path, Schema.loads(SCHEMA))
+    assert sorted(read.words) == ["job is none", "job is nurse"]

@@ -1,0 +1,221 @@
+"""The guarded network refuses exactly the rows of the raw boxes, up to the last float at every edge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from encoders.errors import ModelError
+from encoders.network import Array
+from encoders.onnx_reader import read_onnx
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.explain.guardrail import abstains, check_agreement, columns_of, edge_rows, guard, guarded_schema, snapped
+from verifair.explain.rules import Rule, refused
+from verifair.schema import Schema
+
+SCHEMA = """
+[[feature]]
+name = "age"
+kind = "integer"
+range = [17, 90]
+scale = "minmax"
+
+[[feature]]
+name = "weight"
+kind = "integer"
+range = [0, 2000000000]
+scale = "minmax"
+
+[[feature]]
+name = "amount"
+kind = "real"
+range = [-3.0, 7.0]
+scale = { offset = 0.1, scale = 3.7 }
+
+[[feature]]
+name = "rate"
+kind = "real"
+range = [0.0, 1.0]
+
+[[feature]]
+name = "grade"
+kind = "categorical"
+categories = ["a", "b", "c", "d"]
+codes = [10, 13, 16, 19]
+
+[[feature]]
+name = "job"
+kind = "one-hot"
+categories = ["none", "clerk", "nurse", "smith", "cook"]
+
+[[feature]]
+name = "sex"
+kind = "categorical"
+categories = ["f", "m"]
+protected = true
+"""
+INF = np.inf
+
+
+def model(path: Path, inputs: int, *, link: str | None = None, double: bool = False, opset: int = 17, more: bool = False) -> Path:
+    """Gemm, Relu, Gemm with an optional link; `more` adds an int64 output of labels."""
+    rng, dtype = np.random.default_rng(0), np.float64 if double else np.float32
+    kind = TensorProto.DOUBLE if double else TensorProto.FLOAT
+    shapes = {"w1": (4, inputs), "b1": (4,), "w2": (1, 4), "b2": (1,)}
+    stored = [numpy_helper.from_array(rng.standard_normal(s).astype(dtype), name) for name, s in shapes.items()]
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["a"], transB=1), helper.make_node("Relu", ["a"], ["h"]),
+        helper.make_node("Gemm", ["h", "w2", "b2"], ["out" if link is None else "z"], transB=1),
+    ]  # fmt: skip
+    if link:
+        nodes.append(helper.make_node(link, ["z"], ["out"]))
+    outputs = [helper.make_tensor_value_info("out", kind, ["N", 1])]
+    if more:
+        nodes.append(helper.make_node("Cast", ["out"], ["label"], to=TensorProto.INT64))
+        outputs.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["N", 1]))
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, ["N", inputs])], outputs, stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+    return path
+
+
+def box(schema: Schema, **ends: tuple[float, float]) -> Rule:
+    lower, upper = np.full(len(schema.features), -INF), np.full(len(schema.features), INF)
+    for name, (low, high) in ends.items():
+        lower[schema.index(name)], upper[schema.index(name)] = low, high
+    return Rule(lower=lower, upper=upper)
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    return Schema.loads(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def rules(schema: Schema) -> tuple[Rule, ...]:
+    return snapped(
+        [
+            box(schema, age=(31, 45), amount=(0.3, 1.7)),
+            box(schema, weight=(-INF, 1_000_000_000), grade=(1, 2)),
+            box(schema, rate=(0.1, INF), job=(1, 3), age=(60, INF)),
+            box(schema, job=(0, 0), amount=(-INF, -1.1)),
+            box(schema, grade=(3, 3), job=(2, INF), rate=(1 / 3, 2 / 3)),
+            box(schema, weight=(123_456_789, 123_456_789)),
+        ],
+        schema,
+    )
+
+
+def random_rows(schema: Schema, count: int, seed: int = 0) -> Array:
+    domain, rng = schema.domain, np.random.default_rng(seed)
+    raw = domain.lower + (domain.upper - domain.lower) * rng.random((count, domain.variables))
+    return np.where(domain.integer, np.rint(raw), raw)
+
+
+def run(path: Path, x: Array, dtype: type = np.float32) -> dict[str, Array]:
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"x": x.astype(dtype)}), strict=True))
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_wrapper_agrees_with_the_raw_boxes_at_every_edge(
+    schema: Schema, rules: tuple[Rule, ...], double: bool, tmp_path: Path
+) -> None:
+    source = model(tmp_path / "m.onnx", schema.domain.columns, double=double)
+    guarded = guard(source, rules, schema)
+    raw = np.concatenate([edge_rows(rules, schema, 40, np.random.default_rng(1)), random_rows(schema, 3000)])
+    expected = refused(rules, raw)
+    assert 0.1 < expected.mean() < 0.9
+    assert (abstains(source, guarded, schema.encode(raw)) == expected).all()
+    check_agreement(source, guarded, rules, schema, raw)
+
+
+def test_edges_are_tight(schema: Schema, rules: tuple[Rule, ...]) -> None:
+    """At each end of a rule there are rows inside whose neighbours, one float or one whole number further, are outside."""
+    raw = edge_rows(rules[:1], schema, 5, np.random.default_rng(0))
+    for v, end, beyond in ((0, 31.0, 30.0), (0, 45.0, 46.0), (2, rules[0].upper[2], np.nextafter(rules[0].upper[2], INF))):
+        assert rules[0].contain(raw[raw[:, v] == end]).any()
+        assert (raw[:, v] == beyond).any()
+        assert not rules[0].contain(raw[raw[:, v] == beyond]).any()
+
+
+def test_ends_move_outwards_to_the_last_raw_number_with_the_same_column(schema: Schema) -> None:
+    (rule,) = snapped([box(schema, weight=(1_000_000_000, 1_000_000_000), amount=(0.3, 1.7))], schema)
+
+    def column(v: int, raw: float) -> float:
+        return float(schema.domain.take(np.array([v])).encode(np.array([[raw]]))[0, 0])
+
+    assert rule.lower[1] < 1_000_000_000 < rule.upper[1], "neighbouring whole numbers share a float32 column here"
+    assert column(1, rule.upper[1]) == column(1, 1e9) != column(1, rule.upper[1] + 1)
+    assert column(1, rule.lower[1]) == column(1, 1e9) != column(1, rule.lower[1] - 1)
+    assert column(2, rule.upper[2]) == column(2, 1.7) != column(2, np.nextafter(rule.upper[2], INF))
+    assert column(2, rule.lower[2]) == column(2, 0.3) != column(2, np.nextafter(rule.lower[2], -INF))
+
+
+def test_without_snapping_the_edges_would_differ(schema: Schema, tmp_path: Path) -> None:
+    naive = [box(schema, amount=(0.3, 1.7))]
+    source = model(tmp_path / "m.onnx", schema.domain.columns)
+    raw = edge_rows(naive, schema, 20, np.random.default_rng(0))
+    with pytest.raises(DataError, match="disagree"):
+        check_agreement(source, guard(source, naive, schema), naive, schema, raw)
+
+
+def test_refused_rows_get_no_answer_and_others_keep_theirs(schema: Schema, rules: tuple[Rule, ...], tmp_path: Path) -> None:
+    source = model(tmp_path / "m.onnx", schema.domain.columns, link="Sigmoid", more=True)
+    path = tmp_path / "g.onnx"
+    onnx.save(guard(source, rules, schema), path)
+    raw = random_rows(schema, 500)
+    before, after = run(source, schema.encode(raw)), run(path, schema.encode(raw))
+    no = after["abstain"]
+    assert no.shape == (500,)
+    assert no.dtype == bool
+    assert (no == refused(rules, raw)).all()
+    assert np.isnan(after["out"][no]).all()
+    assert (after["out"][~no] == before["out"][~no]).all()
+    assert (after["label"] == before["label"]).all()
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 18, 21])
+def test_every_opset_from_nine_on(schema: Schema, rules: tuple[Rule, ...], opset: int, tmp_path: Path) -> None:
+    source = model(tmp_path / "m.onnx", schema.domain.columns, opset=opset)
+    raw = random_rows(schema, 200)
+    path = tmp_path / "g.onnx"
+    onnx.save(guard(source, rules, schema), path)
+    assert (run(path, schema.encode(raw))["abstain"] == refused(rules, raw)).all()
+    network = read_onnx(path, output="guard/answer/out")
+    assert network.forward(schema.encode(raw)) == pytest.approx(read_onnx(source).forward(schema.encode(raw)))
+
+
+def test_the_guarded_schema_forbids_the_same_rows(schema: Schema, rules: tuple[Rule, ...], tmp_path: Path) -> None:
+    guarded_schema(schema, rules).save(tmp_path / "guarded.toml")
+    read = Schema.load(tmp_path / "guarded.toml")
+    raw = np.concatenate([edge_rows(rules, schema, 20, np.random.default_rng(4)), random_rows(schema, 1000)])
+    assert (read.inside(raw) == ~refused(rules, raw)).all()
+
+
+def test_what_cannot_be_guarded_is_said(schema: Schema, rules: tuple[Rule, ...], tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="whole domain"):
+        snapped([box(schema, age=(0, 100))], schema)
+    with pytest.raises(SchemaError, match="no row"):
+        guarded_schema(schema, snapped([box(schema, age=(-INF, 40)), box(schema, age=(41, INF))], schema))
+    columns = schema.domain.columns
+    with pytest.raises(ModelError, match="opset 8"):
+        guard(model(tmp_path / "old.onnx", columns, opset=8), rules, schema)
+    with pytest.raises(ModelError, match="takes 3 columns"):
+        guard(model(tmp_path / "narrow.onnx", 3), rules, schema)
+    once = tmp_path / "once.onnx"
+    onnx.save(guard(model(tmp_path / "m.onnx", columns), rules, schema), once)
+    with pytest.raises(ModelError, match="guarded"):
+        guard(once, rules, schema)
+
+
+def test_only_columns_with_a_condition_are_compared(schema: Schema, rules: tuple[Rule, ...]) -> None:
+    used = columns_of(rules[:1], schema.domain)
+    assert used.columns.tolist() == [0, 2]
+    job = columns_of(snapped([box(schema, job=(1, 3))], schema), schema.domain)
+    assert job.columns.tolist() == [5, 9], "a block lies in categories 1 to 3 where the columns of 0 and 4 are empty"
