@@ -115,11 +115,14 @@ class Domain:
             high[:, block] = possible
         return low, high
 
-    def legal(self, raw: Array) -> Booleans:
-        """Which raw points (B, V) are legal rows: inside the declared range, whole where they must be, not forbidden."""
+    def within(self, raw: Array) -> Booleans:
+        """(B,) which raw points (B, V) lie inside the declared ranges, whole where they must be."""
         whole = ~self.integer | (raw == np.floor(raw))
-        inside = ((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1)
-        return np.asarray(inside & ~self.impossible(raw, raw))
+        return np.asarray(((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1))
+
+    def legal(self, raw: Array) -> Booleans:
+        """(B,) which raw points (B, V) are rows that can be: within the ranges and not forbidden."""
+        return np.asarray(self.within(raw) & ~self.impossible(raw, raw))
 
     def impossible(self, lower: Array, upper: Array) -> Booleans:
         """(B,) which raw boxes hold no row that can be (of those forbidden as a whole; see `Forbidden.contain`)."""

@@ -7,10 +7,11 @@ from enum import Enum
 
 import numpy as np
 
-from encoders.bounds.difference import interval_goals, linear_goals
+from encoders.bounds.difference import every_row, interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
 from encoders.bounds.twin import Indices, Twin
+from encoders.forbidden import nearest_legal
 from encoders.network import Array
 from encoders.problem import Booleans
 from encoders.rows import Rows
@@ -55,7 +56,8 @@ class TwinBox:
         goals = interval_goals(twin, index, layers[-1])
         if method is Method.LINEAR:
             wanted = np.ones((1, len(twin.rows)))
-            goals = np.maximum(goals, linear_goals(twin, index, low, high, layers, wanted).lower)
+            bounds_of_rows = linear_goals(twin, index, low, high, layers, *every_row(twin, 1), wanted)
+            goals = np.maximum(goals, bounds_of_rows.lower)
             _, layers = hidden_forms(twin, index, layers, first_forms(twin, index, (low + high) / 2, (high - low) / 2))
         return cls(
             twin=twin,
@@ -146,7 +148,8 @@ class Inputs:
         return rows
 
     def decode(self, values: Array) -> Array:
-        """The legal raw point (1, V) of the box nearest to a solution (n,): whole where it must be, one category each."""
+        """The raw point (1, V) of the box nearest to a solution (n,): whole where it must be, one category each, and moved out of
+        forbidden boxes that it lies on the edge of. Whether it is legal, and its x', is for the caller to ask."""
         box, number = self.box, ~self.one_hot
         raw = box.lower.copy()
         v = values[: len(self.column)]
@@ -158,4 +161,4 @@ class Inputs:
         for variable in np.unique(self.variable[self.one_hot]):
             block = np.flatnonzero((self.variable == variable) & self.one_hot)
             raw[variable] = self.category[block[np.argmax(v[block])]]
-        return raw[None, :]
+        return nearest_legal(box.twin.problem, box.question, box.lower, box.upper, raw)[None, :]

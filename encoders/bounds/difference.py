@@ -10,38 +10,40 @@ References: CROWN backward bounds (Zhang et al., NeurIPS 2018); twin difference 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.linear import DifferenceLines, LayerForms, ReluLines, first_forms, hidden_forms, hinge
-from encoders.bounds.rounding import TINY, factor
+from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Indices, Twin
 from encoders.network import Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalBounds:
-    """lower: (B, R) rigorous lower bounds of the rows.   slope: (B, R, d) of each bound in the network inputs.
+    """lower: (B, S) rigorous lower bounds of the rows asked about.   slope: (B, S, d) of each bound in the network inputs.
 
+    base: (B, S) with  row(x) >= base + slope . (x - middle)  throughout the box, rounding included.
     score: (B, d) how much of the bounds' gap each moving column causes: split where it is largest.
     """
 
     lower: Array
     slope: Array
+    base: Array
     score: Array
 
 
 def row_parts(rows: Array) -> tuple[Array, Array, Array]:
-    """Split rows (R, 2): a g + a' g' = t (g - g') + (a - t) g + (a' + t) g', with t the part that the two copies share."""
-    a, b = rows[:, 0], rows[:, 1]
+    """Split rows (..., 2): a g + a' g' = t (g - g') + (a - t) g + (a' + t) g', with t the part that the two copies share."""
+    a, b = rows[..., 0], rows[..., 1]
     t = np.where(a * b < 0, np.sign(a) * np.minimum(np.abs(a), np.abs(b)), 0.0)
     return t, a - t, b + t
 
 
 def interval_goals(twin: Twin, question: Indices, margins: LayerBounds) -> Array:
-    """Lower bounds (B, R) of the rows from the intervals of g, g' and g - g' alone."""
+    """Lower bounds (B, R) of all rows, constants included, from the intervals of g, g' and g - g' alone."""
     t, a, b = row_parts(twin.rows)
 
     def least(weight: Array, low: Array, high: Array) -> Array:
@@ -53,17 +55,36 @@ def interval_goals(twin: Twin, question: Indices, margins: LayerBounds) -> Array
     # A row of the difference alone is exactly 0 where the copies are exactly the same.
     alike = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
     lower = np.where(alike, np.maximum(lower, 0.0), lower)
-    return np.where(np.isfinite(lower), lower, -np.inf)
+    return with_constants(lower, twin.constants)
+
+
+def with_constants(lower: Array, constants: Array) -> Array:
+    """lower + constants, rounded down (the sum of two numbers is off by less than 2 u of their sizes); NaN becomes -inf."""
+    total = lower + constants
+    total = np.where(constants == 0, total, total - 4 * UNIT * (np.abs(lower) + np.abs(constants)))
+    return np.where(np.isfinite(total), total, -np.inf)
 
 
 def linear_goals(
-    twin: Twin, question: Indices, low: Array, high: Array, intervals: list[LayerBounds], wanted: Array
+    twin: Twin,
+    question: Indices,
+    low: Array,
+    high: Array,
+    intervals: list[LayerBounds],
+    rows: Array,
+    constants: Array,
+    wanted: Array,
 ) -> GoalBounds:
-    """Lower bounds of the rows by linear relaxation over the boxes low, high (B, d). `wanted` (B, R) weighs rows in the score."""
+    """Lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes low, high (B, d).
+
+    wanted: (B, S) weighs the rows in the score.
+    """
     middle, radius = (low + high) / 2, (high - low) / 2
-    first = first_forms(twin, question, middle, radius)
-    forms, bounds = hidden_forms(twin, question, intervals, first)
-    state = _Functional.of(twin, question, len(question))
+    if twin.depth > 1:
+        forms, bounds = hidden_forms(twin, question, intervals, first_forms(twin, question, middle, radius))
+    else:
+        forms, bounds = [], intervals
+    state = _Functional.of(twin, question, rows)
     score = np.zeros((len(question), len(twin.moving)))
     for k in range(twin.depth - 1, 0, -1):
         state.charge(twin.magnitude[k][question], factor(sum(twin.weights[k].shape)))
@@ -72,17 +93,33 @@ def linear_goals(
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
-        gap = state.relax_first(twin.slopes[0], bounds[0], twin.shift[question])
-        score += _shares((gap * wanted[:, :, None]).sum(axis=1), np.abs(first[:, :, :-1]).transpose(1, 0, 2))
+        gap = (state.relax_first(twin.slopes[0], bounds[0], twin.shift[question]) * wanted[:, :, None]).sum(axis=1)
+        moved = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
+        share = np.divide(gap, moved, out=np.zeros_like(gap), where=moved > 0)
+        score += radius * (share @ twin.absolute[0])
     else:
         state.constant -= (state.second * twin.shift[question][:, None, :]).sum(axis=2)
         state.first = state.first + state.second
     slope = state.first @ twin.weights[0]
-    centre = first[:, :, -1].T
+    centre = twin.base[question] + middle @ twin.weights[0].T
     swing = np.abs(slope) * radius[:, None, :]
-    lower = state.constant + (state.first * centre[:, None, :]).sum(axis=2) - swing.sum(axis=2) - state.error - TINY
+    base = state.constant + (state.first * centre[:, None, :]).sum(axis=2) - state.error - TINY
+    base = with_constants(base, constants)
     score += 1e-3 * (swing * wanted[:, :, None]).sum(axis=1)
-    return GoalBounds(lower=np.where(np.isfinite(lower), lower, -np.inf), slope=slope, score=score)
+    lower = base - swing.sum(axis=2)
+    return GoalBounds(lower=np.where(np.isfinite(lower), lower, -np.inf), slope=slope, base=base, score=score)
+
+
+def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:
+    """Lower bounds (B, M) of mixtures  sum_s weights[m, s] row_s  (weights non-negative, adding up to 1; rows as bounded).
+
+    Where a mixture is met some row is met, and a mixture's line can lie higher than every single row's: the slopes partly cancel.
+    Rounding: each of the few operations errs by a unit of the terms' sizes; 64 + 2 d units pay for all of them.
+    """
+    slope = np.abs(weights @ bounds.slope)
+    size = np.abs(bounds.base) + (np.abs(bounds.slope) @ radius[:, :, None])[:, :, 0]
+    lower = bounds.base @ weights.T - (slope @ radius[:, :, None])[:, :, 0] - factor(radius.shape[1]) * (size @ weights.T)
+    return np.where(np.isfinite(lower), lower, -np.inf)
 
 
 def _shares(gap: Array, direction: Array) -> Array:
@@ -107,18 +144,16 @@ class _Functional:
         self.first, self.second, self.delta, self.constant, self.error = first, second, delta, constant, error
 
     @classmethod
-    def of(cls, twin: Twin, question: Indices, batch: int) -> _Functional:
-        """The rows as functionals over the outputs of the last hidden layer (or over a_1 when there is none)."""
-        t, a, b = row_parts(twin.rows)
+    def of(cls, twin: Twin, question: Indices, rows: Array) -> _Functional:
+        """The rows (B, S, 2) as functionals over the outputs of the last hidden layer (or over a_1 when there is none)."""
+        t, a, b = row_parts(rows)
         if not twin.depth:  # one affine layer: g = a_1 itself
-            ones = np.ones((batch, 1, 1))
-            first, second = ones * (t + a)[None, :, None], ones * (b - t)[None, :, None]
-            return cls(first, second, np.zeros_like(first), np.zeros((batch, len(t))), np.zeros((batch, len(t))))
+            first, second = (t + a)[:, :, None], (b - t)[:, :, None]
+            return cls(first, second, np.zeros_like(first), np.zeros(t.shape), np.zeros(t.shape))
         weight, bias = twin.weights[-1][0], float(twin.biases[-1][0])
-        first, second, delta = (np.broadcast_to(part[None, :, None] * weight, (batch, len(t), len(weight))) for part in (a, b, t))
-        constant = np.broadcast_to((a + b) * bias, (batch, len(t))).copy()
-        error = np.abs(twin.rows).sum(axis=1) * twin.error[-1][question] * 2
-        return cls(first, second, delta, constant, error)
+        first, second, delta = (part[:, :, None] * weight for part in (a, b, t))
+        error = np.abs(rows).sum(axis=2) * twin.error[-1][question] * 2
+        return cls(first, second, delta, (a + b) * bias, error)
 
     def charge(self, magnitude: Array, rate: float) -> None:
         """Pay beforehand for the rounding of one rewriting: the coefficients that relaxing yields are in sum at most |lambda| +
@@ -198,8 +233,14 @@ class _Functional:
 
 
 def goal_bounds(twin: Twin, question: Indices, low: Array, high: Array, wanted: Array) -> GoalBounds:
-    """Both passes over boxes low, high (B, d) of moving columns: the better of interval and linear lower bounds."""
+    """Both passes over boxes low, high (B, d) of moving columns, all rows: the better of interval and linear lower bounds."""
     intervals = interval_bounds(twin, question, low, high)
-    bounds = linear_goals(twin, question, low, high, intervals, wanted)
+    bounds = linear_goals(twin, question, low, high, intervals, *every_row(twin, len(question)), wanted)
     lower = np.maximum(bounds.lower, interval_goals(twin, question, intervals[-1]))
-    return GoalBounds(lower=lower, slope=bounds.slope, score=bounds.score)
+    return replace(bounds, lower=lower)
+
+
+def every_row(twin: Twin, batch: int) -> tuple[Array, Array]:
+    """All rows (B, R, 2) and constants (B, R) of the problem, the same for every box."""
+    count = len(twin.rows)
+    return np.broadcast_to(twin.rows, (batch, count, 2)), np.broadcast_to(twin.constants, (batch, count))

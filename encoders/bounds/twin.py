@@ -46,6 +46,7 @@ class Twin:
     form_error: tuple[Array, ...]
     magnitude: tuple[Array, ...]
     rows: Array
+    constants: Array
 
     @classmethod
     def of(cls, problem: TwinProblem) -> Twin:
@@ -57,15 +58,17 @@ class Twin:
         fixed = np.ones(domain.columns, dtype=bool)
         fixed[moving] = False
         base = low[:, fixed] @ first.weight[:, fixed].T + first.bias
-        protected = np.flatnonzero(batch.protected)
-        differs = domain.columns_of(protected)
-        prime = domain.take(protected).encode(batch.prime[:, protected])
+        apart = batch.protected if batch.offset is None else batch.protected | (batch.offset != 0).any(axis=0)
+        unlike = np.flatnonzero(apart)
+        differs = domain.columns_of(unlike)
+        # A relaxed copy is shifted by a whole number in an unscaled column: x - x' is the same exact constant all over the box.
+        prime, prime_high = domain.take(unlike).box(batch.second(batch.lower)[:, unlike], batch.second(batch.upper)[:, unlike])
         shift = (low[:, differs] - prime) @ first.weight[:, differs].T
         reached = (low[:, differs] != prime).astype(np.float64) @ (first.weight[:, differs] != 0).T.astype(np.float64)
         weights = [layer.weight for layer in network.layers]
         biases = [layer.bias for layer in network.layers]
         x_size = np.maximum(np.abs(low), np.abs(high))
-        x_size[:, differs] = (x_size[:, differs] + np.abs(prime)) / 2
+        x_size[:, differs] = (x_size[:, differs] + np.maximum(np.abs(prime), np.abs(prime_high))) / 2
         x_size *= 2  # |x| + |x'|: the same in all columns but the protected ones
         sizes = [magnitude(first.weight, first.bias, x_size)]
         error = [factor(domain.columns) * sizes[0]]
@@ -112,6 +115,7 @@ class Twin:
             form_error=tuple(form_error),
             magnitude=tuple(sizes),
             rows=problem.rows,
+            constants=problem.constants,
         )
 
     def evaluate(self, question: Indices, x: Array) -> Array:

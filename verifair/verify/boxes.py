@@ -69,6 +69,23 @@ def centre(twin: Twin, nodes: Nodes) -> Array:
     return np.where(twin.local.integer, whole, middle)
 
 
+def anywhere(twin: Twin, nodes: Nodes, rng: np.random.Generator) -> Array:
+    """A uniformly random legal raw point (N, v) of each box."""
+    share = rng.random(nodes.lower.shape)
+    real = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
+    whole = np.clip(nodes.lower + np.floor(share * (nodes.upper - nodes.lower + 1)), nodes.lower, nodes.upper)
+    return np.where(twin.local.integer, whole, real)
+
+
+def legal_pairs(twin: Twin, question: Integers, point: Array) -> Booleans:
+    """(N,) whether both copies x and x' at points (N, v) of the moving variables are rows that can be."""
+    if twin.problem.domain.forbidden is None:
+        return np.ones(len(question), dtype=bool)
+    raw = rows_at(twin, question, point)
+    legal = twin.problem.domain.legal
+    return np.asarray(legal(raw) & legal(twin.problem.batch.take(question).second(raw)))
+
+
 def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
     """The raw corner (N, v) of each box at which a linear bound with slopes (N, d) in the network columns is least."""
     local = twin.local

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals, seems_unmet
 from encoders.problem import TwinProblem
-from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at
+from verifair.verify.boxes import Nodes, anywhere, centre, corner, divisible, halve, legal_pairs, roots, rows_at
 from verifair.verify.forest import Forest
+from verifair.verify.slots import Chosen, Slots
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -33,6 +34,8 @@ CHUNK = 1024
 """Boxes a step: evaluated and bounded by intervals, which decide most of them ..."""
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
+GUESSES = 4
+"""Random points that every question is tried at before it is bounded."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,18 +62,21 @@ def decide(
     *,
     seconds: float = np.inf,
     max_nodes: int | None = None,
+    group: Integers | None = None,
+    seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Decision:
     """Decide every goal of every question of a batch.
 
     seconds: wall clock for the whole batch.   max_nodes: boxes per question.   progress: told of newly finished questions.
+    group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
     """
-    search = _Search(problem, time.monotonic() + seconds, max_nodes)
-    search.start()
+    search = _Search(problem, time.monotonic() + seconds, max_nodes, group)
+    search.start(np.random.default_rng(seed))
     finished = 0
     while search.step():
         if progress is not None:
-            now = int((search.pending.sum(axis=1) == 0).sum())
+            now = int(search.finished().sum())
             progress(now - finished)
             finished = now
     return search.decision()
@@ -79,11 +85,14 @@ def decide(
 class _Search:
     """The state of one run: who is decided, what is still to be looked at."""
 
-    def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None) -> None:
+    def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None, group: Integers | None) -> None:
         self.problem, self.twin = problem, Twin.of(problem)
         self.deadline, self.max_nodes = deadline, max_nodes
         count, goals = len(problem.batch), len(problem.goals)
-        self.first_row = np.searchsorted(problem.goal_of, np.arange(goals))
+        self.grouped = group is not None
+        self.group = np.arange(count) if group is None else group
+        self.refuted = np.zeros(int(self.group.max(initial=-1)) + 1, dtype=bool)
+        self.slots = Slots.of(problem)
         self.status = np.zeros((count, goals), dtype=np.int8)
         self.pending = np.ones((count, goals), dtype=np.int64)  # open boxes left of each goal
         self.root_lower = np.full((count, goals), -np.inf)
@@ -98,9 +107,20 @@ class _Search:
         # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
         self.noise = 2 * self.twin.error[-1][:, 0]
 
-    def start(self) -> None:
+    def start(self, rng: np.random.Generator) -> None:
         everything = roots(self.twin)
+        guesses = GUESSES if time.monotonic() < self.deadline else 0
+        for _ in range(guesses):  # a few random points each: cheap, and half of all questions about a whole domain end here
+            alive = self._still_open(everything)
+            for start in range(0, len(alive), CHUNK):
+                part = alive.take(slice(start, start + CHUNK))
+                self._look_at(part, anywhere(self.twin, part, rng))
+        everything = self._still_open(everything)
         self.stack = [everything.take(slice(start, start + CHUNK)) for start in range(0, len(everything), CHUNK)][::-1]
+
+    def finished(self) -> Booleans:
+        """(Q,) questions that need no more work."""
+        return np.asarray((self.status != OPEN).all(axis=1) | (self.out_of != "") | self.refuted[self.group])
 
     def step(self) -> bool:
         """Look at the next boxes; False when nothing is left."""
@@ -108,16 +128,17 @@ class _Search:
         if nodes is None:
             return False
         self.nodes += np.bincount(nodes.question, minlength=len(self.nodes))
-        self._look_at(nodes, centre(self.twin, nodes))
-        nodes = self._still_open(nodes)
+        nodes = self._without_impossible(nodes)
+        margins = self._look_at(nodes, centre(self.twin, nodes))
+        nodes, kept = self._alive(nodes)
         if not len(nodes):
             return True
         low, high = self.twin.local.box(nodes.lower, nodes.upper)
         single = (low == high).all(axis=1)
         if single.any():
             self._decide_points(nodes.take(single))
-            nodes, low, high = nodes.take(~single), low[~single], high[~single]
-        self._bound_and_split(nodes, low, high)
+        rest = np.flatnonzero(~single)
+        self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
         return True
 
     def _next(self) -> Nodes | None:
@@ -146,32 +167,47 @@ class _Search:
             self.out_of[still] = out_of
 
     def _still_open(self, nodes: Nodes) -> Nodes:
-        alive = nodes.open & (self.status[nodes.question] == OPEN) & (self.out_of[nodes.question] == "")[:, None]
-        some = alive.any(axis=1)
-        return Nodes(
-            ids=nodes.ids[some],
-            question=nodes.question[some],
-            lower=nodes.lower[some],
-            upper=nodes.upper[some],
-            open=alive[some],
-        )
+        return self._alive(nodes)[0]
 
-    def _look_at(self, nodes: Nodes, point: Array) -> None:
-        """Evaluate one raw point (N, v) a box; points at which an open goal seems to fail are confirmed exactly."""
+    def _alive(self, nodes: Nodes) -> tuple[Nodes, Integers]:
+        """The boxes in which some goal is still to be decided, and their positions."""
+        q = nodes.question
+        wanted = (self.out_of[q] == "") & ~self.refuted[self.group[q]]
+        alive = nodes.open & (self.status[q] == OPEN) & wanted[:, None]
+        kept = np.flatnonzero(alive.any(axis=1))
+        return replace(nodes.take(kept), open=alive[kept]), kept
+
+    def _without_impossible(self, nodes: Nodes) -> Nodes:
+        """Close the boxes that hold no row that can be: nothing is claimed about them."""
+        domain = self.problem.domain
+        if domain.forbidden is None:
+            return nodes
+        lower, upper = rows_at(self.twin, nodes.question, nodes.lower), rows_at(self.twin, nodes.question, nodes.upper)
+        batch = self.problem.batch.take(nodes.question)
+        gone = domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper))
+        index, goal = np.nonzero(nodes.open & gone[:, None])
+        self._close(nodes.ids[index], nodes.question[index], goal, *_exactly(len(index)))
+        return nodes.take(~gone)
+
+    def _look_at(self, nodes: Nodes, point: Array) -> Array:
+        """Evaluate one raw point (N, v) a box; points at which an open goal seems to fail are confirmed exactly. Returns the
+        margins (N, 2)."""
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
         values = margins @ self.problem.rows.T + self.problem.constants
-        best = np.maximum.reduceat(values, self.first_row, axis=1)
+        best = self.slots.best(values)
         np.minimum.at(self.upper, nodes.question, np.where(nodes.open, best, np.inf))
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1))
         if len(index):
-            # One candidate a question is enough: confirming is the dear part.
-            _, first = np.unique(nodes.question[index], return_index=True)
+            index = index[legal_pairs(self.twin, nodes.question[index], point[index])]
+            # One candidate a group is enough: confirming is the dear part.
+            _, first = np.unique(self.group[nodes.question[index]], return_index=True)
             index = index[first]
             self._confirm(nodes.question[index], point[index])
+        return margins
 
     def _confirm(self, question: Integers, point: Array) -> Booleans:
-        """Exact verdict (N, G) of the goals at raw points of different questions; failed goals become VIOLATED."""
+        """Exact verdict (N, G) of the goals at raw legal points of different questions; failed goals become VIOLATED."""
         raw = rows_at(self.twin, question, point)
         met, margins = exact_goals(self.problem, question, raw)
         index, goal = np.nonzero(~met & (self.status[question] == OPEN))
@@ -179,6 +215,8 @@ class _Search:
         self.witness[question[index], goal] = raw[index]
         self.margins[question[index], goal] = margins[index]
         self.pending[question[index], goal] = 0
+        if self.grouped:
+            self.refuted[self.group[question[index]]] = True
         return met
 
     def _decide_points(self, nodes: Nodes) -> None:
@@ -186,64 +224,70 @@ class _Search:
         for question in np.unique(nodes.question):  # several points of one question: one at a time, so that each gets its verdict
             for k in np.flatnonzero(nodes.question == question):
                 one = nodes.take(np.array([k]))
-                met = self._confirm(one.question, one.lower)
+                if legal_pairs(self.twin, one.question, one.lower)[0]:
+                    met = self._confirm(one.question, one.lower)
+                else:  # the same input, but a raw row that cannot be: the goal may hold there, or the box is cut further
+                    met, _ = exact_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
                 goals = np.flatnonzero(met[0] & one.open[0] & (self.status[question] == OPEN))
-                self._close(np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals)), goals, np.full(len(goals), np.nan))
+                self._close(np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals)), goals, *_exactly(len(goals)))
 
-    def _bound_and_split(self, nodes: Nodes, low: Array, high: Array) -> None:
+    def _bound_and_split(self, nodes: Nodes, low: Array, high: Array, margins: Array) -> None:
         if not len(nodes):
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
-        nodes, kept = self._close_by(nodes, interval_goals(self.twin, nodes.question, intervals[-1]))
-        if not len(nodes):
-            return
-        for start in range(0, len(nodes), LINEAR):
-            part = slice(start, start + LINEAR)
-            narrow = [layer.take(kept[part]) for layer in intervals]
-            self._bound_linearly(nodes.take(part), low[kept[part]], high[kept[part]], narrow)
+        rough = interval_goals(self.twin, nodes.question, intervals[-1])
+        nodes, kept = self._close_by(nodes, self.slots.best(rough))
+        low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
+        for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
+            alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
+            for start in range(0, len(alike), LINEAR):
+                part = alike[start : start + LINEAR]
+                chosen = self.slots.choose(np.flatnonzero(pattern), rough[part], margins[part])
+                narrow = [layer.take(kept[part]) for layer in intervals]
+                self._bound_linearly(nodes.take(part), low[part], high[part], narrow, chosen)
 
-    def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds]) -> None:
-        wanted = nodes.open[:, self.problem.goal_of].astype(np.float64)
-        bounds = linear_goals(self.twin, nodes.question, low, high, intervals, wanted)
-        remaining, kept = self._close_by(nodes, bounds.lower)
+    def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: Chosen) -> None:
+        wanted = np.ones(chosen.constants.shape)
+        bounds = linear_goals(self.twin, nodes.question, low, high, intervals, chosen.rows, chosen.constants, wanted)
+        lower = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
+        remaining, kept = self._close_by(nodes, lower)
         if not len(remaining):
             return
-        self._look_at_corners(remaining, bounds.slope[kept], wanted[kept])
-        alive = (remaining.open & (self.status[remaining.question] == OPEN)).any(axis=1)
-        self._split(remaining.take(alive), bounds.score[kept][alive])
+        self._look_at_corners(remaining, bounds.slope[kept])
+        remaining, alive = self._alive(remaining)
+        self._split(remaining, bounds.score[kept][alive])
 
     def _close_by(self, nodes: Nodes, lower: Array) -> tuple[Nodes, Integers]:
-        """Close goals by lower bounds (N, R) of the rows; returns the nodes with goals left open and their positions."""
-        best = np.maximum.reduceat(lower, self.first_row, axis=1)
+        """Close goals by lower bounds (N, G) of their best rows; returns the nodes with goals left open and their positions."""
         root = nodes.ids < len(self.nodes)
-        self.root_lower[nodes.ids[root]] = np.maximum(self.root_lower[nodes.ids[root]], best[root])
-        closed = nodes.open & self.problem.goals_met(self.problem.rows_met(lower))
+        self.root_lower[nodes.ids[root]] = np.maximum(self.root_lower[nodes.ids[root]], lower[root])
+        closed = nodes.open & np.where(self.slots.strict, lower > 0, lower >= 0)
         index, goal = np.nonzero(closed)
-        self._close(nodes.ids[index], nodes.question[index], goal, best[index, goal])
+        # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
+        bound = np.where(self.slots.single[goal], lower[index, goal], 0.0)
+        self._close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal])
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
-        rest = nodes.take(kept)
-        return Nodes(ids=rest.ids, question=rest.question, lower=rest.lower, upper=rest.upper, open=left[kept]), kept
+        return replace(nodes.take(kept), open=left[kept]), kept
 
-    def _close(self, ids: Integers, question: Integers, goal: Integers, bound: Array) -> None:
+    def _close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
+        """Record a proof: the bound for the certificate (NaN: decided at a point) and the best lower bound (inf: likewise)."""
         self.forest.close(ids, goal, bound)
-        np.minimum.at(self.leaf_lower, (question, goal), np.where(np.isnan(bound), np.inf, bound))
+        np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.subtract.at(self.pending, (question, goal), 1)
         done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
         self.status[question[done], goal[done]] = PROVED
 
-    def _look_at_corners(self, nodes: Nodes, slope: Array, wanted: Array) -> None:
-        """Evaluate the corner at which each open row's linear bound is least: the likeliest witnesses."""
-        for row in range(slope.shape[1]):
-            asked = np.flatnonzero(wanted[:, row])
-            if len(asked):
-                some = nodes.take(asked)
-                self._look_at(some, corner(self.twin, some, slope[asked, row]))
+    def _look_at_corners(self, nodes: Nodes, slope: Array) -> None:
+        """Evaluate the corner at which each row's linear bound is least: the likeliest witnesses."""
+        for slot in range(slope.shape[1]):
+            self._look_at(nodes, corner(self.twin, nodes, slope[:, slot]))
 
     def _split(self, nodes: Nodes, score: Array) -> None:
         can = np.asarray(divisible(self.twin, nodes).any(axis=1))
         self._give_up(np.unique(nodes.question[~can]), "float")  # nothing between the ends, yet two different inputs
-        nodes, score = nodes.take(can), score[can]
+        nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):
             return
         variable, cut, left_upper, right_lower = halve(self.twin, nodes, score)
@@ -268,3 +312,8 @@ class _Search:
             out_of=self.out_of,
             forest=self.forest,
         )
+
+
+def _exactly(count: int) -> tuple[Array, Array]:
+    """The bounds of leaves that need none."""
+    return np.full(count, np.nan), np.full(count, np.inf)

@@ -68,13 +68,18 @@ class RowStatement:
 
 @validated(frozen=True, kw_only=True, config=_NO_MORE)
 class BoxStatement:
-    """No x in [lower, upper] has g(x) > 0 and g(x') < 0. Protected features (those in prime) have lower = upper."""
+    """A claim on all rows x in [lower, upper] and x' that can be. Protected features (those in prime) have lower = upper.
 
-    goal: Literal["no-flip"]
+    no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's epsilon.
+    x' is x with the values in prime; relaxed features are shifted by the whole numbers in offset.
+    """
+
+    goal: Literal["no-flip", "no-gap"]
     lower: tuple[Number, ...]
     upper: tuple[Number, ...]
     prime: dict[str, Number]
     classes: tuple[Index, Index]
+    offset: dict[str, Annotated[int, Field(strict=True)]] = Field(default_factory=dict)
 
 
 Statement = RowStatement | BoxStatement
@@ -129,9 +134,10 @@ class RowsQuery:
 
 @validated(frozen=True, kw_only=True, config=_NO_MORE)
 class FairnessQuery:
-    """No two points of the box that differ in protected features alone are decided differently.
+    """No two rows of the box that differ in protected features alone are treated differently.
 
-    box: feature name -> (lower, upper) in raw units; features left out take their declared range.
+    epsilon None: decided differently; else: given probabilities more than epsilon apart. relax: feature -> by how many units
+    it may differ as well.   box: feature name -> (lower, upper) in raw units; features left out take their declared range.
     differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
     The proofs must cover all these pairs, in both directions.
     """
@@ -140,6 +146,8 @@ class FairnessQuery:
     protected: tuple[str, ...]
     box: dict[str, tuple[Number, Number]]
     differ: Literal["all", "any"]
+    epsilon: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 
 
 @validated(frozen=True, kw_only=True, config=_NO_MORE)

@@ -68,7 +68,7 @@ def rounding_unit(network: Network) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Span:
+class Span:
     """Enclosures (B, m) of a, a' and D = a' - a of one layer, and the size V + V' that rounding errors are relative to."""
 
     low: Array
@@ -79,7 +79,7 @@ class _Span:
     d_high: Array
     size: Array
 
-    def tightened(self) -> _Span:
+    def tightened(self) -> Span:
         """Each of the three enclosures cut down by the two others, rounded outwards."""
 
         def down(value: Array) -> Array:
@@ -94,7 +94,7 @@ class _Span:
         high2 = np.minimum(self.high2, up(self.high + self.d_high))
         d_low = np.maximum(self.d_low, down(self.low2 - self.high))
         d_high = np.minimum(self.d_high, up(self.high2 - self.low))
-        return _Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=self.size)
+        return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=self.size)
 
 
 class TwinBounds:
@@ -119,7 +119,7 @@ class TwinBounds:
                 span = self._closer(span, k, np.asarray(layer.slope < 1))
             self.spans.append(span)
 
-    def _first_span(self, centre: Array, centre2: Array) -> _Span:
+    def _first_span(self, centre: Array, centre2: Array) -> Span:
         layer = self.network.layers[0]
         weight = np.abs(layer.weight)
         radius = self.radius[:, self.moving] @ weight[:, self.moving].T
@@ -128,7 +128,7 @@ class TwinBounds:
         error, error2 = self.eps * size, self.eps * size2
         # Relative to the differing columns alone: exactly 0 where they do not reach a neuron.
         shift_error = self.eps * _floored(np.abs(centre2 - centre) @ weight.T)
-        return _Span(
+        return Span(
             low=self.a - radius - error,
             high=self.a + radius + error,
             low2=self.a2 - radius - error2,
@@ -138,7 +138,7 @@ class TwinBounds:
             size=size + size2,
         ).tightened()
 
-    def _next_span(self, k: int) -> _Span:
+    def _next_span(self, k: int) -> Span:
         """Interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
         below, span, layer = self.network.layers[k - 1], self.spans[k - 1], self.network.layers[k]
         y, y2 = _activated(span.low, span.high, below.slope), _activated(span.low2, span.high2, below.slope)
@@ -159,11 +159,11 @@ class TwinBounds:
             radius = ((high - low) / 2) @ weight.T + error
             bounds += [middle - radius, middle + radius]
         low, high, low2, high2, d_low, d_high = bounds
-        return _Span(
+        return Span(
             low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2
         ).tightened()
 
-    def _closer(self, span: _Span, k: int, kinked: Booleans) -> _Span:
+    def _closer(self, span: Span, k: int, kinked: Booleans) -> Span:
         """The same enclosures, by backward substitution where a neuron is unstable in one of the copies."""
         layer = self.network.layers[k]
         box, neuron = np.nonzero(_loose(span) & kinked)
@@ -182,7 +182,7 @@ class TwinBounds:
         high2[at] = np.minimum(high2[at], -least(none, -rows, -bias))
         d_low[at] = np.maximum(d_low[at], least(-rows, rows, np.zeros_like(bias)))
         d_high[at] = np.minimum(d_high[at], -least(rows, -rows, np.zeros_like(bias)))
-        return _Span(
+        return Span(
             low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=span.size
         ).tightened()
 
@@ -262,7 +262,7 @@ def _floored(size: Array) -> Array:
     return np.where(size > 0, np.maximum(size, FLOOR), 0.0)
 
 
-def _loose(span: _Span) -> Booleans:
+def _loose(span: Span) -> Booleans:
     """Neurons whose ReLU bends inside the box, in at least one copy."""
     return ((span.low < 0) & (span.high > 0)) | ((span.low2 < 0) & (span.high2 > 0))
 
@@ -277,7 +277,7 @@ def _size(low: Array, high: Array, slope: Array) -> Array:
     return np.where(some, np.maximum(np.maximum(high, slope * -low), FLOOR), 0.0)
 
 
-def _difference(span: _Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
+def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
     """Bounds of y' - y: between slope * D and D, and no more than the two copies' own bounds allow."""
     both, neither = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
     slow, shigh = slope * span.d_low, slope * span.d_high

@@ -13,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Network
+from encoders.probability import gap_rows
+from encoders.problem import Gap
 from verifair.schema import Schema
 from verifair.verify.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Statement, Tree
 
+Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 GOALS = {
@@ -24,20 +27,82 @@ GOALS = {
     "robust": ((1.0, 0.0),),
     "no-flip": ((-1.0, 0.0), (0.0, 1.0), (-0.5, 0.5)),
 }
-"""Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0  (>= 0 when not strict)."""
+"""Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0  (>= 0 when not strict).
+The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 when not strict).
+
+    For a probability gap the rows are lines that suffice, and single points are decided by the probabilities themselves.
+    """
+
+    rows: tuple[tuple[float, float, float], ...]
+    strict: bool
+    gap: Gap | None = None
+
+    @classmethod
+    def of(cls, goal: str, classes: tuple[int, int], gap: Gap | None = None) -> Asked:
+        """The goals of GOALS by name; "no-gap" needs its gap."""
+        if gap is not None:
+            rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
+            return cls(rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=False, gap=gap)
+        strict = goal in ("observed", "flipped") or (goal == "robust" and classes[0] > classes[1])
+        return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=strict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """A statement as numbers: x in [lower, upper] (V,), x' = prime where `differs`, else x; g = margin.f; `rows` as in GOALS."""
+    """A statement as numbers: x in [lower, upper] (V,), x' = prime where `differs`, else x + offset; g = margin.f."""
 
     lower: Array
     upper: Array
     prime: Array
+    offset: Array
     differs: Booleans
     margin: Array
-    rows: tuple[tuple[float, float], ...]
-    strict: bool
+    asked: Asked
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tasks:
+    """T tasks without their boxes: prime, offset, differs (T, V), margin (T, n_N), and which (T,) of the things asked."""
+
+    prime: Array
+    offset: Array
+    differs: Booleans
+    margin: Array
+    asked: tuple[Asked, ...]
+    which: Integers
+
+    @classmethod
+    def of(cls, tasks: list[Task]) -> Tasks:
+        asked = tuple(dict.fromkeys(task.asked for task in tasks))
+        return cls(
+            prime=np.array([task.prime for task in tasks]),
+            offset=np.array([task.offset for task in tasks]),
+            differs=np.array([task.differs for task in tasks]),
+            margin=np.array([task.margin for task in tasks]),
+            asked=asked,
+            which=np.array([asked.index(task.asked) for task in tasks]),
+        )
+
+    def second(self, task: Integers, raw: Array) -> Array:
+        """x' (N, V) of raw points x (N, V) of the given tasks."""
+        return np.where(self.differs[task], self.prime[task], raw + self.offset[task])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leaves:
+    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no row that can be), and tasks."""
+
+    tasks: Tasks
+    task: Integers
+    proof: Integers
+    lower: Array
+    upper: Array
+    bound: Array
 
 
 def classes_of(network: Network) -> int:
@@ -47,7 +112,11 @@ def classes_of(network: Network) -> int:
 def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Network, schema: Schema) -> Task | str:
     """What a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
-    allowed = {"persistent-bias": ("observed", "flipped"), "robustness": ("robust",), "individual-fairness": ("no-flip",)}
+    allowed = {
+        "persistent-bias": ("observed", "flipped"),
+        "robustness": ("robust",),
+        "individual-fairness": ("no-flip",) if getattr(query, "epsilon", None) is None else ("no-gap",),
+    }
     if statement.goal not in allowed[query.kind]:
         return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
     stray = set(statement.prime) - (set(query.protected) & set(names))
@@ -64,17 +133,26 @@ def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Net
         return box
     lower, upper = box
     prime = np.array([statement.prime.get(name, value) for name, value in zip(names, lower.tolist(), strict=True)])
-    if not domain.legal(np.stack([lower, upper, np.where(differs, prime, lower)])).all():
+    offset = np.zeros(len(names))
+    gap = None
+    if isinstance(statement, BoxStatement) and isinstance(query, FairnessQuery):
+        if set(statement.offset) - set(query.relax):
+            return "the statement shifts a feature that the query does not relax"
+        offset = np.array([float(statement.offset.get(name, 0)) for name in names])
+        gap = None if query.epsilon is None else Gap(epsilon=query.epsilon, rise=False)
+    ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
+    if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
+    unscaled = (~domain.one_hot & (domain.offset == 0) & (domain.scale == 1) & domain.integer) | (offset == 0)
+    if not unscaled.all():
+        return "the statement shifts a feature that the network does not take as it is"
     margin = np.zeros(network.outputs)
     if network.outputs == 1:
         margin[0] = 1.0 if i > j else -1.0
     else:
         margin[i], margin[j] = 1.0, -1.0
-    strict = statement.goal in ("observed", "flipped") or (statement.goal == "robust" and i > j)
-    return Task(
-        lower=lower, upper=upper, prime=prime, differs=differs, margin=margin, rows=GOALS[statement.goal], strict=strict
-    )
+    asked = Asked.of(statement.goal, (i, j), gap)
+    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 
 def _row_box(statement: RowStatement, query: RowsQuery | FairnessQuery, schema: Schema) -> tuple[Array, Array] | str:
@@ -110,7 +188,7 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tu
 
 def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, Array] | str:
     """The leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
-    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & task.strict))
+    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & task.asked.strict))
     if useless.any():
         return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
     if len(tree.feature) == 1 and tree.feature[0] == -1:
@@ -157,41 +235,60 @@ def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Netw
     classes = classes_of(network)
     if (lower > upper).any():
         return "the query's box is empty"
+    stray = [name for name in query.relax if name not in names or name in query.protected]
+    if stray:
+        return f"the query relaxes {stray}: unknown or protected"
+    reach = [min(width, int(upper[names.index(name)] - lower[names.index(name)])) for name, width in query.relax.items()]
     sizes = upper[protected] - lower[protected] + 1
     count = float(np.prod(sizes))
     partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
-    needed = count * partners * classes * (classes - 1) / 2
+    needed = count * partners * classes * (classes - 1) / 2 * float(np.prod([2 * most + 1 for most in reach]))
     if needed > len(proofs):
         return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
     if needed == 0:
         return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
     values = [np.arange(lower[v], upper[v] + 1) for v in protected]
     shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
-    covered = {
-        _direction(proof.statement, protected, query.protected)
-        for proof in proofs
-        if isinstance(proof.statement, BoxStatement)
-        and set(proof.statement.prime) == set(query.protected)
-        and len(proof.statement.lower) == len(proof.statement.upper) == len(names)
-        and (np.array(proof.statement.lower)[shared] <= lower[shared]).all()
-        and (np.array(proof.statement.upper)[shared] >= upper[shared]).all()
-    }
+    covered: dict[Direction, list[tuple[Array, Array]]] = {}
+    for proof in proofs:
+        one = proof.statement
+        fits = isinstance(one, BoxStatement) and len(one.lower) == len(one.upper) == len(names)
+        if fits and isinstance(one, BoxStatement) and set(one.prime) == set(query.protected):
+            key, box = _direction(one, protected, query, names)
+            covered.setdefault(key, []).append(box)
     points = [tuple(map(float, point)) for point in product(*values)]
-    for z, other in product(points, points):
+    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # those that leave both copies room in the box
+    for z, other, shift in product(points, points, shifts):
         same = [a == b for a, b in zip(z, other, strict=True)]
         if any(same) if query.differ == "all" else all(same):
             continue
+        need_lower, need_upper = lower.copy(), upper.copy()
+        for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
+            v = names.index(name)
+            need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
         for i, j in combinations(range(classes - 1, -1, -1), 2):
-            if (z, other, i, j) not in covered:
+            boxes = covered.get((z, other, shift, i, j), [])
+            if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
                 pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"
-                return f"no proof covers {pair}, class {i} to {j}, on the query's box"
+                return f"no proof covers {pair}, shifts {shift}, class {i} to {j}, on the query's box"
     return None
 
 
+Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, int]
+
+
 def _direction(
-    statement: BoxStatement, protected: list[int], names: tuple[str, ...]
-) -> tuple[tuple[float, ...], tuple[float, ...], int, int]:
-    """(z, z', i, j) with i > j: from i to j between z and z' is the same as from j to i between z' and z."""
-    z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in names)
+    statement: BoxStatement, protected: list[int], query: FairnessQuery, names: list[str]
+) -> tuple[Direction, tuple[Array, Array]]:
+    """(z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same as
+    from j to i between x' and x = x' - shift."""
+    z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
+    shift = tuple(statement.offset.get(name, 0) for name in query.relax)
     i, j = statement.classes
-    return (z, other, i, j) if i > j else (other, z, j, i)
+    lower, upper = np.array(statement.lower), np.array(statement.upper)
+    if i > j:
+        return (z, other, shift, i, j), (lower, upper)
+    for name, step in zip(query.relax, shift, strict=True):
+        lower[names.index(name)] += step
+        upper[names.index(name)] += step
+    return (other, z, tuple(-step for step in shift), j, i), (lower, upper)

@@ -1,0 +1,242 @@
+"""Confirming leaves: boxes on which a goal is claimed to hold, bounded, cut further where need be, decided exactly at points.
+
+The checker's working part (see `check` for what is claimed). Depth first over the boxes that leaves are cut into; a leaf is
+confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one single input, or because no row in it can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from encoders.dyadic import Dyadic, exact
+from encoders.network import Array, Network
+from encoders.probability import exceeds
+from encoders.problem import Domain
+from verifair.verify.check_bounds import Span, TwinBounds
+from verifair.verify.check_leaves import Leaves
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+CHUNK = 128
+"""Boxes bounded at once."""
+MAX_BOXES = 4096
+"""Boxes that one leaf may be cut into before it counts as not confirmed."""
+SLACK = 1e-6
+"""A claimed bound may exceed the proved one by this share of itself (and by the rounding error): two programs, two roundings."""
+FEW = 3
+"""Goals of up to so many rows have all of them bounded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """What is wrong, and in which proof (its position; None: the certificate as a whole)."""
+
+    proof: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason if self.proof is None else f"proof {self.proof}: {self.reason}"
+
+
+class Checker:
+    """Confirms leaves. `rows`: the (p, q, c) of everything asked, one after the other, from `first[which]`."""
+
+    def __init__(self, network: Network, domain: Domain, leaves: Leaves) -> None:
+        self.network, self.domain, self.leaves, self.tasks = network, domain, leaves, leaves.tasks
+        asked = leaves.tasks.asked
+        self.count = np.array([len(one.rows) for one in asked])
+        self.first = np.cumsum(self.count) - self.count
+        self.rows = np.array([row for one in asked for row in one.rows])
+        self.strict = np.array([one.strict for one in asked])
+        claimed = leaves.bound - SLACK * np.abs(leaves.bound)
+        self.target = np.where(np.isnan(claimed), 0.0, np.maximum(claimed, 0.0))
+        self.reason: dict[int, str] = {}
+        variable = np.repeat(np.arange(domain.variables), domain.width)
+        self.variable_of = np.empty(domain.columns, dtype=np.int64)
+        self.variable_of[domain.columns_of(np.arange(domain.variables))] = variable
+
+    def run(self) -> list[Rejection]:
+        """Depth first over the boxes that leaves are cut into: all leaves first, then what is left of them."""
+        leaf, lower, upper = np.arange(len(self.leaves.task)), self.leaves.lower, self.leaves.upper
+        boxes = np.zeros(len(leaf), dtype=np.int64)
+        with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
+            while len(leaf):
+                now, later = slice(-CHUNK, None), slice(0, max(0, len(leaf) - CHUNK))
+                open_now = ~np.isin(leaf[now], list(self.reason)) if self.reason else np.ones(len(leaf[now]), dtype=bool)
+                chunk = leaf[now][open_now], lower[now][open_now], upper[now][open_now]
+                np.add.at(boxes, chunk[0], 1)
+                for over in np.unique(chunk[0][boxes[chunk[0]] > MAX_BOXES]):
+                    self._reject(int(over), f"not confirmed within {MAX_BOXES} boxes")
+                more = self._step(*chunk) if len(chunk[0]) else chunk
+                leaf, lower, upper = (
+                    np.concatenate([old[later], new]) for old, new in zip((leaf, lower, upper), more, strict=True)
+                )
+        return [Rejection(proof=int(self.leaves.proof[one]), reason=text) for one, text in sorted(self.reason.items())]
+
+    def _reject(self, leaf: int, text: str) -> None:
+        box = f"{self.leaves.lower[leaf].tolist()} .. {self.leaves.upper[leaf].tolist()}"
+        bound = self.leaves.bound[leaf]
+        claim = "no bound" if np.isnan(bound) else f"bound {bound:.9g}"
+        self.reason.setdefault(leaf, f"leaf {box} with {claim}: {text}")
+
+    def _step(self, leaf: Integers, lower: Array, upper: Array) -> tuple[Integers, Array, Array]:
+        """Bound some boxes; returns the halves of those that are neither confirmed nor hopeless."""
+        task = self.leaves.task[leaf]
+        other = self.tasks.second(task, lower), self.tasks.second(task, upper)
+        gone = self.domain.impossible(lower, upper) | self.domain.impossible(*other)  # nothing is claimed where no row can be
+        leaf, task, lower, upper = leaf[~gone], task[~gone], lower[~gone], upper[~gone]
+        other = other[0][~gone], other[1][~gone]
+        low, high = self.domain.box(lower, upper)
+        low2, high2 = self.domain.box(*other)
+        for bad in leaf[~(np.isfinite(low) & np.isfinite(high) & np.isfinite(low2) & np.isfinite(high2)).all(axis=1)]:
+            self._reject(int(bad), "its network inputs are no float32 numbers")
+        point = (low == high).all(axis=1)
+        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf])]:
+            self._reject(int(bad), "a leaf without a bound must be one single point")
+        self._decide(leaf[point], lower[point], "the claim is false at this point")
+        open_ = np.flatnonzero(~point & ~np.isin(leaf, list(self.reason)))
+        score = np.zeros((len(leaf), self.domain.variables))
+        toward = np.zeros((len(leaf), self.domain.variables))
+        for close in (False, True):
+            if not len(open_):
+                break
+            bounds = TwinBounds(self.network, low[open_], high[open_], low2[open_], high2[open_], close=close)
+            done, slope, weight = self._confirmed(bounds, task[open_], self.target[leaf[open_]])
+            variables = self.variable_of[bounds.moving]
+            indicator = (variables[:, None] == np.arange(self.domain.variables)).astype(float)
+            score[open_] = (weight * bounds.radius[:, bounds.moving]) @ indicator
+            toward[open_] = slope @ indicator
+            open_ = open_[~done]
+        corner = np.where(toward > 0, lower, upper)
+        middle = np.clip(lower + (upper - lower) / 2, lower, upper)
+        middle = np.where(self.domain.integer, np.floor(middle), middle)
+        corner = np.where(self.domain.one_hot, middle, corner)
+        for sample in (corner, middle):
+            self._refute(leaf[open_], sample[open_])
+        open_ = open_[~np.isin(leaf[open_], list(self.reason))]
+        return self._halves(leaf[open_], lower[open_], upper[open_], score[open_], middle[open_])
+
+    def _confirmed(self, bounds: TwinBounds, task: Integers, target: Array) -> tuple[Booleans, Array, Array]:
+        """Which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
+        last = bounds.spans[-1]
+        box, row = self._rows_to_try(task, last)
+        start = np.flatnonzero(np.diff(box, prepend=-1))
+        margin = self.tasks.margin[task][box]
+        bound, error, slope, weight = bounds.lower(
+            row[:, :1] * margin, row[:, 1:2] * margin, box, layer=len(self.network.layers) - 1, constant=row[:, 2]
+        )
+        # g' - g is exactly 0 where no output that counts can differ between the copies.
+        alike = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))[box]).all(axis=1) & (row[:, :2].sum(axis=1) == 0)
+        bound = np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound)
+        strict = self.strict[self.tasks.which[task]][box]
+        met = np.where(strict, bound > 0, bound >= 0) & (bound + error >= target[box])
+        best = np.lexsort((bound, box))[np.append(start[1:], len(box)) - 1]
+        return np.logical_or.reduceat(met, start), slope[best], weight[best]
+
+    def _rows_to_try(self, task: Integers, last: Span) -> tuple[Integers, Array]:
+        """(box, (p, q, c)) of the rows worth a bound, by box: all of a few, and of many the two that intervals come closest to
+        proving at the corner and at the centre of the outputs. Any choice is sound."""
+        which, margin = self.tasks.which[task], self.tasks.margin[task]
+        boxes, rows = [], []
+        for k in np.unique(which):
+            mine, table = np.flatnonzero(which == k), self.rows[self.first[k] : self.first[k] + self.count[k]]
+            chosen = np.broadcast_to(np.arange(len(table)), (len(mine), len(table)))
+            if len(table) > FEW:
+                low, high = _weighed(margin[mine], last.low[mine], last.high[mine])
+                low2, high2 = _weighed(margin[mine], last.low2[mine], last.high2[mine])
+                p, q, c = table.T
+                least = np.minimum(p * low, p * high) + np.minimum(q * low2, q * high2) + c
+                middle = p * (low + high) / 2 + q * (low2 + high2) / 2 + c
+                chosen = np.stack([(value / (np.abs(p) + np.abs(q))).argmax(axis=1) for value in (least, middle)], axis=1)
+            boxes.append(np.repeat(mine, chosen.shape[1]))
+            rows.append(table[chosen.ravel()])
+        box, row = np.concatenate(boxes), np.concatenate(rows)
+        order = np.argsort(box, kind="stable")
+        return box[order], row[order]
+
+    def _decide(self, leaf: Integers, raw: Array, text: str) -> None:
+        """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false."""
+        if not len(leaf):
+            return
+        task = self.leaves.task[leaf]
+        try:
+            first, second = self._exact(task, raw), self._exact(task, self.tasks.second(task, raw))
+            met = self._met(leaf, first, second)
+        except OverflowError:  # weights of absurdly different sizes
+            for one in leaf:
+                self._reject(int(one), "beyond the reach of exact arithmetic")
+            return
+        for k in np.flatnonzero(~met):
+            self._reject(int(leaf[k]), f"{text}: x = {raw[k].tolist()}")
+
+    def _met(self, leaf: Integers, first: Dyadic, second: Dyadic) -> Booleans:
+        """(N,) whether the goal holds at exact margins g(x), g(x'), with the claimed bound where there is one."""
+        which = self.tasks.which[self.leaves.task[leaf]]
+        met = np.zeros(len(leaf), dtype=bool)
+        for k in np.unique(which):
+            mine, asked = np.flatnonzero(which == k), self.tasks.asked[k]
+            one, two = first[mine], second[mine]
+            if asked.gap is not None:
+                pairs = zip(one.to_fractions(), two.to_fractions(), strict=True)
+                met[mine] = [not exceeds(*((b, a) if asked.gap.rise else (a, b)), asked.gap.epsilon) for a, b in pairs]
+                continue
+            for p, q, c in asked.rows:
+                value = exact(np.full(len(mine), p)) * one + exact(np.full(len(mine), q)) * two + exact(np.full(len(mine), c))
+                enough = (value - exact(self.target[leaf[mine]])).sign >= 0
+                met[mine] |= ((value.sign > 0) if asked.strict else (value.sign >= 0)) & enough
+        return met
+
+    def _exact(self, task: Integers, raw: Array) -> Dyadic:
+        """g at raw points, exactly."""
+        logits = self.network.forward(exact(self.domain.encode(raw)))
+        terms = exact(self.tasks.margin[task]) * logits
+        total = terms[:, 0]
+        for k in range(1, self.network.outputs):
+            total = total + terms[:, k]
+        return total
+
+    def _refute(self, leaf: Integers, raw: Array) -> None:
+        """Try the claim at one point of each box in float64; what looks false is decided exactly. Saves hopeless splitting."""
+        task = self.leaves.task[leaf]
+        prime = self.tasks.second(task, raw)
+        legal = self.domain.legal(raw) & self.domain.legal(prime)
+        first, second = ((self.network.forward(self.domain.encode(x)) * self.tasks.margin[task]).sum(axis=1) for x in (raw, prime))
+        which = self.tasks.which[task]
+        false = np.zeros(len(leaf), dtype=bool)
+        for k in np.unique(which):
+            table = self.rows[self.first[k] : self.first[k] + self.count[k]]
+            best = (first[:, None] * table[:, 0] + second[:, None] * table[:, 1] + table[:, 2]).max(axis=1)
+            seems = best <= self.target[leaf]
+            gap = self.tasks.asked[k].gap
+            if gap is not None:
+                seems = (expit(first) - expit(second)) * (-1 if gap.rise else 1) > gap.epsilon - 1e-9
+            false |= (which == k) & np.isfinite(best) & seems
+        self._decide(leaf[false & legal], raw[false & legal], "the claim is false")
+
+    def _halves(
+        self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array
+    ) -> tuple[Integers, Array, Array]:
+        """Both halves of each box along its heaviest variable."""
+        after = np.where(self.domain.integer, middle + 1, middle)
+        can = np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
+        share = (upper - lower) / np.maximum(self.domain.upper - self.domain.lower, np.finfo(float).tiny)
+        score = np.where(can, score + 1e-9 * share * score.max(axis=1, keepdims=True, initial=0) + 1e-300 * share, -np.inf)
+        for bad in leaf[~can.any(axis=1)]:
+            self._reject(int(bad), "not confirmed, and too small to be cut")
+        keep = np.flatnonzero(can.any(axis=1))
+        at = (np.arange(len(keep)), np.argmax(score[keep], axis=1))
+        left, right = upper[keep].copy(), lower[keep].copy()
+        left[at], right[at] = middle[keep][at], after[keep][at]
+        two = np.concatenate([leaf[keep], leaf[keep]])
+        return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
+
+
+def _weighed(margin: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Interval (B, 1), (B, 1) of margin . f from intervals (B, n) of f: to choose rows with, not a bound."""
+    ends = margin * low, margin * high
+    return np.minimum(*ends).sum(axis=1, keepdims=True), np.maximum(*ends).sum(axis=1, keepdims=True)
