@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').
+    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   probabilities: of the positive class, sigma(g).
 
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
     float32_agrees: whether onnxruntime, in float32, shows the same violation (None: the model file was not at hand).
@@ -17,6 +17,7 @@ class Witness:
     x: dict[str, Any]
     x_prime: dict[str, Any]
     outputs: tuple[float, float]
+    probabilities: tuple[float, float]
     margin: float
     float32_agrees: bool | None
 
@@ -25,6 +26,7 @@ class Witness:
             "x": self.x,
             "x_prime": self.x_prime,
             "outputs": list(self.outputs),
+            "probabilities": list(self.probabilities),
             "margin": self.margin,
             "float32_agrees": self.float32_agrees,
         }

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pandas as pd
+from scipy.special import expit
 
 from verifair.bias.rows import Table
 from verifair.queries import PersistentBias, Robustness
@@ -57,6 +58,7 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     first, second = json.loads(line.margins)
     value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
     return Witness(
-        x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second), margin=value,
+        x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
+        probabilities=(float(expit(first)), float(expit(second))), margin=value,
         float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
     )  # fmt: skip

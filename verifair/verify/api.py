@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
+from encoders.evaluate import gap
+from encoders.network import Array
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.errors import QueryError
@@ -17,7 +20,7 @@ from verifair.queries import IndividualFairness
 from verifair.verdict import Status, Verdict
 from verifair.verify.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, semantics
 from verifair.verify.engine import Answer, solve
-from verifair.verify.questions import FlipQuestions, flip_problem
+from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.witness import Witness
 
 DIRECTIONS = ((1, 0), (0, 1))
@@ -27,7 +30,7 @@ DIRECTIONS = ((1, 0), (0, 1))
 def verify(
     query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None
 ) -> Verdict:
-    """Decide a query about a box.
+    """Decide a query about a box: a decision flip, or a probability gap above epsilon.
 
     The verdict is PROVED when every pair of protected combinations is proved in both directions, VIOLATED as soon as one has an
     exact counterexample, UNKNOWN otherwise. budget.seconds bounds the whole run.
@@ -37,8 +40,10 @@ def verify(
     if not isinstance(query, IndividualFairness):
         raise QueryError(f"{type(query).__name__} is asked row by row: use verify_rows(query, frame)")
     started = time.monotonic()
-    asked = flip_problem(query)
-    answers = solve(asked.problem, method=method, solver=solver, budget=budget)
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    problem = twin_problem(query, batch, goals_of(query))
+    answers = solve(problem, method=method, solver=solver, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
     flat = [answer for pair in answers for answer in pair]
     status = _all(flat)
     lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
@@ -46,8 +51,8 @@ def verify(
     return Verdict(
         status=status,
         reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
-        witness=_witness(query, asked.problem, *found) if found else None,
-        certificate=_certificate(query, asked, answers) if status is Status.PROVED else None,
+        witness=_witness(query, problem, *found) if found else None,
+        certificate=_certificate(query, problem, box, answers) if status is Status.PROVED else None,
         lower=lower,
         upper=upper,
         engine=flat[0].engine if len({a.engine for a in flat}) == 1 else "+".join(sorted({a.engine for a in flat})),
@@ -68,29 +73,35 @@ def _all(answers: Sequence[Answer]) -> Status:
 def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: Answer) -> Witness:
     assert answer.witness is not None
     assert answer.margins is not None
-    schema = query.schema
+    schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
     second = problem.batch.take([q]).second(answer.witness[None, :])[0]
+    value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
     return Witness(
         x=schema.decode(answer.witness),
         x_prime=schema.decode(second),
         outputs=answer.margins,
-        margin=float((problem.goals[g].rows @ np.array(answer.margins)).max()),
+        probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
+        margin=value,
         float32_agrees=answer.agrees,
     )
 
 
-def _certificate(query: IndividualFairness, asked: FlipQuestions, answers: Sequence[Sequence[Answer]]) -> Certificate:
-    batch, schema = asked.problem.batch, query.schema
+def _certificate(
+    query: IndividualFairness, problem: TwinProblem, box: tuple[Array, Array], answers: Sequence[Sequence[Answer]]
+) -> Certificate:
+    batch, schema = problem.batch, query.schema
     index = [schema.index(name) for name in query.protected]
     proofs = []
     for q, g in product(range(len(batch)), range(2)):
         answer = answers[q][g]
+        shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
         statement = BoxStatement(
-            goal="no-flip",
+            goal="no-flip" if query.epsilon is None else "no-gap",
             lower=tuple(batch.lower[q].tolist()),
             upper=tuple(batch.upper[q].tolist()),
             prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)},
             classes=DIRECTIONS[g],
+            offset=shift,
         )
         proofs.append(Proof(statement=statement, evidence=answer.tree if answer.tree is not None else _claim(answer)))
     features = tuple(feature.name for feature in schema.features)
@@ -101,8 +112,10 @@ def _certificate(query: IndividualFairness, asked: FlipQuestions, answers: Seque
         query=FairnessQuery(
             kind="individual-fairness",
             protected=tuple(query.protected),
-            box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, asked.lower, asked.upper, strict=True)},
+            box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
             differ="all" if query.differ == "all" else "any",
+            epsilon=query.epsilon,
+            relax={name: int(width) for name, width in query.relax.items()},
         ),
         features=features,
         proofs=tuple(proofs),

@@ -18,7 +18,7 @@ from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
-from encoders.problem import TwinProblem
+from encoders.problem import Integers, TwinProblem
 from encoders.runtime import runtime_logits
 from encoders.smt import smt, violated
 from encoders.triangle import triangle
@@ -68,14 +68,20 @@ def solve(
     method: str = "auto",
     solver: str | None = None,
     budget: Budget | None = None,
+    group: Integers | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Answer]]:
-    """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question."""
+    """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
+
+    group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
+    """
     budget = budget or Budget()
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
-            decision = decide(problem, seconds=budget.seconds, max_nodes=budget.nodes, progress=progress)
+            decision = decide(
+                problem, seconds=budget.seconds, max_nodes=budget.nodes, group=group, seed=budget.seed, progress=progress
+            )
             answers = _answers(problem, decision)
             if method == "auto":
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline)

@@ -13,12 +13,16 @@ import numpy.typing as npt
 from encoders.bounds.rounding import TINY, factor
 from encoders.dyadic import exact
 from encoders.network import Array, Network
-from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.probability import gap_rows
+from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
 from verifair.errors import QueryError
-from verifair.queries import MAX_COMBINATIONS, IndividualFairness
+from verifair.queries import MAX_COMBINATIONS, IndividualFairness, ProbabilityGap
 from verifair.schema import Schema
 
 Integers = npt.NDArray[np.int64]
+
+MAX_QUESTIONS = 1_000_000
+"""Of one query: pairs of protected combinations times shifts."""
 
 OBSERVED = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
 FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
@@ -111,43 +115,93 @@ def robustness_problem(
     )
 
 
+def no_gap(epsilon: float) -> tuple[Goal, Goal]:
+    """The probability does not fall by more than epsilon from x to x', nor rise by more.  (HyFair, section II)"""
+    goals = []
+    for rise in (False, True):
+        rows, constants = gap_rows(epsilon, rise=rise)
+        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=Gap(epsilon=epsilon, rise=rise)))
+    return goals[0], goals[1]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FlipQuestions:
-    """A decision-flip query as one batch: a question for every unordered pair of protected combinations, goals NO_FALL, NO_RISE."""
+class Pairs:
+    """All pairs of copies that a fairness query compares: P pairs of protected values z < z', with every shift of what is relaxed.
 
-    problem: TwinProblem
-    lower: Array
-    upper: Array
+    index: protected variables.   z, z_prime: (P, p) values.   shift: (P, V) whole numbers x' is shifted by.
+    """
+
+    index: list[int]
+    z: Array
+    z_prime: Array
+    shift: Array
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    @classmethod
+    def of(cls, query: IndividualFairness | ProbabilityGap, lower: Array, upper: Array) -> Pairs:
+        """The pairs within the raw box lower, upper (V,). Raises QueryError when there are none, or too many."""
+        schema = query.schema
+        index = [schema.index(name) for name in query.protected]
+        values = [np.arange(lower[v], upper[v] + 1) for v in index]
+        count = float(np.prod([float(len(one)) for one in values]))
+        if count > MAX_COMBINATIONS:
+            raise QueryError(
+                f"{' and '.join(query.protected)} have {count:.0f} combinations in the box, and every pair of them is a question; "
+                f"narrow the box to at most {MAX_COMBINATIONS}, or group the values"
+            )
+        pairs = list(_pairs(list(product(*values)), query.differ))
+        if not pairs:
+            raise QueryError(
+                f"the box leaves {' and '.join(query.protected)} no two different values to compare; widen --box for them"
+            )
+        relaxed = [(schema.index(name), int(width)) for name, width in query.relax.items()]
+        reach = [range(-most, most + 1) for most in (min(width, int(upper[v] - lower[v])) for v, width in relaxed)]
+        if len(pairs) * np.prod([len(one) for one in reach], initial=1.0) > MAX_QUESTIONS:
+            raise QueryError(
+                f"{len(pairs)} pairs, each with every shift of {', '.join(query.relax)}, are more than {MAX_QUESTIONS} questions; "
+                "relax fewer features, or by less"
+            )
+        steps = list(product(*reach))
+        shifts = np.array(steps, dtype=np.float64).reshape(len(steps), len(relaxed))
+        shift = np.zeros((len(shifts), schema.domain.variables))
+        shift[:, [v for v, _ in relaxed]] = shifts
+        z, z_prime = (np.repeat(np.array(one), len(shifts), axis=0) for one in zip(*pairs, strict=True))
+        return cls(index=index, z=z, z_prime=z_prime, shift=np.tile(shift, (len(pairs), 1)))
+
+    def batch(
+        self, domain: Domain, lower: Array, upper: Array, within: tuple[Array, Array]
+    ) -> tuple[TwinBatch, Integers, Integers]:
+        """Every pair asked in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
+
+        The first copy, that of z, lies in the box; the second one may be shifted out of it, but not out of `within` (V,), (V,).
+        Over boxes that make up `within` every pair of rows is asked about exactly once. Shifts that leave no room are left out.
+        """
+        box, pair = (one.ravel() for one in np.divmod(np.arange(len(lower) * len(self)), len(self)))
+        shift = self.shift[pair]
+        low, high = np.maximum(lower[box], within[0] - shift), np.minimum(upper[box], within[1] - shift)
+        low[:, self.index] = high[:, self.index] = self.z[pair]
+        prime = low.copy()
+        prime[:, self.index] = self.z_prime[pair]
+        room = (low <= high).all(axis=1)
+        protected = np.zeros(domain.variables, dtype=bool)
+        protected[self.index] = True
+        offset = shift[room] if self.shift.any() else None
+        batch = TwinBatch(lower=low[room], upper=high[room], prime=prime[room], protected=protected, offset=offset)
+        return batch, box[room], pair[room]
 
 
-def flip_problem(query: IndividualFairness) -> FlipQuestions:
-    """All pairs z < z' of protected combinations in the query's box; each question is asked in both directions."""
-    schema, domain = query.schema, query.schema.domain
-    lower, upper = box_of(schema, query.box)
-    index = [schema.index(name) for name in query.protected]
-    values = [np.arange(lower[v], upper[v] + 1) for v in index]
-    count = float(np.prod([float(len(one)) for one in values]))
-    if count > MAX_COMBINATIONS:
-        raise QueryError(
-            f"{' and '.join(query.protected)} have {count:.0f} combinations in the box, and every pair of them is a question; "
-            f"narrow the box to at most {MAX_COMBINATIONS}, or group the values"
-        )
-    pairs = list(_pairs(list(product(*values)), query.differ))
-    if not pairs:
-        raise QueryError(
-            f"the box leaves {' and '.join(query.protected)} no two different values to compare; widen --box for them"
-        )
-    protected = np.zeros(domain.variables, dtype=bool)
-    protected[index] = True
-    low, high = np.tile(lower, (len(pairs), 1)), np.tile(upper, (len(pairs), 1))
-    low[:, index] = high[:, index] = np.array([z for z, _ in pairs])
-    prime = low.copy()
-    prime[:, index] = np.array([z for _, z in pairs])
-    batch = TwinBatch(lower=low, upper=high, prime=prime, protected=protected)
-    problem = TwinProblem(
-        network=query.network, domain=domain, batch=batch, margin=margin(query.network, 1, 0), goals=(NO_FALL, NO_RISE)
+def twin_problem(query: IndividualFairness | ProbabilityGap, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
+    """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
+    return TwinProblem(
+        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals
     )
-    return FlipQuestions(problem=problem, lower=lower, upper=upper)
+
+
+def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
+    """No decision flips, or no probability differs by more than epsilon: one goal for each direction."""
+    return (NO_FALL, NO_RISE) if query.epsilon is None else no_gap(query.epsilon)
 
 
 def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
