@@ -5,10 +5,10 @@ For every unstable neuron, with rigorous bounds l < 0 < u on a (Tjeng et al., IC
     y >= a,    y >= 0,    y <= a - l (1 - z),    y <= u z,    z in {0, 1};
 
 in the parts of `twin` (y = p, n = y - a >= 0) these are  p <= u z  and  n <= -l (1 - z).  LeakyReLU is p - s n. Whole inputs are
-integer columns, one-hot inputs binaries with sum 1.
+integer columns, one-hot inputs binaries with sum 1; rows that cannot be, in either copy, are cut off by `exits`.
 `difference` adds valid rows that cut the relaxation, not the solutions: `twin_difference`, the linear bound of every goal row
 
-    r g(x) + r' g(x') >= L   (`bounds.difference`),    and    z >= z'  where Delta >= 0,   z <= z'  where Delta <= 0.
+    r g(x) + r' g(x') + c >= L   (`bounds.difference`),    and    z >= z'  where Delta >= 0,   z <= z'  where Delta <= 0.
 
 Sound? Complete?  Both, up to the solver's tolerances and float64 coefficients: an answer is CLAIMED; a point found is to be
 decoded and re-evaluated exactly.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.exits import exit_rows
 from encoders.rows import Rows
 from encoders.twin import Encoding, Layout
 from encoders.twin_box import TwinBox
@@ -48,7 +49,8 @@ def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:
         rows += difference_rows(layout)
         rows += _ordered(layout, switches)
         rows += _goal_rows(layout)
-    return Encoding.of(layout, rows, binaries=width - first)
+    forbidden, binaries = exit_rows(layout.inputs, width)
+    return Encoding.of(layout, rows + forbidden, binaries=width + binaries - first)
 
 
 def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[Rows]:
@@ -67,7 +69,7 @@ def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[Rows]:
 
 
 def _goal_rows(layout: Layout) -> list[Rows]:
-    """Each row of the problem's goals is at least its rigorous bound."""
+    """Each row of the problem's goals is at least its rigorous bound, which counts the row's constant."""
     goals = layout.box.twin.rows
     values = goals @ layout.margins
     used = np.flatnonzero(values.any(axis=0))
@@ -75,7 +77,7 @@ def _goal_rows(layout: Layout) -> list[Rows]:
         Rows(
             columns=np.broadcast_to(used, (len(goals), len(used))),
             values=values[:, used],
-            lower=layout.box.rows_lower - goals @ layout.constants,
+            lower=layout.box.rows_lower - layout.box.twin.constants - goals @ layout.constants,
             upper=np.full(len(goals), np.inf),
         )
     ]

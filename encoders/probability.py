@@ -136,3 +136,24 @@ def bucket(a: Fraction, buckets: int) -> int:
         if a >= 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
             return k
     return 0
+
+
+STEEPEST = 2.0**30
+"""Of the lines that `line_at` gives; beyond, a solver could not tell a slope from a bound anyway."""
+
+
+def line_at(epsilon: float, b: float) -> tuple[float, float]:
+    """(m, c) of the line that touches phi at b: a <= m b + c is sufficient for a gap of at most epsilon.
+
+    Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), c = min over b of phi(b) - m b for that very m, rounded
+    down.
+    Raises ValueError unless 0 < epsilon < 1.
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon = {epsilon}: a probability gap lies strictly between 0 and 1")
+    with _precision(PRECISION):
+        gap, s = _ball(epsilon), _sigma(_ball(b))
+        rest = 1 - s - gap
+        slope = float((s * (1 - s) / ((s + gap) * rest)).mid()) if rest > 0 else STEEPEST
+        m = float(np.clip(slope, 1 / STEEPEST, STEEPEST))
+        return m, _down(_conjugate(gap, m))

@@ -2,9 +2,11 @@
 
     a_k - W_k y_{k-1} = b_k,    y_k = max(a_k, 0)    both copies, every layer (`twin_full`: no coefficient is rounded)
     y_k = a_k where l_k >= 0,   y_k = 0 where u_k <= 0   (rigorous bounds: fewer cases, same solutions)
-    for every row of the goal:   row . (g, g') <= 0      (< 0 for a goal that is not strict)
+    for every row of the goal:   row . (g, g') + constant <= 0      (< 0 for a goal that is not strict)
+    x leaves every forbidden box through one of its exits   (`exits`, both copies)
 
-The rows together say that *no* row of the goal holds, the negation of safe(x): a solution is a witness, none is a proof.
+The rows together say that *no* row of the goal holds, the negation of safe(x): a solution is a witness, none is a proof. For a
+probability gap that only outlines the negation: a solution whose gap is small enough calls for a further row (`goal_rows.refined`).
 Real inputs range over [float32(lower), float32(upper)], and so does every real of that interval, whether a float32 or not;
 whole inputs with a scale range over a small interval around each lattice point (`twin_full._lattice`). Both only add points.
 
@@ -21,6 +23,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.exits import exit_clauses
 from encoders.network import Array
 from encoders.problem import Goal
 from encoders.rows import Rows
@@ -38,15 +41,19 @@ def smt(box: TwinBox) -> Encoding:
         rows.append(Rows.of([layer.output[layer.active], layer.input[layer.active]], [1.0, -1.0], 0.0, 0.0))
         open_ = ~layer.active & ~layer.inactive
         relus.append(np.stack([layer.input[open_], layer.output[open_]], axis=1))
-    return full.encoding(rows, np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]))
+    encoding = full.encoding(rows, np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]))
+    clauses = exit_clauses(full.inputs, full.counts, encoding.program.columns)
+    return replace(encoding, program=replace(encoding.program, clauses=clauses))
 
 
 def violated(encoding: Encoding, goal: Goal) -> Program:
     """Is there a point where no row of the goal holds? One clause of one inequality for each row: strictness needs clauses."""
-    clauses = tuple(_not_met(row, goal.strict, encoding) for row in goal.rows)
-    return replace(encoding.program, clauses=clauses)
+    clauses = tuple(
+        _not_met(row, constant, goal.strict, encoding) for row, constant in zip(goal.rows, goal.constants, strict=True)
+    )
+    return replace(encoding.program, clauses=(*encoding.program.clauses, *clauses))
 
 
-def _not_met(row: Array, strict: bool, encoding: Encoding) -> Clause:
-    """-row . (g, g') >= 0, or > 0 where equality would meet the row."""
-    return Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.zeros(1), strict=np.array([not strict]))
+def _not_met(row: Array, constant: float, strict: bool, encoding: Encoding) -> Clause:
+    """-row . (g, g') >= constant, or > where equality would meet the row. (The full twin's margins are single columns: exact.)"""
+    return Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))

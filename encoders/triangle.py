@@ -14,6 +14,8 @@ triangle is the sparse row  (1 - t) p + t n <= -t l,  t = u/(u - l).
 left out; the same optimum, for comparison.
 With Method.INTERVAL bounds come from layer-by-layer propagation as in the paper, tightened by the difference of the copies.
 
+What constraints among features forbid is ignored: more points, a lower minimum.
+
 Sound? the true minimum is never below the LP's, up to the solver's tolerance (1e-6 or so): claimed, not proved.   Complete? no.
 References: PBA (eq. 1-8, appendix A.2); Ehlers, Formal Verification of Piece-Wise Linear Feed-Forward Neural Networks, ATVA 2017.
 """

@@ -32,8 +32,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from encoders.bounds.twin import Indices
+from encoders.goal_rows import worst_program
 from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.problem import Booleans, Goal
 from encoders.rows import Rows, matrix
 from encoders.twin_box import Inputs, TwinBox
 from solvers.program import Program
@@ -242,9 +243,20 @@ class Encoding:
         margins = np.concatenate([layout.margins, np.zeros((2, binaries + spare))], axis=1)
         return cls(program=program, inputs=layout.inputs, margins=margins, constants=layout.constants)
 
-    def minimise(self, row: Array) -> Program:
-        """minimise  row[0] g(x) + row[1] g(x').  Programs of one encoding differ in the objective alone."""
-        return replace(self.program, objective=row @ self.margins, constant=float(row @ self.constants))
+    def minimise(self, row: Array, constant: float = 0.0) -> Program:
+        """minimise  row[0] g(x) + row[1] g(x') + constant.  Programs of one encoding differ in the objective alone."""
+        return replace(self.program, objective=row @ self.margins, constant=float(row @ self.constants) + constant)
+
+    def worst(self, goal: Goal) -> Program:
+        """minimise the goal's best row: a positive optimum (not a negative one, when not strict) leaves no point against it.
+
+        One program for all rows, where `minimise` proves what a single row alone can.
+        """
+        if len(goal.rows) == 1:
+            return self.minimise(goal.rows[0], float(goal.constants[0]))
+        copies = [self.inputs.box.copy(-1, prime) for prime in (False, True)]
+        ends = tuple(np.concatenate([copy[side] for copy in copies]) for side in (0, 1))
+        return worst_program(self.program, self.margins, self.constants, goal, (ends[0], ends[1]))
 
     def at_most(self, row: Array, threshold: float) -> Program:
         """Is there a point with  row[0] g(x) + row[1] g(x') <= threshold?  A feasibility question."""

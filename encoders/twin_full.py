@@ -43,7 +43,7 @@ class FullNeurons:
 class FullTwin:
     """Columns lower, upper, integer (n,) and defining rows of the full twin; neurons layer by layer, of x then of x'.
 
-    margins: (2,) the columns of g and g'.
+    margins: (2,) the columns of g and g'.   counts: (c,) for each moving input the column of its whole number, -1: it has none.
     """
 
     inputs: Inputs
@@ -53,16 +53,16 @@ class FullTwin:
     neurons: tuple[FullNeurons, ...]
     rows: tuple[Rows, ...]
     margins: Indices
+    counts: Indices
 
     @classmethod
     def of(cls, box: TwinBox, *, exact: bool) -> FullTwin:
         """exact: whole inputs are tied to integer columns and categories are binary; otherwise all inputs are continuous."""
         inputs = Inputs.plain(box, integer=exact)
         columns = _Columns()
-        x, x_prime = _input_columns(box, inputs, columns)
         rows = inputs.sums()
-        if exact:
-            rows += _lattice(inputs, columns)
+        x, x_prime = _input_columns(box, inputs, columns, rows)
+        counts = _lattice(inputs, columns, rows) if exact else np.full(len(inputs.column), -1)
         network = box.twin.problem.network
         y, neurons = [x, x_prime], []
         for k, layer in enumerate(network.layers[:-1]):
@@ -82,6 +82,7 @@ class FullTwin:
             neurons=tuple(neurons),
             rows=tuple(rows),
             margins=np.concatenate(margins),
+            counts=counts,
         )
 
     def encoding(self, rows: list[Rows], relus: Indices | None = None) -> Encoding:
@@ -123,13 +124,13 @@ class _Columns:
         return self.add(np.full(m, -np.inf), np.full(m, np.inf))
 
 
-def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns) -> tuple[Indices, Indices]:
-    """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once."""
+def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[Rows]) -> tuple[Indices, Indices]:
+    """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once, shifted ones tied."""
     problem = box.twin.problem
     batch = problem.batch.take([box.question])
     low = problem.domain.encode(box.lower[None, :])[0]
+    low[box.twin.moving] = box.low
     prime = problem.domain.encode(batch.second(box.lower[None, :]))[0]
-    low[box.twin.moving] = prime[box.twin.moving] = box.low
     moving = box.twin.moving[inputs.column]
     x = np.empty(len(low), dtype=np.int64)
     fixed = np.ones(len(low), dtype=bool)
@@ -139,11 +140,30 @@ def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns) -> tuple[Ind
     x_prime = x.copy()
     own = fixed & (low != prime)
     x_prime[own] = columns.add(prime[own], prime[own])
+    if batch.offset is not None:
+        _shift(inputs, moving, batch.offset[0], x_prime, columns, rows)
     return x, x_prime
 
 
-def _lattice(inputs: Inputs, columns: _Columns) -> list[Rows]:
-    """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale).
+def _shift(inputs: Inputs, moving: Indices, offset: Array, x_prime: Indices, columns: _Columns, rows: list[Rows]) -> None:
+    """Columns of their own for the moving inputs that x' has shifted:  x' - x = offset / scale.
+
+    Exact for inputs that the network takes unscaled; else either end is rounded to float32, which a slack allows for.
+    """
+    domain = inputs.box.twin.problem.domain
+    at = np.flatnonzero(~inputs.one_hot & (offset[inputs.variable] != 0))
+    scale, shift = domain.scale[inputs.variable[at]], offset[inputs.variable[at]]
+    largest = np.maximum(np.abs(inputs.lower[at]), np.abs(inputs.upper[at])) + np.abs(shift / scale)
+    exact = (scale == 1) & (domain.offset[inputs.variable[at]] == 0) & (largest <= 2.0**24)
+    slack = np.where(exact, 0.0, 2.0**-22 * largest + 2.0**-148)
+    own = columns.free(len(at))
+    rows.append(Rows.of([own, at], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
+    x_prime[moving[at]] = own
+
+
+def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Indices:
+    """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale); gives
+    (c,) the column of k of each input, -1 for those that are no whole numbers.
 
     Rounding is not linear, so c may range over an interval around the affine image that holds the rounded value:
 
@@ -163,7 +183,10 @@ def _lattice(inputs: Inputs, columns: _Columns) -> list[Rows]:
     slack = scale * (2.0**-23 * largest + 2.0**-149)
     lower = np.where(same, -offset, np.nextafter(-offset - slack, -np.inf))
     upper = np.where(same, -offset, np.nextafter(-offset + slack, np.inf))
-    return [Rows.of([at, k], [scale, -1.0], lower, upper)]
+    rows.append(Rows.of([at, k], [scale, -1.0], lower, upper))
+    counts = np.full(len(inputs.column), -1)
+    counts[at] = k
+    return counts
 
 
 def _affine(columns: _Columns, weight: Array, bias: Array, y: Indices, rows: list[Rows]) -> Indices:

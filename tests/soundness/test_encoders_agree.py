@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.problem import TwinProblem
+from encoders.goal_rows import gap_goal, refined
+from encoders.probability import exceeds
+from encoders.problem import Forbidden, TwinProblem
 from encoders.smt import smt, violated
 from encoders.triangle import naive_triangle, triangle
 from encoders.twin_box import Method, TwinBox
 from solvers.outcome import Budget, Termination
 from solvers.registry import Capability, backends
-from tests.support import DIFFERENCE, NO_FLIP, lattice, margins, not_safe, sample, twin_problem
+from tests.support import DIFFERENCE, NO_FLIP, exact_margins, lattice, margins, not_safe, sample, twin_problem
 
 BUDGET = Budget(seconds=30)
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
@@ -104,3 +107,124 @@ def test_smt_and_brute_force_agree(shape: str, seed: int, goal, installed) -> No
         assert not_safe(problem, encoding.decode(outcome.values), goal).all()
     else:
         assert outcome.termination is Termination.INFEASIBLE
+
+
+# With rows that cannot be, and goals about probabilities
+
+
+def constrained(problem: TwinProblem, seed: int, boxes: int = 3) -> TwinProblem:
+    """The same problem with random boxes of rows forbidden: numbers, categories and the protected variable together."""
+    rng, domain = np.random.default_rng(seed), problem.domain
+    low, high = np.sort(rng.integers(domain.lower, domain.upper + 1, (2, boxes, domain.variables)).astype(float), axis=0)
+    low[rng.random(low.shape) < 0.4], high[rng.random(high.shape) < 0.4] = -np.inf, np.inf
+    return replace(problem, domain=replace(domain, forbidden=Forbidden(lower=low, upper=high)))
+
+
+def legal_points(problem: TwinProblem, box: TwinBox) -> np.ndarray:
+    points = lattice(box.lower, box.upper)
+    second = problem.batch.take([0]).second(points)
+    return np.asarray(points[problem.domain.legal(points) & problem.domain.legal(second)])
+
+
+GAPS = {"fall": gap_goal(0.08, rise=False), "rise": gap_goal(0.04, rise=True, count=5), "flip": NO_FLIP, "difference": DIFFERENCE}
+
+
+@pytest.mark.parametrize("backend", MIP, ids=lambda b: b.name)
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("shape", ["two-layers", "leaky-scaled", "one-hot"])
+def test_the_worst_row_over_legal_points(shape: str, name: str, installed) -> None:  # type: ignore[no-untyped-def]
+    goal, answers = GAPS[name], set()
+    for seed in range(3):
+        problem = constrained(replace(problem_of(shape, seed), goals=(goal,)), seed)
+        box = TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR)
+        encoding, points = big_m(box, difference=seed == 2), legal_points(problem, box)
+        outcome = installed.solve(encoding.worst(goal), budget=BUDGET)
+        if not len(points):
+            assert outcome.termination is Termination.INFEASIBLE
+            continue
+        least = (margins(problem, points) @ goal.rows.T + goal.constants).max(axis=1).min()
+        assert outcome.termination is Termination.OPTIMAL
+        slack = 1e-4 * abs(least) + 1e-5
+        assert outcome.primal_bound == pytest.approx(least, abs=slack)
+        assert outcome.dual_bound <= least + slack
+        raw = encoding.decode(outcome.values)
+        assert (raw == points).all(axis=1).any()
+        assert (margins(problem, raw) @ goal.rows.T + goal.constants).max() == pytest.approx(least, abs=slack)
+        answers.add(least > 0)
+    assert answers
+
+
+@pytest.mark.parametrize("backend", MIP, ids=lambda b: b.name)
+def test_a_question_about_no_row_is_infeasible(installed) -> None:  # type: ignore[no-untyped-def]
+    """Where x', or x, may not be at all; where two boxes cover the whole; and in a box of one point, without any column."""
+    problem = problem_of("two-layers", 1)
+    everywhere = np.array([[-np.inf] * 3, [np.inf] * 3])
+    for side, value, other in ((0, 0.0, None), (0, 1.0, None), (1, -1.0, 0.0)):
+        low, high = np.tile(everywhere[:, None, :], (1, 2, 1))
+        if other is None:
+            low[:, side] = high[:, side] = value
+        else:
+            high[0, side], low[1, side] = value, other
+        forbidden = Forbidden(lower=low, upper=high)
+        covered = replace(problem, domain=replace(problem.domain, forbidden=forbidden))
+        twin = Twin.of(covered)
+        point = covered.batch.lower[0]
+        for box in (TwinBox.of(twin, 0, method=Method.LINEAR), TwinBox.of(twin, 0, point, point, method=Method.LINEAR)):
+            assert not len(legal_points(covered, box))
+            for program in (big_m(box).minimise(ROWS[0]), big_m(box).worst(NO_FLIP)):
+                assert installed.solve(program, budget=BUDGET).termination is Termination.INFEASIBLE
+
+
+@pytest.mark.parametrize("backend", SMT, ids=lambda b: b.name)
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shape", ["two-layers", "leaky-scaled", "one-hot"])
+def test_smt_and_brute_force_agree_on_legal_points(shape: str, seed: int, name: str, installed) -> None:  # type: ignore[no-untyped-def]
+    tiny = {"hidden": (2,) * len(SHAPES[shape]["hidden"])}  # type: ignore[arg-type]
+    goal = GAPS[name]
+    problem = constrained(replace(problem_of(shape, seed, **tiny), goals=(goal,)), seed + 1)
+    box = TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR)
+    encoding, points = smt(box), legal_points(problem, box)
+    truth = bool(len(points)) and bool(against(problem, points, goal).any())
+    for _ in range(50):
+        outcome = installed.solve(violated(encoding, goal), budget=BUDGET)
+        if outcome.termination is Termination.INFEASIBLE:
+            assert not truth
+            return
+        assert outcome.termination is Termination.SATISFIED
+        raw = encoding.decode(outcome.values)
+        assert (raw == points).all(axis=1).any()
+        if against(problem, raw, goal).all():
+            assert truth
+            return
+        further = refined(goal, exact_margins(problem, raw)[0].astype(float))
+        assert further is not None
+        goal = further
+    raise AssertionError("refining did not end")
+
+
+def against(problem: TwinProblem, points: np.ndarray, goal) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Which points are witnesses against the goal, in exact arithmetic; for a gap by the probabilities themselves."""
+    if goal.gap is None:
+        return np.asarray(not_safe(problem, points, goal))
+    pairs = [pair[::-1] if goal.gap.rise else pair for pair in exact_margins(problem, points)]
+    return np.array([exceeds(a, b, goal.gap.epsilon) for a, b in pairs])
+
+
+def test_both_answers_occur_on_legal_points() -> None:
+    """The tests above compare two answers; both must occur, and forbidding must turn some violated goal into a proved one."""
+    turned = []
+    for name, goal in GAPS.items():
+        answers = set()
+        for shape, seed in product(("two-layers", "leaky-scaled", "one-hot"), range(4)):
+            tiny = {"hidden": (2,) * len(SHAPES[shape]["hidden"])}  # type: ignore[arg-type]
+            free = replace(problem_of(shape, seed, **tiny), goals=(goal,))
+            problem = constrained(free, seed + 1)
+            box = TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR)
+            points = legal_points(problem, box)
+            truth = bool(len(points)) and bool(against(problem, points, goal).any())
+            answers.add(truth)
+            if not truth and against(free, lattice(box.lower, box.upper), goal).any():
+                turned.append(name)
+        assert answers == {True, False}
+    assert len(set(turned)) >= 2

