@@ -1,0 +1,170 @@
+"""Batched bounds of all K copies of a network that share everything but the protected variables, and where buckets begin.
+
+The copies g(x, z), z = z_1 ... z_K, are bounded over a box of the shared variables one by one, and by their differences from a
+*reference* copy r: copy z is g_r + [delta_lower, delta_upper]. Shared inputs make the differences far narrower than the values.
+
+Method: one question of a twin problem for each pair (r, z), so intervals and linear forms are those of `encoders.bounds`: in the
+first layer the difference is constant, above it is tracked as a quantity of its own.
+Sound? yes, outward-rounded (see `rounding`).  Complete? no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, ctx, fmpq
+
+from encoders.bounds.difference import goal_bounds
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Network
+from encoders.problem import Booleans, Domain, Goal, Integers, TwinBatch, TwinProblem
+
+_ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
+"""With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
+_WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
+"""Of the rows in the score: what the copies differ by matters more than where they are."""
+PRECISION = 128
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Thresholds:
+    """Where the buckets 1 ... B - 1 begin on the logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
+
+    A logit g is in bucket i exactly when i of the B - 1 thresholds are <= g.
+    """
+
+    lower: Array
+    upper: Array
+
+    @classmethod
+    def of(cls, buckets: int) -> Thresholds:
+        """Enclosed in ball arithmetic (Arb, through python-flint); the middle one of an even number is exactly 0."""
+        before, ctx.prec = ctx.prec, PRECISION
+        try:
+            balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
+            lower = [float(np.nextafter(float(ball.lower()), -np.inf)) for ball in balls]
+            upper = [float(np.nextafter(float(ball.upper()), np.inf)) for ball in balls]
+        finally:
+            ctx.prec = before
+        middle = 2 * np.arange(1, buckets) == buckets
+        return cls(lower=np.where(middle, 0.0, lower), upper=np.where(middle, 0.0, upper))
+
+    @property
+    def buckets(self) -> int:
+        return len(self.lower) + 1
+
+    def surely(self, logit: Array) -> Integers:
+        """The least bucket that a number >= logit can be in."""
+        return np.searchsorted(self.upper, logit, side="right")
+
+    def possibly(self, logit: Array) -> Integers:
+        """The greatest bucket that a number <= logit can be in."""
+        return np.searchsorted(self.lower, logit, side="right")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CopyBounds:
+    """Over B boxes: g_z in [lower, upper] and g_z - g_r in [delta_lower, delta_upper], each (B, K) and outward-rounded.
+
+    score: (B, v) how much of the looseness each moving variable causes.
+    """
+
+    lower: Array
+    upper: Array
+    delta_lower: Array
+    delta_upper: Array
+    score: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copies:
+    """K copies made ready for bounding over boxes within one root box.
+
+    values: (K, P) the protected values z, raw.   protected: (P,) which variables they are.   margin: (n_N,), g = margin . f.
+    twins: for each reference the twin problem of its K pairs.   references: their positions among the copies.
+    """
+
+    network: Network
+    domain: Domain
+    margin: Array
+    values: Array
+    protected: Integers
+    references: tuple[int, ...]
+    twins: tuple[Twin, ...]
+
+    @classmethod
+    def of(
+        cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, lower: Array, upper: Array,
+        references: tuple[int, ...] = (0,),
+    ) -> Copies:  # fmt: skip
+        """Copies over the root box lower, upper (V,); its protected entries are ignored."""
+        which = np.isin(np.arange(domain.variables), protected)
+        prime = np.tile(lower, (len(values), 1))
+        prime[:, protected] = values
+        twins = []
+        for r in references:
+            low, high = np.tile(lower, (len(values), 1)), np.tile(upper, (len(values), 1))
+            low[:, protected] = high[:, protected] = values[r]
+            batch = TwinBatch(lower=low, upper=high, prime=prime, protected=which)
+            twins.append(Twin.of(TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=(_ROWS,))))
+        return cls(
+            network=network, domain=domain, margin=margin, values=values, protected=protected,
+            references=references, twins=tuple(twins),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def with_references(self, references: tuple[int, ...], lower: Array, upper: Array) -> Copies:
+        """The same copies over another root box, compared with other references."""
+        return Copies.of(
+            self.network, self.domain, self.margin, self.values, self.protected, lower, upper, references
+        )
+
+    @property
+    def variables(self) -> Integers:
+        """The variables that some box moves."""
+        return self.twins[0].variables
+
+    def rows(self, raw: Array) -> Array:
+        """(N, K, V) the rows of all copies at raw points (N, V)."""
+        out = np.repeat(raw[:, None, :], len(self), axis=1)
+        out[:, :, self.protected] = self.values
+        return out
+
+    def possible(self, lower: Array, upper: Array) -> Booleans:
+        """(B, K) copies that some row of each raw box (B, V) can be; see `Domain.impossible`."""
+        if self.domain.forbidden is None:
+            return np.ones((len(lower), len(self)), dtype=bool)
+        low, high = (self.rows(end).reshape(-1, lower.shape[1]) for end in (lower, upper))
+        return ~self.domain.impossible(low, high).reshape(len(lower), len(self))
+
+    def evaluate(self, raw: Array) -> Array:
+        """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
+        first = self.network.layers[0]
+        columns = self.domain.columns_of(self.protected)
+        z = self.domain.take(self.protected).encode(self.values)
+        x = self.domain.encode(raw)
+        x[:, columns] = 0.0
+        a = (x @ first.weight.T + first.bias)[:, None, :] + z @ first.weight[:, columns].T
+        a = a.reshape(-1, a.shape[2])
+        for below, layer in zip(self.network.layers, self.network.layers[1:], strict=False):
+            y = np.maximum(a, below.slope * a) if below.slope.any() else np.maximum(a, 0.0)
+            a = y @ layer.weight.T + layer.bias
+        return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
+
+    def bounds(self, lower: Array, upper: Array, which: int = 0) -> CopyBounds:
+        """Bounds of all copies over raw boxes (B, V) within the root box, compared with references[which]."""
+        twin, count = self.twins[which], len(self)
+        low, high = twin.local.box(lower[:, twin.variables], upper[:, twin.variables])
+        question = np.tile(np.arange(count), len(lower))
+        wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
+        found = goal_bounds(twin, question, np.repeat(low, count, axis=0), np.repeat(high, count, axis=0), wanted)
+        least = found.lower.reshape(len(lower), count, len(_WEIGHTS))
+        score = np.add.reduceat(found.score.reshape(len(lower), count, -1).sum(axis=1), twin.local.start, axis=1)
+        delta_lower, delta_upper = least[:, :, 2].copy(), -least[:, :, 3]
+        delta_lower[:, self.references[which]] = delta_upper[:, self.references[which]] = 0.0
+        return CopyBounds(
+            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=delta_lower, delta_upper=delta_upper, score=score
+        )

@@ -1,0 +1,214 @@
+"""The re-checker of kmax certificates: what is true passes, whatever was tampered with is rejected, files are read strictly."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoders.network import Layer, Network
+from solvers.outcome import Budget
+from tests.soundness.random_twins import random_network
+from verifair.errors import CertificateError
+from verifair.queries import KDiscrimination
+from verifair.schema import Schema
+from verifair.verify import check_kmax as module
+from verifair.verify.certificate import Tree
+from verifair.verify.check_kmax import check_kmax
+from verifair.verify.kmax import kmax
+from verifair.verify.kmax_certificate import KmaxCertificate
+
+SCHEMA = Schema.build(
+    {
+        "features": [
+            {"name": "group", "kind": "integer", "range": [0, 5]},
+            {"name": "x1", "kind": "integer", "range": [-10, 10]},
+            {"name": "x2", "kind": "integer", "range": [0, 40], "scale": "minmax"},
+        ]
+    }
+)
+
+
+def asked(seed: int = 3, gain: float = 1.0) -> KDiscrimination:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, 3, "plain", depth=2, width=8, outputs=1)
+    last = network.layers[-1]
+    scaled = Layer(weight=(last.weight * gain).astype(np.float32).astype(float), bias=last.bias, slope=last.slope)
+    network = replace(network, layers=(*network.layers[:-1], scaled), source_sha256="0" * 64)
+    return KDiscrimination(network=network, schema=SCHEMA, protected=["group"])
+
+
+def proved() -> tuple[KDiscrimination, KmaxCertificate]:
+    """A query whose proof needs a tree of several leaves."""
+    for seed in range(50):
+        query = asked(seed)
+        verdict = kmax(query, budget=Budget(seconds=20))
+        if verdict.reason is None and 1 < verdict.upper < 6 and len(verdict.certificate.tree.feature) >= 7:
+            return query, verdict.certificate
+    raise AssertionError("no such query among the seeds")
+
+
+QUERY, CERTIFICATE = proved()
+
+
+def report(certificate: KmaxCertificate, network: Network = QUERY.network, schema: Schema = SCHEMA) -> str:
+    found = check_kmax(certificate, network=network, schema=schema)
+    assert found.accepted == (not found.rejections)
+    return "; ".join(map(str, found.rejections))
+
+
+def test_true_certificate_is_accepted_and_counted() -> None:
+    seen: list[tuple[int, int]] = []
+    found = check_kmax(CERTIFICATE, network=QUERY.network, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    assert found.accepted
+    assert found.leaves == (CERTIFICATE.tree.feature < 0).sum()
+    assert seen[-1] == (found.leaves, found.leaves)
+
+
+def test_file_and_back(tmp_path: Path) -> None:
+    for name in ("proof.json", "proof.json.gz"):
+        CERTIFICATE.save(tmp_path / name)
+        assert check_kmax(tmp_path / name, network=QUERY.network, schema=SCHEMA).accepted
+        assert KmaxCertificate.load(tmp_path / name).payload == CERTIFICATE.payload
+    assert gzip.decompress((tmp_path / "proof.json.gz").read_bytes()) == (tmp_path / "proof.json").read_bytes()
+
+
+def with_tree(**changes: Any) -> KmaxCertificate:
+    tree = CERTIFICATE.tree
+    arrays = {"feature": tree.feature.copy(), "cut": tree.cut.copy(), "bound": tree.bound.copy()}
+    for name, change in changes.items():
+        arrays[name] = change(arrays[name])
+    return replace(CERTIFICATE, tree=Tree(**arrays))
+
+
+def lowered() -> KmaxCertificate:
+    """One less than the truth, throughout."""
+    upper = CERTIFICATE.upper - 1
+    return replace(with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, upper)), upper=upper)
+
+
+def without_last_leaf(array: Any) -> Any:
+    return array[:-1]
+
+
+def one_more(value: float) -> Callable[[Any], Any]:
+    return lambda array: np.append(array, value)
+
+
+def moved_cut(cut: Any) -> Any:
+    out = cut.copy()
+    out[0] = 1000.0
+    return out
+
+
+def split_on(feature: int) -> Callable[[Any], Any]:
+    def change(array: Any) -> Any:
+        out = array.copy()
+        out[0] = feature
+        return out
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("certificate", "reason"),
+    [
+        (lowered(), "more are hit|not confirmed"),
+        (replace(CERTIFICATE, upper=CERTIFICATE.upper - 1), "a leaf claims"),
+        (with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, np.nan)), "a leaf claims nan"),
+        (with_tree(feature=without_last_leaf, cut=without_last_leaf, bound=without_last_leaf), "leaves are missing"),
+        (with_tree(feature=one_more(-1), cut=one_more(0), bound=one_more(1)), "left over"),
+        (with_tree(cut=moved_cut), "cuts feature"),
+        (with_tree(feature=split_on(7)), "does not exist"),
+        (with_tree(feature=split_on(-2)), "does not exist"),
+        (with_tree(feature=split_on(0)), "protected"),
+        (replace(CERTIFICATE, intact=False), "digest"),
+        (replace(CERTIFICATE, network_sha256="1" * 64), "another network"),
+        (replace(CERTIFICATE, schema_sha256="1" * 64), "another schema"),
+        (replace(CERTIFICATE, features=("x1", "group", "x2")), "features"),
+        (replace(CERTIFICATE, semantics="float64"), "semantics"),
+    ],
+)
+def test_whatever_is_wrong_is_rejected(certificate: KmaxCertificate, reason: str) -> None:
+    assert re.search(reason, report(certificate))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"protected": ("sex",)}, "not features"),
+        ({"protected": ("group", "group")}, "not features"),
+        ({"box": {"x1": (-10.0, 10.0)}}, "every feature"),
+        ({"box": {"x1": (-10.0, 10.0), "x2": (0.0, 41.0)}}, "x2"),
+        ({"box": {"x1": (-10.0, 10.0), "x2": (30.0, 3.0)}}, "x2"),
+        ({"box": {"x1": (-10.0, 10.0), "x2": (0.25, 0.75)}}, "x2"),
+        ({"combinations": ((0.0,), (0.0,))}, "twice"),
+        ({"combinations": ((0.0, 1.0),)}, "2 values"),
+        ({"combinations": ((0.5,),)}, "whole values"),
+        ({"combinations": ((6.0,),)}, "whole values"),
+    ],
+)
+def test_a_query_that_means_nothing_is_rejected(changes: dict[str, Any], reason: str) -> None:
+    assert reason in report(replace(CERTIFICATE, query=replace(CERTIFICATE.query, **changes)))
+
+
+def test_another_network_of_the_same_name_is_refuted() -> None:
+    """Its hash is forged: then the bounds themselves have to tell."""
+    others = (asked(seed, gain=4.0) for seed in range(50))
+    worse = next(query for query in others if kmax(query, budget=Budget(seconds=5)).lower > CERTIFICATE.upper)
+    assert re.search("more are hit|not confirmed", report(CERTIFICATE, network=worse.network))
+
+
+def test_a_lone_leaf_is_cut_until_it_is_confirmed() -> None:
+    whole = Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([float(CERTIFICATE.upper)]))
+    assert report(replace(CERTIFICATE, tree=whole)) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": "verifair-kmax-certificate/2"}, "format"),
+        ({"upper": -1}, "upper"),
+        ({"upper": 2.5}, "upper"),
+        ({"extra": 1}, "extra"),
+        ({"tree": {"feature": [], "cut": [], "bound": []}}, "tree"),
+        ({"tree": {"feature": [-1], "cut": [0.0], "bound": [None]}}, "a leaf needs a bound"),
+        ({"tree": {"feature": [-1, -1], "cut": [0.0], "bound": [1]}}, "entries"),
+    ],
+)
+def test_files_are_read_strictly(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    path = tmp_path / "proof.json"
+    CERTIFICATE.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CertificateError, match=reason):
+        KmaxCertificate.load(path)
+
+
+def test_a_changed_file_is_no_longer_intact(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    CERTIFICATE.save(path)
+    content = json.loads(path.read_text())
+    content["query"]["buckets"] = 19
+    path.write_text(json.dumps(content))
+    assert "digest" in report(KmaxCertificate.load(path))
+
+
+def test_the_checker_shares_nothing_with_what_it_checks() -> None:
+    folder = Path(str(module.__file__)).parent
+    allowed = {
+        "encoders.dyadic", "encoders.network", "encoders.probability", "encoders.problem", "verifair.schema",
+        "verifair.verify.certificate", "verifair.verify.check", "verifair.verify.check_bounds", "verifair.verify.check_boxes",
+        "verifair.verify.check_kmax_leaves", "verifair.verify.kmax_certificate",
+    }  # fmt: skip
+    for name in ("check_kmax", "check_kmax_leaves"):
+        source = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+        imported = {node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom) and node.module}
+        assert {one for one in imported if one.startswith(("encoders", "solvers", "verifair"))} <= allowed

@@ -1,0 +1,115 @@
+"""How many different buckets can K copies be in at once, given bounds of the copies and of their differences?
+
+Every x of a box has one reference logit t = g_r(x). Given t, copy z lies in  [t + delta_lower, t + delta_upper]  and in its own
+[lower, upper], so it can be in a run of consecutive buckets, and the number of different buckets is at most a maximum matching of
+copies to buckets. Sweeping t over slices of [lower_r, upper_r], none of which crosses the border of a bucket, and taking the
+largest count uses the differences where they matter: near 1/2 a bucket is narrow in logits, near 0 and 1 it is wide. One slice over
+everything is the plain matching, and copies that differ by at most D touch at most floor(spread / width) + 2 buckets: both
+follow, so neither is computed on its own.
+Sound? yes: slices overlap and cover, additions are rounded outwards, thresholds are enclosed.  Complete? no; with splitting it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.network import Array
+from encoders.problem import Booleans, Integers
+
+PIECES, ROUNDS = 4, 4
+"""A slice whose count is too high is cut into so many, so many times: down to 1/64 of a bucket at the last look."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Slices:
+    """N slices: box (N,), bucket of the reference (N,), and t in [low, high] (N,)."""
+
+    box: Integers
+    bucket: Integers
+    low: Array
+    high: Array
+
+    def take(self, index: npt.NDArray[np.bool_] | Integers) -> _Slices:
+        return _Slices(box=self.box[index], bucket=self.bucket[index], low=self.low[index], high=self.high[index])
+
+    def cut(self) -> _Slices:
+        """Each slice in PIECES, which share their ends."""
+        share = np.arange(PIECES + 1) / PIECES
+        edges = self.low[:, None] + (self.high - self.low)[:, None] * share
+        edges[:, -1] = self.high
+        edges = np.clip(edges, self.low[:, None], self.high[:, None])
+        return _Slices(
+            box=np.repeat(self.box, PIECES), bucket=np.repeat(self.bucket, PIECES),
+            low=edges[:, :-1].ravel(), high=edges[:, 1:].ravel(),
+        )  # fmt: skip
+
+
+def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, enough: int) -> Integers:
+    """(B,) upper bounds of the number of different buckets over each box; `possible` (B, K) are the copies that count.
+
+    Slices are refined only while they show more than `enough`.
+    """
+    most = np.zeros(len(bounds.lower), dtype=np.int64)
+    slices = _whole(bounds.lower[:, reference], bounds.upper[:, reference], thresholds)
+    for last in range(ROUNDS - 1, -1, -1):
+        count = _count(bounds, thresholds, possible, slices)
+        again = (count > enough) & np.isfinite(slices.high - slices.low) & (last > 0)
+        np.maximum.at(most, slices.box[~again], count[~again])
+        slices = slices.take(again).cut()
+        if not len(slices.box):
+            break
+    return most
+
+
+def _whole(low: Array, high: Array, thresholds: Thresholds) -> _Slices:
+    """The slices of [low, high] (B,) by buckets of the reference."""
+    start = np.concatenate([[-np.inf], thresholds.lower])
+    end = np.concatenate([thresholds.upper, [np.inf]])
+    box, bucket = np.nonzero((start <= high[:, None]) & (end >= low[:, None]))
+    return _Slices(box=box, bucket=bucket, low=np.maximum(start[bucket], low[box]), high=np.minimum(end[bucket], high[box]))
+
+
+def _count(bounds: CopyBounds, thresholds: Thresholds, possible: Booleans, slices: _Slices) -> Integers:
+    box, bucket = slices.box, slices.bucket[:, None]
+    below, above = bounds.delta_lower[box], bounds.delta_upper[box]
+    low = np.maximum(bounds.lower[box], np.nextafter(slices.low[:, None] + below, -np.inf))
+    high = np.minimum(bounds.upper[box], np.nextafter(slices.high[:, None] + above, np.inf))
+    first, last = thresholds.surely(low), thresholds.possibly(high)
+    # The reference is in its bucket exactly, so copies never below (above) it are not in a bucket below (above).
+    first = np.where(below >= 0, np.maximum(first, bucket), first)
+    last = np.where(above <= 0, np.minimum(last, bucket), last)
+    empty = ((low > high) | (first > last)).any(axis=1)  # no x of the box has its reference in this slice
+    last = np.where(possible[box], last, -1)
+    count = np.zeros(len(box), dtype=np.int64)
+    open_ = np.flatnonzero(~empty)
+    count[open_] = matching(first[open_], last[open_], thresholds.buckets)
+    return count
+
+
+def matching(first: Integers, last: Integers, buckets: int) -> Integers:
+    """(N,) maximum matchings of K copies to buckets, copy z to one of first[n, z] ... last[n, z] (none where last < first).
+
+    Greedy: copies in the order of their last bucket, each to the first free one. Exact for runs of consecutive buckets: if some
+    optimum gives that bucket to another copy, the two can be exchanged, as the other's run reaches at least as far.
+    """
+    order = np.argsort(last, axis=1, kind="stable")
+    first, last = np.take_along_axis(first, order, axis=1), np.take_along_axis(last, order, axis=1)
+    free = np.ones((len(first), buckets), dtype=bool)
+    index, at = np.arange(buckets), np.arange(len(first))
+    for k in range(first.shape[1]):
+        usable = free & (index >= first[:, k, None]) & (index <= last[:, k, None])
+        slot = usable.argmax(axis=1)
+        taken = usable[at, slot]
+        free[at[taken], slot[taken]] = False
+    return np.asarray(buckets - free.sum(axis=1), dtype=np.int64)
+
+
+def different(buckets: Integers, counted: Booleans) -> Integers:
+    """(N,) how many different buckets (N, K) there are among those that count."""
+    ordered = np.sort(np.where(counted, buckets, -1), axis=1)
+    fresh = np.diff(ordered, axis=1, prepend=-1) > 0
+    return np.asarray(fresh.sum(axis=1), dtype=np.int64)

@@ -1,0 +1,177 @@
+"""Certificates of an upper bound of k-discrimination: one tree of boxes, on each of whose leaves few buckets can be hit.
+
+The file is JSON (gzip when its name ends in .gz), in raw units and schema order like `verifair.verify.certificate`:
+
+    {"format": "verifair-kmax-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
+     "upper", "tree": {"feature", "cut", "bound"}, "digest"}
+
+What it states is defined in `verifair.verify.check_kmax`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from verifair.errors import CertificateError
+from verifair.verify.certificate import MAX_BYTES, Number, Sha256, Text, Tree, Trust
+
+FORMAT = "verifair-kmax-certificate/1"
+Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+_NO_MORE = ConfigDict(extra="forbid")
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class KmaxQuery:
+    """What was asked.
+
+    box: (lower, upper) of every feature that is not protected, raw, by name.
+    combinations: all K rows of protected raw values, in the order of `protected`.
+    """
+
+    kind: Literal["k-discrimination"]
+    protected: tuple[Text, ...] = Field(min_length=1)
+    box: dict[str, tuple[Number, Number]]
+    combinations: tuple[tuple[Number, ...], ...] = Field(min_length=1, max_length=100_000)
+    buckets: Annotated[int, Field(strict=True, ge=2, le=1000)]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _TreeFile:
+    feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
+    cut: list[Number]
+    bound: list[Count | None]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _File:
+    format: Literal["verifair-kmax-certificate/1"]
+    network_sha256: Sha256
+    schema_sha256: Sha256
+    semantics: Text
+    query: KmaxQuery
+    features: tuple[str, ...] = Field(min_length=1)
+    upper: Count
+    tree: _TreeFile
+    digest: Sha256
+
+
+_ADAPTER = TypeAdapter(_File)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KmaxCertificate:
+    """No legal x in the query's box hits more than `upper` buckets.
+
+    tree: as in `certificate.Tree`, but a leaf's bound is the largest number of buckets that it is claimed to hold.
+    intact: False when a file's digest does not fit its content.
+    """
+
+    network_sha256: str
+    schema_sha256: str
+    semantics: str
+    query: KmaxQuery
+    features: tuple[str, ...]
+    upper: int
+    tree: Tree
+    intact: bool = True
+
+    @property
+    def kind(self) -> str:
+        return self.query.kind
+
+    @property
+    def trust(self) -> Trust:
+        """Every bound can be re-proved: no solver's word is in it."""
+        return Trust.CHECKED
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Everything but the digest, as it stands in the file."""
+        tree = self.tree
+        return {
+            "format": FORMAT,
+            "network_sha256": self.network_sha256,
+            "schema_sha256": self.schema_sha256,
+            "semantics": self.semantics,
+            "query": asdict(self.query),
+            "features": list(self.features),
+            "upper": self.upper,
+            "tree": {
+                "feature": tree.feature.tolist(),
+                "cut": tree.cut.tolist(),
+                "bound": [None if bound != bound else int(bound) for bound in tree.bound.tolist()],
+            },
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate; gzip when the name ends in .gz. The same proof gives the same bytes."""
+        payload = self.payload
+        text = json.dumps(payload | {"digest": _digest(payload)}, separators=(",", ":"), allow_nan=False).encode()
+        Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+
+    @classmethod
+    def load(cls, path: str | Path) -> KmaxCertificate:
+        """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
+        try:
+            raw = json.loads(_read(Path(path)), parse_constant=_no_constant)
+            file = _ADAPTER.validate_python(raw)
+            tree = _tree(file.tree)
+        except OSError as error:
+            raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {FORMAT} file") from error
+        except RecursionError as error:
+            raise CertificateError(f"{path}: nested too deeply; expected a {FORMAT} file") from error
+        except (ValueError, EOFError, zlib.error) as error:
+            raise CertificateError(f"{path}: {error}; expected a {FORMAT} file") from error
+        content = {key: value for key, value in raw.items() if key != "digest"}
+        return cls(
+            network_sha256=file.network_sha256,
+            schema_sha256=file.schema_sha256,
+            semantics=file.semantics,
+            query=file.query,
+            features=file.features,
+            upper=file.upper,
+            tree=tree,
+            intact=_digest(content) == file.digest,
+        )
+
+
+def _digest(payload: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _tree(file: _TreeFile) -> Tree:
+    if not len(file.feature) == len(file.cut) == len(file.bound):
+        raise ValueError(f"feature, cut and bound have {len(file.feature)}, {len(file.cut)} and {len(file.bound)} entries")
+    for feature, bound in zip(file.feature, file.bound, strict=True):
+        if (feature == -1) != (bound is not None):
+            raise ValueError("a leaf needs a bound, and only a leaf has one")
+    return Tree(
+        feature=np.array(file.feature), cut=np.array(file.cut, dtype=float), bound=np.array(file.bound, dtype=float)
+    )
+
+
+def _read(path: Path) -> bytes:
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        content: bytes = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    return content
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
