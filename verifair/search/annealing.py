@@ -95,6 +95,9 @@ def search(
     try:
         run.begin()
         while run.best is None or run.best.k < goal:
+            if not len(space.free):  # the box is one row, and it has been judged
+                stopped = "exhausted"
+                break
             if time.monotonic() >= deadline:
                 break
             if iterations is not None and run.iterations >= iterations:

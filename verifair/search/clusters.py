@@ -63,7 +63,8 @@ class Statistics:
     instances: #ID, generated rows with k >= 2.   mean_k: Avg.K, over those.   first_seconds, first_k: T.1st, #K.1st.
     at_best: #ID.maxK, distinct rows seen at the largest k (`at_best_capped`: at least so many).   best_seconds: T.maxK.
     restarts: chains that were given a new seed.   skipped: rows of the table that lie outside box or domain.
-    illegal_seeds: seeds that the caller gave and that were replaced because they do.   stopped: why the search ended.
+    illegal_seeds: seeds that the caller gave and that were replaced because they do.
+    stopped: why the search ended: time, iterations, enough, exhausted (the box holds one row) or interrupted.
     Rows are counted in float32; only the best one's k is exact.
     """
 

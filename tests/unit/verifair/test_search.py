@@ -359,6 +359,10 @@ def test_limits_end_it() -> None:
     assert search(query, schedule=FEW, seconds=0.05, enough=99).statistics.stopped == "time"
     assert search(query, schedule=FEW, iterations=3, enough=99).statistics.stopped == "iterations"
     assert search(query, schedule=FEW, enough=1).statistics.stopped == "enough"
+    single = question(0, box={"n": 0, "c": "u", "m": "2"}, buckets=1000)
+    alone = search(single, schedule=FEW, enough=99)
+    assert alone.statistics.stopped == "exhausted"
+    assert alone.k == enumerated(single)[1][0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,206 @@
+"""verifair kmax: into how many outcome buckets can one person fall when only protected values change?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from encoders.network import Array
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.cli import options
+from verifair.cli.certify import _parsed
+from verifair.errors import QueryError
+from verifair.queries import KDiscrimination
+from verifair.report.clusters import search_plot
+from verifair.schema import Schema
+from verifair.search import clusters
+from verifair.search.annealing import METHODS, Schedule, search
+from verifair.search.clusters import Cluster, ClusterSearch
+from verifair.search.neighbours import Pool
+from verifair.search.seeds import SolverSeeds
+from verifair.search.space import Space
+from verifair.verify.kmax import kmax as certified
+from verifair.verify.kmax_verdict import KmaxVerdict
+
+EXAMPLE = """
+Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
+
+Example: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
+"""
+SEARCHING = 0.5
+"""Share of the time that goes to the search where a bound is to be certified too."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("kmax", help=EXAMPLE)(kmax)
+
+
+def kmax(
+    model: options.Model,
+    schema: options.SchemaFile,
+    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat: all combine.")] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--values", help="Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."),
+    ] = None,
+    buckets: Annotated[int, typer.Option("--buckets", help="Outcome buckets of equal width in [0, 1].")] = 20,
+    box: Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Table of rows to start from and to walk among.")] = None,
+    method: Annotated[str, typer.Option("--search", help=f"{', '.join(METHODS)} (HyFair, Algorithm 1).")] = "sa",
+    chains: Annotated[int, typer.Option("--chains", help="Rows that walk at once.")] = 64,
+    bound: Annotated[bool, typer.Option("--bound/--no-bound", help="Certify an upper bound after the search.")] = True,
+    certificate: Annotated[Path | None, typer.Option("--certificate", help="Write the bound's proof (.json or .json.gz).")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the search and the cluster (PNG, PDF or SVG).")] = None,
+    timeout: options.Timeout = 60.0,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+) -> None:
+    started = time.monotonic()
+    budget = options.budget(timeout, None, seed)
+    query = _query(model, schema, protected or [], values or [], buckets, box or [])
+    if certificate is not None and not bound:
+        raise QueryError("--certificate proves the upper bound: drop --no-bound")
+    space = Space.of(query)
+    rows = _rows(query.schema, data)
+    if method == "sa-knn" and rows is None:
+        raise QueryError("--search sa-knn walks among the rows of a table: pass --data TABLE, or choose --search sa")
+    seeds = SolverSeeds(space=space, pool=Pool.of(space, rows))
+    with options.progress_bar(f"search ({method}), seconds") as progress:
+        found = search(
+            query, method=method, data=rows, seconds=budget.seconds * (SEARCHING if bound else 1.0), seed=seed,
+            schedule=Schedule(chains=chains), reseed=seeds, progress=progress,
+        )  # fmt: skip
+    verdict = None
+    if bound and found.statistics.stopped != "interrupted":
+        left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), None, seed)
+        with options.progress_bar("k found of the bound") as progress:
+            verdict = certified(query, budget=left, start=found.peers, progress=progress)
+    # Files before the screen: whoever pipes us into `head` still gets them.
+    if verdict is not None and certificate is not None:
+        verdict.certificate.save(certificate)
+    best = _best(space, found, verdict)
+    if plot is not None:
+        search_plot(found, best, clusters.outcomes(space, best), plot, upper=verdict.upper if verdict else None)
+    options.write_json(json, _answer(space, found, best, verdict, time.monotonic() - started))
+    _show(space, found, best, verdict, options.console())
+    if found.statistics.stopped == "interrupted":
+        Console(stderr=True, highlight=False).print("interrupted: this is the best found until then, and nothing is certified")
+        raise typer.Exit(options.INTERRUPTED)
+
+
+def _query(
+    model: Path, schema: Path, protected: list[str], values: list[str], buckets: int, box: list[str]
+) -> KDiscrimination:
+    network, described = read_onnx(model), Schema.load(schema)
+    described.check_network(network)
+    if not protected:
+        known = ", ".join(described.protected_names) or "none is declared protected"
+        raise QueryError(f"kmax needs protected features: pass --protected NAME (protected in the schema: {known})")
+    return KDiscrimination(
+        network=network, schema=described, protected=protected, box=_parsed(box),
+        values=_listed(described, values), buckets=buckets,
+    )  # fmt: skip
+
+
+def _listed(schema: Schema, texts: list[str]) -> dict[str, list[float]]:
+    """feature -> raw values of `--values feature=low:high:step` (both ends included) and `--values feature=one,two`."""
+    out: dict[str, list[float]] = {}
+    for text in texts:
+        name, equals, listed = text.partition("=")
+        if not equals or not listed:
+            raise QueryError(f"--values {text}: expected feature=low:high:step or feature=one,two, e.g. --values age=20:80:10")
+        if name in out:
+            raise QueryError(f"--values names {name!r} twice; list all its values in one")
+        out[name] = _range(schema, name, text, listed.split(":")) if ":" in listed and schema[name].numeric else [
+            schema.raw_value(name, value.strip()) for value in listed.split(",")
+        ]  # fmt: skip
+    return out
+
+
+def _range(schema: Schema, name: str, text: str, parts: list[str]) -> list[float]:
+    numbers = [schema.raw_value(name, part) for part in parts]
+    low, high, step = numbers if len(numbers) == 3 else (*numbers, 1.0) if len(numbers) == 2 else (0.0, 0.0, 0.0)
+    if step <= 0 or low > high:
+        raise QueryError(f"--values {text}: expected low:high:step with low <= high and a positive step, e.g. age=20:80:10")
+    return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]
+
+
+def _rows(schema: Schema, data: Path | None) -> Array | None:
+    return None if data is None else schema.raw(datasets.read_table(data), outside="keep")
+
+
+def _best(space: Space, found: ClusterSearch, verdict: KmaxVerdict | None) -> Cluster:
+    """The search's cluster, or the one that the bound met on its way, where that is larger."""
+    if verdict is None or verdict.x is None or verdict.lower <= found.k:
+        return found.cluster
+    return clusters.recount(space, verdict.x)
+
+
+def _answer(
+    space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdict | None, seconds: float
+) -> dict[str, Any]:
+    query = space.query
+    return {
+        "query": {
+            "kind": "k-discrimination", "protected": list(query.protected), "buckets": query.buckets,
+            "combinations": len(space.combinations),
+        },
+        "lower": best.k,
+        "upper": verdict.upper if verdict else None,
+        "gap": verdict.upper - best.k if verdict else None,
+        "witness": clusters.person(space, best),
+        "outcomes": clusters.outcomes(space, best).to_dict(orient="records"),
+        "runtime_k": best.runtime_k,
+        "search": clusters.to_dict(space, found),
+        "bound": verdict.to_dict() if verdict else None,
+        "model_sha256": query.network.source_sha256,
+        "schema_sha256": query.schema.sha256,
+        "seconds": seconds,
+        "seed": found.seed,
+    }  # fmt: skip
+
+
+def _show(space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdict | None, console: Console) -> None:
+    who, s = ", ".join(space.query.protected), found.statistics
+    console.print(
+        f"k = {best.k}: this person falls into {best.k} of {best.buckets} outcome buckets, by {who} alone "
+        f"({len(best.combinations)} combinations, counted exactly)."
+    )
+    console.print(_grid(pd.DataFrame(clusters.person(space, best).items(), columns=["feature", "value"])))
+    console.print(_grid(clusters.by_bucket(space, best)))
+    console.print(_bound(space, best, verdict))
+    if best.runtime_k is not None:
+        agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
+        console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
+    skipped = f"; {s.skipped:,} rows of the table lie outside and were left out" if s.skipped else ""
+    console.print(
+        f"Search ({found.method}, seed {found.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
+        f"{100 * s.success_rate:.1f}% had k >= 2, {s.mean_k:.1f} on average; best after {s.best_seconds:.2f} s{skipped}."
+    )
+
+
+def _bound(space: Space, best: Cluster, verdict: KmaxVerdict | None) -> str:
+    if verdict is None:
+        return f"No upper bound was certified: k may be as large as {space.cap}."
+    if verdict.upper == best.k:
+        return f"Certified: no person of the box falls into more than {verdict.upper}, so this is the largest k."
+    why = verdict.reason.value if verdict.reason else "open"
+    return (
+        f"Certified: no person of the box falls into more than {verdict.upper} (gap {verdict.upper - best.k}, {why}; a longer "
+        "--timeout or a smaller --box narrows it)."
+    )
+
+
+def _grid(frame: pd.DataFrame) -> Grid:
+    grid = Grid(*map(str, frame.columns))
+    for line in frame.itertuples(index=False):
+        grid.add_row(*(f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in line))
+    return grid
