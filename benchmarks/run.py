@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.cases import agreement, exact_queries, pba_leftovers, pba_speed, pba_split
+from benchmarks.cases import agreement, exact_queries, guardrail, kmax, pba_leftovers, pba_speed, pba_split
 
 CASES = {
     "pba_split": pba_split.run,
@@ -13,6 +13,8 @@ CASES = {
     "pba_leftovers": pba_leftovers.run,
     "agreement": agreement.run,
     "exact_queries": exact_queries.run,
+    "guardrail": guardrail.run,
+    "kmax": kmax.run,
 }
 
 

@@ -57,7 +57,10 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
     slices = _whole(bounds.lower[:, reference], bounds.upper[:, reference], thresholds)
     for last in range(ROUNDS - 1, -1, -1):
         count = _count(bounds, thresholds, possible, slices)
-        again = (count > enough) & np.isfinite(slices.high - slices.low) & (last > 0)
+        high = count > enough
+        again = high & np.isfinite(slices.high - slices.low) & (last > 0)
+        if last < ROUNDS - 1:  # a box in which a cut got nothing below `enough` has to be split anyway: its slices stand
+            again &= (np.bincount(slices.box[~high], minlength=len(most)) > 0)[slices.box]
         np.maximum.at(most, slices.box[~again], count[~again])
         slices = slices.take(again).cut()
         if not len(slices.box):
@@ -96,16 +99,16 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
     Greedy: copies in the order of their last bucket, each to the first free one. Exact for runs of consecutive buckets: if some
     optimum gives that bucket to another copy, the two can be exchanged, as the other's run reaches at least as far.
     """
+    kind = np.int64 if buckets < 63 else np.object_  # a bit for each bucket; Python's own integers where 64 bits are too few
     order = np.argsort(last, axis=1, kind="stable")
-    first, last = np.take_along_axis(first, order, axis=1), np.take_along_axis(last, order, axis=1)
-    free = np.ones((len(first), buckets), dtype=bool)
-    index, at = np.arange(buckets), np.arange(len(first))
-    for k in range(first.shape[1]):
-        usable = free & (index >= first[:, k, None]) & (index <= last[:, k, None])
-        slot = usable.argmax(axis=1)
-        taken = usable[at, slot]
-        free[at[taken], slot[taken]] = False
-    return np.asarray(buckets - free.sum(axis=1), dtype=np.int64)
+    start, size = (np.take_along_axis(each, order, axis=1).astype(kind) for each in (first, np.maximum(last - first + 1, 0)))
+    runs = (1 << (start + size)) - (1 << start)
+    taken, count = np.zeros(len(first), dtype=kind), np.zeros(len(first), dtype=np.int64)
+    for k in range(runs.shape[1]):
+        free = runs[:, k] & ~taken
+        taken = taken | (free & -free)
+        count += free != 0
+    return count
 
 
 def different(buckets: Integers, counted: Booleans) -> Integers:
