@@ -30,17 +30,22 @@ def data_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
-def fairify_schema(folder: Path, family: str) -> Schema:
-    """Integer features over the declared domain, in the raw label-encoded units the networks take."""
+def fairify_schema(folder: Path, family: str, *, named: bool = False) -> Schema:
+    """Integer features over the declared domain, in the raw label-encoded units the networks take.
+
+    named: label-encoded features are categorical, with the names of their classes, so that rules and witnesses read in words.
+    """
     content = json.loads((folder / "schemas" / f"{family}.json").read_text(encoding="utf-8"))
-    features: list[dict[str, Any]] = [
-        {
-            "name": f["name"], "kind": "integer", "range": [f["low"], f["high"]], "unit": 1,
-            "protected": f["name"] in content["protected_attributes"],
-        }
-        for f in content["features"]
-    ]  # fmt: skip
+    features = [{**_values(f, named), "protected": f["name"] in content["protected_attributes"]} for f in content["features"]]
     return Schema.build({"features": features, "positive": "logit > 0", "label": content["label_column"]}, name=family)
+
+
+def _values(feature: dict[str, Any], named: bool) -> dict[str, Any]:
+    """Name, kind and range. Where the declared domain has fewer codes than there are classes, the last classes are left out."""
+    name, low, high, classes = (feature.get(key) for key in ("name", "low", "high", "label_classes"))
+    if named and classes and low == 0 and high < len(classes):
+        return {"name": name, "kind": "categorical", "categories": classes[: high + 1]}
+    return {"name": name, "kind": "integer", "range": [low, high], "unit": 1}
 
 
 def exact_queries(folder: Path) -> list[ExactQuery]:

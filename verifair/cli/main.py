@@ -11,7 +11,7 @@ from rich.console import Console
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
-from verifair.cli import certify, check, doctor, kmax, pba, schema, train
+from verifair.cli import certify, check, doctor, explain, guard, kmax, pba, schema, train
 from verifair.errors import VerifairError
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app = typer.Typer(
 pba.register(app)
 certify.register(app)
 check.register(app)
+explain.register(app)
+guard.register(app)
 kmax.register(app)
 train.register(app)
 doctor.register(app)

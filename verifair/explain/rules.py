@@ -21,6 +21,7 @@ from verifair.search.space import Space
 
 CHECKS = 1000
 """Samples on which each rule is validated, inside it and against it."""
+TRIES = 30
 LISTED = 8
 """So many categories of one feature are listed in words."""
 
@@ -146,11 +147,10 @@ def explain(
     rows: Array | None = None,
     samples: int = 5000,
     quantile: float = 0.95,
-    delta: float = 1.0,
+    delta: float = 0.5,
     depth: int = 8,
-    leaf: int = 10,
+    leaf: int = 25,
     purity: float = 0.3,
-    known: Sequence[Rule] = (),
     seed: int = 0,
 ) -> Explanation:
     """Explain the discrimination around one raw point by rules.  (HyFair, Algorithm 2)
@@ -158,15 +158,12 @@ def explain(
     rows: (N, V) raw data, for spreads and coverage.   samples, quantile, delta: n, kappa's quantile and the significant
     difference of Algorithm 2.   depth, leaf, purity: of the decision tree, its depth, the fewest samples of a leaf, and the
     share of high samples from which on a leaf is high. They are our choice, the paper gives none: of 5 % high samples hardly
-    any leaf holds a majority.   known: rules that refuse already; samples that they cover are left out.
+    any leaf holds a majority.
     Sound? findings only.  Raises QueryError when severity is the same everywhere, or the tree has no leaf of high severity.
     """
     rng = np.random.default_rng(seed)
     near = Neighbourhood.of(space, centre, rows)
     raw = near.draw(samples, rng)
-    raw = raw[~refused(known, raw)]
-    if len(raw) < 2 * leaf:
-        raise QueryError(f"earlier rules cover all but {len(raw)} of {samples} samples around the cluster: nothing is left")
     labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), quantile)
     columns = tuple(int(v) for v in space.free)
     if not columns:
@@ -220,8 +217,8 @@ def judge(
 ) -> Evidence:
     """Validate a rule by negation, on fresh samples.  (Algorithm 2, lines 8 to 10)
 
-    Samples inside are local ones whose restricted features are drawn again, evenly, until they fit; their negations have one
-    condition's feature drawn evenly from where that condition is false.
+    Samples inside are local ones given that the rule holds; their negations have one condition's feature drawn evenly from where
+    that condition is false.
     """
     local = near.draw(CHECKS, rng)
     inside = _legal(near, into(rule, near, local, rng))
@@ -252,11 +249,20 @@ def _legal(near: Neighbourhood, raw: Array) -> Array:
 
 
 def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
-    """The points with every feature that a condition is false of drawn again, evenly, from where it is true."""
+    """Local samples with every feature that a condition is false of drawn again as a neighbour's, until it fits.
+
+    Features are drawn independently, so these are local samples given that the rule holds. What TRIES draws do not bring in is
+    drawn evenly from where the condition is true.
+    """
     out = raw.copy()
     for v in rule.conditions:
-        wrong = (out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v])
-        out[wrong, v] = near.between(v, rule.lower[v], rule.upper[v], int(wrong.sum()), rng)
+        for _ in range(TRIES):
+            wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
+            if not len(wrong):
+                break
+            out[wrong, v] = near.neighbours(v, len(wrong), rng)
+        wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
+        out[wrong, v] = near.between(v, rule.lower[v], rule.upper[v], len(wrong), rng)
     return out
 
 

@@ -89,9 +89,15 @@ class Neighbourhood:
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
         raw = np.repeat(self.centre[None, :], count, axis=0)
         for v in self.space.free:
-            moved = rng.random(count) >= self.keep
-            raw[moved, v] = self.redraw(int(v), raw[moved, v], rng)
+            raw[:, v] = self.neighbours(int(v), count, rng)
         return raw
+
+    def neighbours(self, v: int, count: int, rng: np.random.Generator) -> Array:
+        """(count,) values of variable v near the centre's."""
+        values = np.full(count, self.centre[v])
+        moved = rng.random(count) >= self.keep
+        values[moved] = self.redraw(v, values[moved], rng)
+        return values
 
     def redraw(self, v: int, values: Array, rng: np.random.Generator) -> Array:
         """New values (N,) of variable v for points that had `values`."""

@@ -1,0 +1,168 @@
+"""verifair explain and verifair guard as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from verifair import datasets
+from verifair.cli import main
+from verifair.explain import rules_file
+from verifair.explain.rules import refused
+from verifair.schema import Schema
+
+RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+
+
+def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """German Credit as files, explained with everything written."""
+    folder = tmp_path_factory.mktemp("german")
+    dataset = datasets.load("german")
+    dataset.schema.save(folder / "german.toml")
+    dataset.frame.to_csv(folder / "german.csv", index=False)
+    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
+    done = verifair(
+        "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
+        "--iterations", 100, "--samples", 3000, "--lime", "--out", "explain", "--json", "explain.json", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "not proofs" in done.stdout
+    assert "verifair guard german.onnx --schema german.toml --rules explain/rules.json" in done.stdout
+    return folder
+
+
+def test_explain_writes_rules_text_and_picture(folder: Path) -> None:
+    answer = json.loads((folder / "explain" / "rules.json").read_text())
+    assert answer["rules"]
+    for rule in answer["rules"]:
+        assert rule["evidence"]["difference"] >= 0.05 * 4
+        assert rule["size"] == len(rule["when"])
+        assert rule["evidence"]["difference"] == pytest.approx(rule["evidence"]["inside"] - rule["evidence"]["negated"])
+    text = (folder / "explain" / "rules.txt").read_text()
+    assert answer["rules"][0]["words"] in text
+    assert (folder / "explain" / "rules.png").read_bytes().startswith(b"\x89PNG")
+    assert {line["method"] for line in answer["lime"]} == {"LIME", "rules"}
+    written = json.loads((folder / "explain.json").read_text())
+    assert written["proof"] is False
+    assert written["rules"] == answer["rules"]
+
+
+def test_the_same_seed_explains_the_same(folder: Path) -> None:
+    for name, seed in (("again", 0), ("other", 1)):
+        done = verifair(
+            "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
+            "--iterations", 100, "--samples", 3000, "--seed", seed, "--out", name, cwd=folder,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    folders = ("explain", "again", "other")
+    first, again, other = (json.loads((folder / name / "rules.json").read_text())["rules"] for name in folders)
+    assert first == again
+    assert first != other
+
+
+def test_guard_refuses_what_the_rules_say_and_its_schema_too(folder: Path) -> None:
+    done = verifair(
+        "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
+        "--out", "guarded.onnx", "--iterations", 50, "--json", "guard.json", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    dataset = datasets.load("german")
+    raw = dataset.schema.raw(dataset.frame)
+    rules = rules_file.load(folder / "explain" / "rules.json", dataset.schema).rules
+    session = onnxruntime.InferenceSession((folder / "guarded.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    logits, abstain = session.run(["logits", "abstain"], {"x": dataset.schema.encode(raw).astype(np.float32)})
+    assert (abstain == refused(rules, raw)).all()
+    assert np.isnan(logits[abstain]).all()
+    assert np.isfinite(logits[~abstain]).all()
+    assert (Schema.load(folder / "guarded.toml").inside(raw) == ~abstain).all()
+    before, after = json.loads((folder / "guard.json").read_text())["effects"]
+    assert (before["intervention"], after["intervention"]) == ("original", "original + rules")
+    assert before["abstained"] == 0
+    held_out = dataset.schema.raw(dataset.test)
+    assert after["abstained"] == pytest.approx(refused(rules, held_out).mean())
+    assert after["local_success"] < before["local_success"]
+
+
+def test_guard_retrains(folder: Path) -> None:
+    pytest.importorskip("torch")
+    done = verifair(
+        "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
+        "--out", "g/guarded.onnx", "--retrain", "g/retrained.onnx", "--iterations", 50, "--json", "retrain.json", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((folder / "retrain.json").read_text())
+    assert [e["intervention"] for e in answer["effects"]] == ["original", "original + rules", "retrained", "retrained + rules"]
+    assert answer["instances"]["rows"] == 4 * answer["instances"]["people"] > 0
+    assert (folder / "g" / "retrained.onnx").stat().st_size > 0
+
+
+def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
+    (folder / "hand.json").write_text(json.dumps({"rules": [{"when": {"duration": {"high": 60}}}]}))
+    done = verifair(
+        "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "hand.onnx", "--iterations", 10,
+        cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "verifair certify german.onnx --schema hand.toml" in done.stdout
+    schema = Schema.load(folder / "hand.toml")
+    raw = np.tile(schema.domain.lower, (2, 1))
+    raw[:, schema.index("duration")] = (60, 61)
+    assert schema.inside(raw).tolist() == [False, True]
+
+
+BAD = {
+    "no rules": (("guard", "--demo", "german", "--out", "x.onnx"), "--rules"),
+    "missing file": (("guard", "--demo", "german", "--rules", "no.json", "--out", "x.onnx"), "no.json"),
+    "empty": (("guard", "--demo", "german", "--rules", "empty.json", "--out", "x.onnx"), "no rule"),
+    "all refused": (("guard", "--demo", "german", "--rules", "all.json", "--out", "x.onnx"), "no row"),
+    "data refused": (("guard", "--demo", "german", "--rules", "rows.json", "--out", "x.onnx"), "refuse all"),
+    "name": (("guard", "--demo", "german", "--rules", "one.json", "--out", "x.pb"), ".onnx"),
+    "protected": (("guard", "--demo", "german", "--rules", "sex.json", "--out", "x.onnx"), "protected"),
+    "retrain": (("guard", "german.onnx", "--schema", "german.toml", "--rules", "one.json", "--out", "x.onnx",
+                 "--retrain", "r.onnx"), "--data"),
+    "measure": (("explain", "--demo", "german", "--measure", "spread"), "k, gap"),
+    "nothing to search": (("explain", "--demo", "german", "--protected", "gender"), "gender"),
+    "samples": (("explain", "--demo", "german", "--samples", 3), "samples"),
+    "no high leaf": (("explain", "--demo", "german", "--purity", 1, "--depth", 1, "--iterations", 5), "no leaf"),
+    "two sources": (("explain", "german.onnx", "--demo", "german"), "--demo"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_one_clear_line(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = {
+        "empty": [], "one": [{"when": {"duration": {"low": 40}}}], "sex": [{"when": {"sex": "Male"}}],
+        "all": [{"when": {"duration": {"high": 30}}}, {"when": {"duration": {"low": 31}}}],
+        "rows": [{"when": {"credit-amount": {"high": 18424, "low": 250}, "people-liable": {"high": 2}, "duration": {"high": 71}}},
+                 {"when": {"duration": {"low": 72}, "credit-amount": {"high": 10000}}}],
+    }  # fmt: skip
+    for name, listed in rules.items():
+        (folder / f"{name}.json").write_text(json.dumps({"rules": listed}))
+    arguments, word = BAD[case]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr().err
+    assert left.value.code == 2, said
+    assert word in said
+    assert "Traceback" not in said
+    assert not (folder / "x.onnx").exists()
+
+
+def test_help_shows_an_example() -> None:
+    for verb in ("explain", "guard"):
+        assert f"Example: verifair {verb}" in " ".join(verifair(verb, "--help").stdout.split())

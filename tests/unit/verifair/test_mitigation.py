@@ -1,0 +1,180 @@
+"""Retraining: consistent labels, seeded weights, a network that reads back; and the measures of Table IV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoders.network import Layer, Link, Network
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.datasets import Dataset
+from verifair.errors import DataError, TrainingError
+from verifair.explain.guardrail import snapped
+from verifair.explain.lime import comparison, surrogates
+from verifair.explain.mitigation import effect, score
+from verifair.explain.retraining import instances, majority, retrain, weights_of
+from verifair.explain.rounds import Settings, explain_rounds
+from verifair.explain.rules import Rule, refused
+from verifair.explain.samples import severity_of
+from verifair.queries import KDiscrimination
+from verifair.schema import Schema
+from verifair.search.space import Space
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return datasets.load("german")
+
+
+@pytest.fixture(scope="module")
+def query(dataset: Dataset) -> KDiscrimination:
+    network = read_onnx(datasets.network_path("german"))
+    return KDiscrimination(network=network, schema=dataset.schema, protected=["sex", "age"], buckets=20)
+
+
+def test_instances_carry_one_label_for_all_variants(dataset: Dataset, query: KDiscrimination) -> None:
+    space, schema = Space.of(query), dataset.schema
+    rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
+    added = instances(space, rows, labels, rows[:1], seed=3)
+    assert len(added.raw) == added.people * 4
+    assert len(added.raw) <= len(rows)
+    assert added.from_data > 0 < added.from_samples
+    assert schema.inside(added.raw).all()
+    people = space.canonical(added.raw).reshape(added.people, 4, -1)
+    assert (people == people[:, :1]).all(), "the four variants of a person differ in protected features only"
+    assert (added.labels.reshape(-1, 4) == added.labels.reshape(-1, 4)[:, :1]).all()
+    assert (space.count(people[:, 0]) >= 2).all()
+    own = {tuple(x): set() for x in space.canonical(rows)}
+    for x, y in zip(space.canonical(rows), labels, strict=True):
+        own[tuple(x)].add(int(y))
+    for x, y in zip(people[: added.from_data, 0], added.labels[::4], strict=False):
+        assert int(y) in own[tuple(x)], "a row of the data keeps its own label"
+    sampled = people[added.from_data :, 0]
+    assert (added.labels[4 * added.from_data :: 4] == majority(space, sampled)).all()
+
+
+def test_the_majority_of_the_variants_decides(query: KDiscrimination) -> None:
+    space = Space.of(query)
+    raw = space.random(np.random.default_rng(0), 300)
+    for x, said in zip(raw, majority(space, raw), strict=True):
+        z = query.network.forward(query.schema.encode(space.rows(x)))
+        votes = int((z[:, 1] > z[:, 0]).sum())
+        assert votes == 2 or said == (votes > 2)
+
+
+def test_retraining_is_seeded_and_reads_back(dataset: Dataset, query: KDiscrimination, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    space = Space.of(query)
+    centre = query.schema.raw(dataset.train)[:1]
+    for name, seed in (("one", 0), ("two", 0), ("other", 1)):
+        retrain(space, dataset, centre, tmp_path / f"{name}.onnx", epochs=2, learning_rate=1e-3, seed=seed)
+    one, two, other = ((tmp_path / f"{name}.onnx").read_bytes() for name in ("one", "two", "other"))
+    assert one == two
+    assert one != other
+    read = read_onnx(tmp_path / "one.onnx")
+    assert read.hidden == query.network.hidden
+    before, after = query.network.layers[0].weight, read.layers[0].weight
+    assert 0 < np.abs(after - before).max() < 0.2, "training went on from the old weights"
+
+
+def test_retraining_lowers_k_where_it_was_high(dataset: Dataset, query: KDiscrimination, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    rows = query.schema.raw(dataset.train)
+    retrain(Space.of(query), dataset, rows[:0], tmp_path / "r.onnx", epochs=10, learning_rate=1e-3)
+    again = KDiscrimination(network=read_onnx(tmp_path / "r.onnx"), schema=query.schema, protected=query.protected)
+    assert Space.of(again).count(rows).mean() < Space.of(query).count(rows).mean() - 0.1
+
+
+def test_one_logit_networks_are_retrained_too(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from verifair.training.augment import FineTuning, fine_tune
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 3)).astype(np.float32)
+    labels = (x[:, 0] > 0).astype(np.int64)
+    start = ((rng.standard_normal((5, 3)).astype(np.float32), np.zeros(5, dtype=np.float32)),
+             (rng.standard_normal((1, 5)).astype(np.float32), np.zeros(1, dtype=np.float32)))  # fmt: skip
+    trained, losses = fine_tune(start, x, labels, FineTuning(epochs=30, batch=16, learning_rate=1e-2))
+    assert losses[-1] < 0.5 * losses[0]
+    z = np.maximum(x @ trained[0][0].T + trained[0][1], 0) @ trained[1][0].T + trained[1][1]
+    assert ((z[:, 0] > 0) == labels).mean() > 0.95
+    with pytest.raises(TrainingError, match="learning_rate"):
+        FineTuning(learning_rate=0)
+
+
+def test_only_plain_relu_networks_are_retrained() -> None:
+    layers = (
+        Layer(weight=np.eye(2), bias=np.zeros(2), slope=np.array([0.0, 0.1])),
+        Layer(weight=np.ones((1, 2)), bias=np.zeros(1), slope=np.ones(1)),
+    )
+    with pytest.raises(TrainingError, match="ReLU"):
+        weights_of(Network(layers=layers, link=Link.IDENTITY, source_sha256=""))
+
+
+def test_nothing_to_retrain_on_is_said(dataset: Dataset, query: KDiscrimination) -> None:
+    flat = Network(
+        layers=tuple(Layer(weight=0 * layer.weight, bias=layer.bias, slope=layer.slope) for layer in query.network.layers),
+        link=Link.IDENTITY, source_sha256="",
+    )  # fmt: skip
+    space = Space.of(KDiscrimination(network=flat, schema=query.schema, protected=query.protected))
+    rows = query.schema.raw(dataset.train)
+    with pytest.raises(DataError, match="nothing to retrain on"):
+        instances(space, rows, query.schema.labels(dataset.train), rows[:1])
+
+
+def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination) -> None:
+    schema = query.schema
+    rows, labels = schema.raw(dataset.test), schema.labels(dataset.test)
+    lower, upper = np.full(len(schema.features), -np.inf), np.full(len(schema.features), np.inf)
+    upper[schema.index("duration")] = 20.0
+    rules = snapped([Rule(lower=lower, upper=upper)], schema)
+    accuracy, abstained = score(query.network, schema, rules, rows, labels)
+    kept = ~refused(rules, rows)
+    predicted = query.network.forward(schema.encode(rows[kept])).argmax(axis=1)
+    assert accuracy == pytest.approx((predicted == labels[kept]).mean())
+    assert abstained == pytest.approx(1 - kept.mean())
+    before, after = (
+        effect(name, query, chosen, data=rows, labels=labels, iterations=20, seconds=30, clusters=rows[kept][:1])
+        for name, chosen in (("original", ()), ("rules", rules))
+    )
+    assert before.abstained == 0 < after.abstained
+    assert before.local_success > after.local_success
+    assert 2 <= after.max_k <= 4
+    assert before.rows == after.rows
+
+
+def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
+    found = explain_rounds(query, Settings(rounds=3, samples=1500, iterations=30, measure="gap"))
+    assert len(found.found) > 1
+    for number, one in enumerate(found.found[1:], start=1):
+        earlier = [kept.rule for explanation in found.found[:number] for kept in explanation.rules]
+        assert not refused(earlier, one.centre[None, :]).any()
+        assert not refused(earlier, one.labelled.raw).any()
+    again = explain_rounds(query, Settings(rounds=3, samples=1500, iterations=30, measure="gap"))
+    assert [rule.lower.tolist() for rule in again.rules] == [rule.lower.tolist() for rule in found.rules]
+
+
+def test_surrogates_name_the_features_that_matter() -> None:
+    """A logit that hangs on two of five features (and on the protected one): a linear model sees just these."""
+    schema = Schema.loads(
+        "\n".join(f'[[feature]]\nname = "x{i}"\nkind = "real"\nrange = [-1.0, 1.0]' for i in range(5))
+        + '\n[[feature]]\nname = "sex"\nkind = "categorical"\ncategories = ["f", "m"]'
+    )
+    weight = np.array([[0.0, 3.0, 0.0, 2.0, 0.0, 1.0]])
+    linear = Network(
+        layers=(Layer(weight=weight, bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256=""
+    )
+    query = KDiscrimination(network=linear, schema=schema, protected=["sex"])
+    space = Space.of(query)
+    severity = severity_of(space, "gap")
+    found = surrogates(space, np.zeros(6), severity, samples=2000)
+    assert set(found.features[:2]) == {1, 3}
+    assert found.named[:2] == (2, 2), "both variants name them"
+    assert 5 not in found.features
+    explanation = explain_rounds(query, Settings(measure="gap", samples=2000, delta=0.0), centre=np.zeros(6)).found
+    lines = comparison(schema, explanation, [found])
+    assert [line["method"] for line in lines] == ["LIME", "rules"]
+    assert all(line["Diff"] == pytest.approx(line["K"] - line["Pert.K"]) for line in lines)

@@ -1,0 +1,157 @@
+"""Find the worst cluster, explain it, refuse what the rules cover, and look again: one round covers one cluster only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.network import Array
+from verifair.errors import QueryError
+from verifair.explain.guardrail import guarded_schema, snapped
+from verifair.explain.rules import Explanation, Rule, explain
+from verifair.explain.samples import Neighbourhood, severity_of
+from verifair.queries import KDiscrimination
+from verifair.schema import Schema
+from verifair.search.annealing import search
+from verifair.search.space import Space
+
+CLIMB = 40
+"""Steps of the search for a large gap, each of STEP neighbours of the best point."""
+STEP = 500
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How clusters are searched and explained; see `verifair.explain.rules.explain` for the fields that it takes.
+
+    measure: severity, "k" or "gap".   rounds: clusters, each outside the rules of those before.   iterations, seconds: limits of
+    each search.   delta None: SIGNIFICANT of the largest severity there can be.
+    """
+
+    measure: str = "k"
+    rounds: int = 1
+    samples: int = 5000
+    quantile: float = 0.95
+    delta: float | None = None
+    depth: int = 8
+    leaf: int = 25
+    purity: float = 0.3
+    iterations: int = 500
+    seconds: float = 10.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("samples", 100), ("depth", 1), ("leaf", 1), ("iterations", 1)):
+            if getattr(self, name) < least:
+                raise QueryError(f"{name} = {getattr(self, name)}, expected at least {least}")
+        if not 0 < self.purity <= 1:
+            raise QueryError(f"purity = {self.purity}, expected a share of a leaf's samples, above 0 and at most 1")
+
+    def significant(self, space: Space) -> float:
+        """delta of Algorithm 2."""
+        return self.delta if self.delta is not None else SIGNIFICANT * (space.cap if self.measure == "k" else 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rounds:
+    """found: one explanation a round.   stopped: why there are fewer than asked for (None: there are not).
+    rules: those kept, of all rounds."""
+
+    found: tuple[Explanation, ...]
+    stopped: str | None
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(one.rule for explanation in self.found for one in explanation.rules)
+
+
+def explain_rounds(
+    query: KDiscrimination,
+    settings: Settings,
+    *,
+    rows: Array | None = None,
+    deadline: float = np.inf,
+    centre: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Rounds:
+    """HyFair's debugging, round by round.
+
+    rows: (N, V) raw data.   deadline: on time.monotonic().   centre: (V,) where to begin, instead of searching.
+    Raises QueryError when the first round finds nothing to explain; later rounds then stop.
+    """
+    found: list[Explanation] = []
+    stopped = None
+    for number in range(settings.rounds):
+        rules = [one.rule for explanation in found for one in explanation.rules]
+        if found and not found[-1].rules:
+            stopped = "no rule of the last cluster was confirmed by negation"
+            break
+        if time.monotonic() >= deadline:
+            stopped = "time"
+            break
+        try:
+            found.append(_round(query, settings, rules, rows, deadline, centre if number == 0 else None, number))
+        except QueryError as error:
+            if not found:
+                raise
+            stopped = str(error)
+            break
+        if progress is not None:
+            progress(number + 1, settings.rounds)
+    if not found:
+        raise QueryError("time ran out before a cluster was explained; give a longer --timeout")
+    return Rounds(found=tuple(found), stopped=stopped)
+
+
+def _round(
+    query: KDiscrimination, settings: Settings, rules: Sequence[Rule], rows: Array | None, deadline: float, centre: Array | None,
+    number: int,
+) -> Explanation:  # fmt: skip
+    asked = outside(query, rules)
+    space = Space.of(asked)
+    seed = settings.seed + 1000 * number
+    severity = severity_of(space, settings.measure)
+    if centre is None and settings.measure == "gap":
+        centre = climb(space, rows, seed)
+    elif centre is None:
+        seconds = max(min(settings.seconds, deadline - time.monotonic()), 0.01)
+        centre = search(asked, data=rows, seconds=seconds, iterations=settings.iterations, seed=seed).cluster.x
+    return explain(
+        space, centre, severity, rows=rows, samples=settings.samples, quantile=settings.quantile, delta=settings.significant(space),
+        depth=settings.depth, leaf=settings.leaf, purity=settings.purity, seed=seed,
+    )  # fmt: skip
+
+
+def outside(query: KDiscrimination, rules: Sequence[Rule]) -> KDiscrimination:
+    """The same question about the people that the rules do not refuse."""
+    if not rules:
+        return query
+    return with_schema(query, guarded_schema(query.schema, snapped(rules, query.schema)))
+
+
+def with_schema(query: KDiscrimination, schema: Schema) -> KDiscrimination:
+    return KDiscrimination(
+        network=query.network, schema=schema, protected=query.protected, box=query.box, values=query.values, buckets=query.buckets
+    )
+
+
+def climb(space: Space, rows: Array | None, seed: int) -> Array:
+    """A raw point (V,) with a large probability gap: the best of the data and of random points, then of its neighbours, again and
+    again. A finding: there may be larger gaps (`verifair certify --maximise` bounds them)."""
+    rng, gap = np.random.default_rng(seed), severity_of(space, "gap")
+    pool = space.random(rng, 20_000)
+    if rows is not None:
+        pool = np.concatenate([pool, rows[space.legal(rows)]])
+    values = gap(pool)
+    best, most = pool[values.argmax()], float(values.max())
+    for _ in range(CLIMB):
+        near = Neighbourhood.of(space, best, None)
+        raw = near.draw(STEP, rng)
+        values = gap(raw)
+        if values.max() > most:
+            best, most = raw[values.argmax()], float(values.max())
+    return np.asarray(best)
