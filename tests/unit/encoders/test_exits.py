@@ -15,6 +15,7 @@ from encoders.forbidden import exclusions, exits
 from encoders.network import Array
 from encoders.problem import Booleans, Forbidden, TwinProblem
 from encoders.smt import smt
+from encoders.triangle import naive_triangle
 from encoders.twin import Encoding
 from encoders.twin_box import Method, TwinBox
 from tests.support import lattice, margins, optimum, pinned, satisfiable, twin_problem
@@ -123,6 +124,28 @@ def fixed(encoding: Encoding, raw: Array):  # type: ignore[no-untyped-def]
     lower, upper = program.lower.copy(), program.upper.copy()
     lower[: len(columns)], upper[: len(columns)] = columns, columns
     return replace(program, lower=lower, upper=upper)
+
+
+@pytest.mark.parametrize("shift", [1.0, -2.0])
+@pytest.mark.parametrize("shape", ["whole", "one-hot", "no-hidden-layer"])
+def test_a_shifted_copy_has_its_own_inputs_in_every_formulation(shape: str, shift: float) -> None:
+    pytest.importorskip("z3")
+    problem = relaxed(twin_problem(np.random.default_rng(3), **SHAPES[shape]), shift)  # type: ignore[arg-type]
+    box = TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR)
+    moving, whole = smt(box), big_m(box)
+    naive = naive_triangle(box)
+    for raw in box_points(problem)[::7]:
+        pair = margins(problem, raw[None, :])[0]
+        solution = satisfiable(fixed(moving, raw))
+        assert solution is not None
+        assert moving.margins @ solution == pytest.approx(pair, abs=1e-6)
+        for row in ROWS:
+            found = optimum(replace(whole, program=pinned(whole, raw)).minimise(row))
+            assert found is not None
+            assert found[0] == pytest.approx(row @ pair, abs=1e-6)
+            below = optimum(replace(naive, program=fixed(naive, raw)).minimise(row))
+            assert below is not None
+            assert below[0] <= row @ pair + 1e-6
 
 
 def test_both_answers_occur() -> None:
