@@ -89,7 +89,7 @@ def _plot(found: dict[tuple[str, str, int], ClusterSearch], folder: Path) -> Non
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    grid = np.geomspace(1e-3, SECONDS, 200)
+    grid = np.geomspace(1e-2, SECONDS, 200)
     figure, axes = plt.subplots(2, 3, figsize=(12, 6.5), sharex=True, sharey=True, layout="constrained")
     for axis, name in zip(axes.flat, PAPER, strict=True):
         for method, colour in zip(METHODS, ("#999999", "#2166ac", "#b2182b"), strict=True):

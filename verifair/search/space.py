@@ -12,13 +12,14 @@ never reported; `verifair.search.clusters.recount` counts exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Layer
+from encoders.network import Array
 from encoders.problem import Booleans
 from verifair.errors import QueryError
 from verifair.queries import KDiscrimination
@@ -44,6 +45,14 @@ def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets
     hit = np.zeros((len(logits), buckets + 1), dtype=bool)
     hit[rows, found if counted is None else np.where(counted, found, buckets)] = True
     return np.asarray(hit[:, :buckets].sum(axis=1))
+
+
+class _Layer(NamedTuple):
+    """`encoders.network.Layer` in float32."""
+
+    weight: Floats
+    bias: Floats
+    slope: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,17 +162,18 @@ class Space:
 
     def logits(self, x: Array) -> Floats:
         """Logits of the positive class (N, K) of every row with every combination, in float32."""
-        weight, bias, shift = self._first
-        base = self._encoded(x) @ weight.T + bias
-        widest = max(shift.shape[1], *(layer.weight.shape[0] for layer in self._layers))
-        step = max(1, CELLS // (widest * len(shift)))
-        out = np.empty((len(x), len(shift)), dtype=np.float32)
-        for start in range(0, len(x), step):
-            hidden = (base[start : start + step, None, :] + shift).reshape(-1, shift.shape[1])
-            for below, layer in zip(self._layers, self._layers[1:], strict=False):
-                hidden = _activated(hidden, below) @ layer.weight.T
-                hidden += layer.bias
-            out[start : start + step] = hidden.reshape(-1, len(shift))
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 saturate: this is a guide
+            weight, bias, shift = self._first
+            base = self._encoded(x) @ weight.T + bias
+            widest = max(shift.shape[1], *(layer.weight.shape[0] for layer in self._layers))
+            step = max(1, CELLS // (widest * len(shift)))
+            out = np.empty((len(x), len(shift)), dtype=np.float32)
+            for start in range(0, len(x), step):
+                hidden = (base[start : start + step, None, :] + shift).reshape(-1, shift.shape[1])
+                for below, layer in zip(self._layers, self._layers[1:], strict=False):
+                    hidden = _activated(hidden, below) @ layer.weight.T
+                    hidden += layer.bias
+                out[start : start + step] = hidden.reshape(-1, len(shift))
         return out
 
     def _encoded(self, x: Array) -> Floats:
@@ -177,29 +187,31 @@ class Space:
         return self.query.schema.domain.columns_of(self.protected)
 
     @cached_property
-    def _layers(self) -> tuple[Layer, ...]:
+    def _layers(self) -> tuple[_Layer, ...]:
         """The network's layers in float32, the margin of the positive class folded into the last."""
         network = self.query.network
-        weights = margin(network, 1, 0)
-        last = network.layers[-1]
-        folded = Layer(weight=weights[None, :] @ last.weight, bias=weights[None, :] @ last.bias, slope=np.ones(1))
-        return tuple(
-            replace(layer, **{name: getattr(layer, name).astype(np.float32) for name in ("weight", "bias", "slope")})
-            for layer in (*network.layers[:-1], folded)
-        )
+        *hidden, last = network.layers
+        weights = margin(network, 1, 0)[None, :]
+        folded = _Layer(_rounded(weights @ last.weight), _rounded(weights @ last.bias), np.ones(1, dtype=np.float32))
+        return (*(_Layer(_rounded(k.weight), _rounded(k.bias), _rounded(k.slope)) for k in hidden), folded)
 
     @cached_property
     def _first(self) -> tuple[Floats, Floats, Floats]:
         """Weight (h, n) and bias (h,) of the first layer, and its shift (K, h) by each combination."""
-        first = self._layers[0]
-        weight, bias = np.asarray(first.weight, dtype=np.float32), np.asarray(first.bias, dtype=np.float32)
+        weight, bias, _ = self._layers[0]
         z = self.query.schema.domain.encode(self.rows(self.lower))[:, self._columns].astype(np.float32)
         return weight, bias, np.asarray(z @ weight[:, self._columns].T)
 
 
-def _activated(a: Floats, layer: Layer) -> Floats:
+def _rounded(values: Array) -> Floats:
+    """The nearest float32 numbers, finite ones: folded weights may be larger than any."""
+    largest = np.finfo(np.float32).max
+    return np.clip(values, -largest, largest).astype(np.float32)
+
+
+def _activated(a: Floats, layer: _Layer) -> Floats:
     """The activation of `Network.forward`, in place where it is a ReLU."""
-    if layer.linear:
+    if (layer.slope == 1).all():
         return a
     if not layer.slope.any():
         return np.maximum(a, 0, out=a)

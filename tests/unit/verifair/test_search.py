@@ -279,6 +279,14 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
     assert clusters.outcomes(Space.of(query), found.cluster)["probability"].tolist() == [0.0, 1.0]
 
 
+def test_weights_beyond_float32_are_no_warning() -> None:
+    first = Layer(weight=np.full((2, 8), 1e60), bias=np.zeros(2), slope=np.zeros(2))
+    last = Layer(weight=np.array([[1e60, -1e60]]), bias=np.zeros(1), slope=np.ones(1))
+    network = Network(layers=(first, last), link=Link.IDENTITY, source_sha256="")
+    query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
+    assert search(query, iterations=2, schedule=FEW, enough=99).k == 1, "exactly, both terms cancel"
+
+
 def test_masked_combinations_hit_nothing() -> None:
     logits = np.array([[-9.0, 9.0, 0.1]])
     assert occupied(logits, np.array([[True, False, True]]), 4).tolist() == [2]
