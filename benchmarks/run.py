@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.cases import agreement, exact_queries, guardrail, kmax, pba_leftovers, pba_speed, pba_split
+from benchmarks.cases import agreement, exact_queries, guardrail, kmax, pba_leftovers, pba_speed, pba_split, search
 
 CASES = {
     "pba_split": pba_split.run,
@@ -13,6 +13,7 @@ CASES = {
     "pba_leftovers": pba_leftovers.run,
     "agreement": agreement.run,
     "exact_queries": exact_queries.run,
+    "search": search.run,
     "guardrail": guardrail.run,
     "kmax": kmax.run,
 }
