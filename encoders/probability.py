@@ -61,12 +61,14 @@ def _down(ball: arb) -> float:
 
 @lru_cache(maxsize=256)
 def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
-    """(m, c) of `count` lines under phi, spread evenly over the angle of (1, m), with m = 1 among them if count is odd."""
+    """(m, c) of `count` lines under phi that touch it at probabilities s = sigma(b) dense near 0 and 1 - epsilon (Chebyshev's
+    points); the middle one, if count is odd, has m = 1: the largest gap that a difference a - b alone allows."""
     out = []
     with _precision(PRECISION):
         gap = _ball(epsilon)
-        for angle in np.linspace(0, np.pi / 2, count + 2)[1:-1]:
-            m = float(np.tan(angle)) if abs(angle - np.pi / 4) > 1e-9 else 1.0
+        for s in (1 - epsilon) * (1 - np.cos(np.pi * np.arange(1, count + 1) / (count + 1))) / 2:
+            m = float(s * (1 - s) / ((s + epsilon) * (1 - s - epsilon)))
+            m = 1.0 if abs(m - 1) < 1e-9 else m
             out.append((m, _down(_conjugate(gap, m))))
     return tuple(out)
 
@@ -83,7 +85,7 @@ def _conjugate(gap: arb, m: float) -> arb:
     return _logit(s + gap) - slope * _logit(s)
 
 
-def gap_rows(epsilon: float, *, rise: bool, count: int = 33) -> tuple[Array, Array]:
+def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Array]:
     """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
 
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).

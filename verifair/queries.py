@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,7 +84,8 @@ class IndividualFairness:
 class ProbabilityGap:
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
-    Fields as in `IndividualFairness`. `verifair.maximise` answers with a witness below and a certified bound above.
+    Fields as in `IndividualFairness`. scale: "probability", or "logit" for the gap between log-odds. `verifair.maximise` answers
+    with a witness below and a certified bound above.
     """
 
     network: Network
@@ -93,10 +94,13 @@ class ProbabilityGap:
     box: Mapping[str, Any] = field(default_factory=dict)
     differ: str = "all"
     relax: Mapping[str, int] = field(default_factory=dict)
+    scale: Literal["probability", "logit"] = "probability"
 
     def __post_init__(self) -> None:
         _check_pairs(self.network, self.schema, self.protected, self.differ)
         _check_relaxed(self.schema, self.protected, self.relax)
+        if self.scale not in ("probability", "logit"):
+            raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
 
 
 @dataclass(frozen=True, kw_only=True)

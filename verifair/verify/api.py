@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,16 @@ from scipy.special import expit
 
 from encoders.evaluate import gap
 from encoders.network import Array
-from encoders.problem import TwinProblem
+from encoders.problem import TwinBatch, TwinProblem
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.verdict import Status, Verdict
-from verifair.verify.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, semantics
+from verifair.verify.certificate import Certificate, Claim, semantics
 from verifair.verify.engine import Answer, solve
+from verifair.verify.fairness_certificate import fairness_certificate
 from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.witness import Witness
-
-DIRECTIONS = ((1, 0), (0, 1))
-"""Classes (i, j) of the two goals of a flip question: no x decided 1 whose counterfactual is decided 0, and the reverse."""
 
 
 def verify(
@@ -52,7 +49,7 @@ def verify(
         status=status,
         reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
         witness=_witness(query, problem, *found) if found else None,
-        certificate=_certificate(query, problem, box, answers) if status is Status.PROVED else None,
+        certificate=_certificate(query, batch, box, answers) if status is Status.PROVED else None,
         lower=lower,
         upper=upper,
         engine=flat[0].engine if len({a.engine for a in flat}) == 1 else "+".join(sorted({a.engine for a in flat})),
@@ -87,39 +84,10 @@ def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, an
 
 
 def _certificate(
-    query: IndividualFairness, problem: TwinProblem, box: tuple[Array, Array], answers: Sequence[Sequence[Answer]]
+    query: IndividualFairness, batch: TwinBatch, box: tuple[Array, Array], answers: Sequence[Sequence[Answer]]
 ) -> Certificate:
-    batch, schema = problem.batch, query.schema
-    index = [schema.index(name) for name in query.protected]
-    proofs = []
-    for q, g in product(range(len(batch)), range(2)):
-        answer = answers[q][g]
-        shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
-        statement = BoxStatement(
-            goal="no-flip" if query.epsilon is None else "no-gap",
-            lower=tuple(batch.lower[q].tolist()),
-            upper=tuple(batch.upper[q].tolist()),
-            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)},
-            classes=DIRECTIONS[g],
-            offset=shift,
-        )
-        proofs.append(Proof(statement=statement, evidence=answer.tree if answer.tree is not None else _claim(answer)))
-    features = tuple(feature.name for feature in schema.features)
-    return Certificate(
-        network_sha256=query.network.source_sha256,
-        schema_sha256=schema.sha256,
-        semantics=semantics(query.network),
-        query=FairnessQuery(
-            kind="individual-fairness",
-            protected=tuple(query.protected),
-            box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
-            differ="all" if query.differ == "all" else "any",
-            epsilon=query.epsilon,
-            relax={name: int(width) for name, width in query.relax.items()},
-        ),
-        features=features,
-        proofs=tuple(proofs),
-    )
+    evidence = [[answer.tree if answer.tree is not None else _claim(answer) for answer in pair] for pair in answers]
+    return fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
 
 
 def _claim(answer: Answer) -> Claim:

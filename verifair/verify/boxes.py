@@ -105,19 +105,21 @@ def divisible(twin: Twin, nodes: Nodes) -> Booleans:
     return np.asarray(np.where(twin.local.integer, nodes.upper > nodes.lower, inside), dtype=bool)
 
 
-def halve(twin: Twin, nodes: Nodes, score: Array) -> tuple[Integers, Array, Array, Array]:
-    """Halve every box along the variable with the largest score (N, d columns): positions of the variables, cuts, the left
-    halves' upper and the right halves' lower ends. A real interval shares its cut, an integer one does not."""
+def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
+    """(N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
     by_variable = np.add.reduceat(score, local.start, axis=1)
-    width = nodes.upper - nodes.lower
-    relative = width / np.maximum(local.upper - local.lower, 1e-300)
+    relative = (nodes.upper - nodes.lower) / np.maximum(local.upper - local.lower, 1e-300)
     by_variable = np.where(divisible(twin, nodes), np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
-    variable = by_variable.argmax(axis=1)
-    at = np.arange(len(nodes))
-    whole = local.integer[variable]
-    cut = centre(twin, nodes)[at, variable]
+    return np.asarray(by_variable.argmax(axis=1))
+
+
+def halve(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Array, Array, Array]:
+    """Halve every box along a variable (N,) position: the cuts, the left halves' upper and the right halves' lower ends. A real
+    interval shares its cut, an integer one does not."""
+    at = (np.arange(len(nodes)), variable)
+    cut = centre(twin, nodes)[at]
     left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
-    left_upper[at, variable] = cut
-    right_lower[at, variable] = np.where(whole, cut + 1, cut)
-    return variable, cut, left_upper, right_lower
+    left_upper[at] = cut
+    right_lower[at] = np.where(twin.local.integer[variable], cut + 1, cut)
+    return cut, left_upper, right_lower

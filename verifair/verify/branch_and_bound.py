@@ -21,7 +21,7 @@ from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals, seems_unmet
 from encoders.problem import TwinProblem
-from verifair.verify.boxes import Nodes, anywhere, centre, corner, divisible, halve, legal_pairs, roots, rows_at
+from verifair.verify.boxes import Nodes, anywhere, centre, corner, divisible, halve, legal_pairs, roots, rows_at, widest
 from verifair.verify.forest import Forest
 from verifair.verify.slots import Chosen, Slots
 
@@ -290,7 +290,8 @@ class _Search:
         nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):
             return
-        variable, cut, left_upper, right_lower = halve(self.twin, nodes, score)
+        variable = widest(self.twin, nodes, score)
+        cut, left_upper, right_lower = halve(self.twin, nodes, variable)
         children = self.forest.split(nodes.ids, self.twin.variables[variable], cut)
         alive = nodes.open & (self.status[nodes.question] == OPEN)
         np.add.at(self.pending, nodes.question, alive.astype(np.int64))

@@ -70,7 +70,8 @@ class RowStatement:
 class BoxStatement:
     """A claim on all rows x in [lower, upper] and x' that can be. Protected features (those in prime) have lower = upper.
 
-    no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's epsilon.
+    no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's
+    epsilon (g(x) - g(x') on the logit scale).
     x' is x with the values in prime; relaxed features are shifted by the whole numbers in offset.
     """
 
@@ -136,7 +137,7 @@ class RowsQuery:
 class FairnessQuery:
     """No two rows of the box that differ in protected features alone are treated differently.
 
-    epsilon None: decided differently; else: given probabilities more than epsilon apart. relax: feature -> by how many units
+    epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how many units
     it may differ as well.   box: feature name -> (lower, upper) in raw units; features left out take their declared range.
     differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
     The proofs must cover all these pairs, in both directions.
@@ -146,7 +147,8 @@ class FairnessQuery:
     protected: tuple[str, ...]
     box: dict[str, tuple[Number, Number]]
     differ: Literal["all", "any"]
-    epsilon: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    epsilon: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    scale: Literal["probability", "logit"] = "probability"
     relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from encoders.dyadic import Dyadic, exact
 from encoders.network import Array, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain
-from verifair.verify.check_bounds import Span, TwinBounds
+from verifair.verify.check_bounds import TwinBounds
 from verifair.verify.check_leaves import Leaves
 
 Integers = npt.NDArray[np.int64]
@@ -28,6 +28,7 @@ MAX_BOXES = 4096
 """Boxes that one leaf may be cut into before it counts as not confirmed."""
 SLACK = 1e-6
 """A claimed bound may exceed the proved one by this share of itself (and by the rounding error): two programs, two roundings."""
+UNIT = 2.0**-50
 FEW = 3
 """Goals of up to so many rows have all of them bounded."""
 
@@ -123,41 +124,54 @@ class Checker:
 
     def _confirmed(self, bounds: TwinBounds, task: Integers, target: Array) -> tuple[Booleans, Array, Array]:
         """Which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
-        last = bounds.spans[-1]
-        box, row = self._rows_to_try(task, last)
+        which = self.tasks.which[task]
+        many = self.count[which] > FEW
+        boxes = [np.repeat(np.flatnonzero(~many), self.count[which[~many]])]
+        within = np.arange(len(boxes[0])) - np.repeat(*_starts(self.count[which[~many]]))
+        rows = [self.rows[self.first[which[boxes[0]]] + within]]
+        if many.any():
+            boxes.append(np.flatnonzero(many))
+            rows.append(self._likeliest(bounds, boxes[1], task[many], which[many]))
+        box, row = np.concatenate(boxes), np.concatenate(rows)
+        order = np.argsort(box, kind="stable")
+        box, row = box[order], row[order]
         start = np.flatnonzero(np.diff(box, prepend=-1))
-        margin = self.tasks.margin[task][box]
-        bound, error, slope, weight = bounds.lower(
-            row[:, :1] * margin, row[:, 1:2] * margin, box, layer=len(self.network.layers) - 1, constant=row[:, 2]
-        )
-        # g' - g is exactly 0 where no output that counts can differ between the copies.
-        alike = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))[box]).all(axis=1) & (row[:, :2].sum(axis=1) == 0)
-        bound = np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound)
-        strict = self.strict[self.tasks.which[task]][box]
+        bound, error, slope, weight = self._bounds_of(bounds, task, box, row)
+        strict = self.strict[which][box]
         met = np.where(strict, bound > 0, bound >= 0) & (bound + error >= target[box])
         best = np.lexsort((bound, box))[np.append(start[1:], len(box)) - 1]
         return np.logical_or.reduceat(met, start), slope[best], weight[best]
 
-    def _rows_to_try(self, task: Integers, last: Span) -> tuple[Integers, Array]:
-        """(box, (p, q, c)) of the rows worth a bound, by box: all of a few, and of many the two that intervals come closest to
-        proving at the corner and at the centre of the outputs. Any choice is sound."""
-        which, margin = self.tasks.which[task], self.tasks.margin[task]
-        boxes, rows = [], []
+    def _bounds_of(self, bounds: TwinBounds, task: Integers, box: Integers, row: Array) -> tuple[Array, Array, Array, Array]:
+        """Rigorous lower bounds (N,) of rows (p, q, c) over boxes, with error, slopes and weights (see `TwinBounds.lower`)."""
+        margin = self.tasks.margin[task][box]
+        p, q = row[:, :1] * margin, row[:, 1:2] * margin
+        bound, error, slope, weight = bounds.lower(p, q, box, layer=len(self.network.layers) - 1, constant=row[:, 2])
+        bound = np.maximum(bound, bounds.least(p, q, box) + row[:, 2] - UNIT * np.abs(row[:, 2]))
+        # g' - g is exactly 0 where no output that counts can differ between the copies.
+        last = bounds.spans[-1]
+        alike = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))[box]).all(axis=1) & (row[:, :2].sum(axis=1) == 0)
+        return np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound), error, slope, weight
+
+    def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
+        """(N, 3) of many rows -g + m g' + c the likeliest to hold on each box: the one that comes out best when the linear bounds
+        of g' - g, -g and g' are mixed. Only a choice: the row is then bounded by itself."""
+        corners = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        every = np.zeros(int(box.max()) + 1, dtype=np.int64)
+        every[box] = task
+        bound, _, slope, _ = self._bounds_of(bounds, every, np.repeat(box, 3), np.tile(corners, (len(box), 1)))
+        radius = bounds.radius[box][:, bounds.moving]
+        slope = slope.reshape(len(box), 3, -1)
+        base = bound.reshape(len(box), 3) + (np.abs(slope) @ radius[:, :, None])[:, :, 0]
+        chosen = np.empty((len(box), 3))
         for k in np.unique(which):
-            mine, table = np.flatnonzero(which == k), self.rows[self.first[k] : self.first[k] + self.count[k]]
-            chosen = np.broadcast_to(np.arange(len(table)), (len(mine), len(table)))
-            if len(table) > FEW:
-                low, high = _weighed(margin[mine], last.low[mine], last.high[mine])
-                low2, high2 = _weighed(margin[mine], last.low2[mine], last.high2[mine])
-                p, q, c = table.T
-                least = np.minimum(p * low, p * high) + np.minimum(q * low2, q * high2) + c
-                middle = p * (low + high) / 2 + q * (low2 + high2) / 2 + c
-                chosen = np.stack([(value / (np.abs(p) + np.abs(q))).argmax(axis=1) for value in (least, middle)], axis=1)
-            boxes.append(np.repeat(mine, chosen.shape[1]))
-            rows.append(table[chosen.ravel()])
-        box, row = np.concatenate(boxes), np.concatenate(rows)
-        order = np.argsort(box, kind="stable")
-        return box[order], row[order]
+            mine, table = which == k, self.rows[self.first[k] : self.first[k] + self.count[k]]
+            p, q, c = table.T
+            shared = np.minimum(-p, q)
+            mix = np.stack([shared, -p - shared, q - shared], axis=1)
+            value = base[mine] @ mix.T - (np.abs(mix @ slope[mine]) @ radius[mine][:, :, None])[:, :, 0] + c
+            chosen[mine] = table[(value / mix.sum(axis=1)).argmax(axis=1)]
+        return chosen
 
     def _decide(self, leaf: Integers, raw: Array, text: str) -> None:
         """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false."""
@@ -236,7 +250,6 @@ class Checker:
         return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
 
 
-def _weighed(margin: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Interval (B, 1), (B, 1) of margin . f from intervals (B, n) of f: to choose rows with, not a bound."""
-    ends = margin * low, margin * high
-    return np.minimum(*ends).sum(axis=1, keepdims=True), np.maximum(*ends).sum(axis=1, keepdims=True)
+def _starts(sizes: Integers) -> tuple[Integers, Integers]:
+    """Where runs of these sizes start, and the sizes: for np.repeat."""
+    return np.cumsum(sizes) - sizes, sizes

@@ -26,6 +26,7 @@ GOALS = {
     "flipped": ((-1.0, 1.0),),
     "robust": ((1.0, 0.0),),
     "no-flip": ((-1.0, 0.0), (0.0, 1.0), (-0.5, 0.5)),
+    "no-gap": (),
 }
 """Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0  (>= 0 when not strict).
 The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
@@ -139,7 +140,8 @@ def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Net
         if set(statement.offset) - set(query.relax):
             return "the statement shifts a feature that the query does not relax"
         offset = np.array([float(statement.offset.get(name, 0)) for name in names])
-        gap = None if query.epsilon is None else Gap(epsilon=query.epsilon, rise=False)
+        logit = query.scale == "logit"
+        gap = None if query.epsilon is None or logit else Gap(epsilon=query.epsilon, rise=False)
     ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
     if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
@@ -152,6 +154,8 @@ def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Net
     else:
         margin[i], margin[j] = 1.0, -1.0
     asked = Asked.of(statement.goal, (i, j), gap)
+    if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
+        asked = Asked(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
     return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 
@@ -221,6 +225,8 @@ def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Netw
     """Why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)
+    if query.epsilon is not None and query.scale == "probability" and not query.epsilon < 1:
+        return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
     if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
         return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"
     lower, upper = domain.lower.copy(), domain.upper.copy()

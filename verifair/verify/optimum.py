@@ -16,7 +16,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.errors import QueryError
-from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at
+from verifair.verify.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at, widest
 from verifair.verify.branch_and_bound import CHUNK
 
 
@@ -44,7 +44,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
     stack = [(start.take(slice(k, k + CHUNK)), np.full(len(start), -np.inf)[k : k + CHUNK]) for k in range(0, count, CHUNK)]
 
     def meet(nodes: Nodes, raw: Array) -> None:
-        values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0]
+        values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0] + problem.constants[0]
         order = np.argsort(-values)  # so that of several points of one question the least is written last
         better = order[values[order] < upper[nodes.question[order]]]
         upper[nodes.question[better]] = values[better]
@@ -68,7 +68,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
         np.minimum.at(lower, nodes.question[done], known[done])
         rest = nodes.take(~done)
         if len(rest):
-            _, _, left_upper, right_lower = halve(twin, rest, bounds.score[~done])
+            _, left_upper, right_lower = halve(twin, rest, widest(twin, rest, bounds.score[~done]))
             left = Nodes(ids=rest.ids, question=rest.question, lower=rest.lower, upper=left_upper, open=rest.open)
             right = Nodes(ids=rest.ids, question=rest.question, lower=right_lower, upper=rest.upper, open=rest.open)
             stack.append((Nodes.join([left, right]), np.concatenate([known[~done]] * 2)))

@@ -1,0 +1,131 @@
+"""`maximise`: the largest probability or logit gap, a witness below and a certified bound above."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.dyadic import exact
+from encoders.evaluate import pair
+from encoders.probability import gap_bounds
+from encoders.problem import TwinProblem
+from encoders.runtime import runtime_logits
+from solvers.outcome import Budget
+from verifair.errors import QueryError
+from verifair.queries import ProbabilityGap
+from verifair.verdict import Reason
+from verifair.verify.certificate import Certificate, semantics
+from verifair.verify.fairness_certificate import fairness_certificate
+from verifair.verify.gap_search import Extreme, largest_gap
+from verifair.verify.questions import NO_FALL, Pairs, box_of, twin_problem
+from verifair.witness import Witness
+
+SPARE = 0.1
+"""Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaximumGap:
+    """lower <= largest gap <= upper.
+
+    lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (None:
+    nothing below the trivial bound).   reason: why the two are further apart than the tolerance, None when they are not.
+    """
+
+    lower: float
+    upper: float
+    witness: Witness | None
+    certificate: Certificate | None
+    reason: Reason | None
+    scale: str
+    engine: str
+    nodes: int
+    seconds: float
+    semantics: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form, as the command line writes it."""
+        return {
+            "status": "bounded",
+            "reason": self.reason.value if self.reason else None,
+            "lower": self.lower,
+            "upper": self.upper,
+            "scale": self.scale,
+            "witness": self.witness.to_dict() if self.witness else None,
+            "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
+            "engine": self.engine,
+            "nodes": self.nodes,
+            "semantics": self.semantics,
+            "seconds": self.seconds,
+        }
+
+
+def maximise(
+    query: ProbabilityGap,
+    *,
+    budget: Budget | None = None,
+    tolerance: float = 1e-4,
+    progress: Callable[[float, float], None] | None = None,
+) -> MaximumGap:
+    """The largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far as
+    the budget goes.
+
+    Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
+    Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
+    """
+    if not 1e-6 <= tolerance < 1:
+        raise QueryError(f"tolerance = {tolerance}: expected at least 1e-6 (bounds are rounded outwards) and less than 1")
+    budget = budget or Budget()
+    started = time.monotonic()
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    problem = twin_problem(query, batch, (NO_FALL,))
+    logit = query.scale == "logit"
+    found = largest_gap(
+        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, seconds=budget.seconds, max_nodes=budget.nodes, seed=budget.seed,
+        progress=progress,
+    )  # fmt: skip
+    upper = found.upper + SPARE * tolerance
+    lower, witness = _witness(query, problem, found)
+    nothing = (not logit and found.upper >= 1) or not np.isfinite(found.upper)
+    certificate = None
+    if not nothing:
+        trees = [[found.forest.tree(q, g) for g in range(2)] for q in range(len(batch))]
+        certificate = fairness_certificate(query, batch, box, trees, epsilon=upper, scale=query.scale)
+    reasons = {"": None, "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL}
+    return MaximumGap(
+        lower=lower, upper=1.0 if nothing and not logit else upper, witness=witness, certificate=certificate,
+        reason=reasons[found.out_of], scale=query.scale, engine="branch-and-bound", nodes=found.nodes,
+        seconds=time.monotonic() - started, semantics=semantics(query.network),
+    )  # fmt: skip
+
+
+def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
+    """The gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
+    question, raw = np.array([found.question]), found.point[None]
+    second = problem.batch.take(question).second(raw)
+    if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
+        return 0.0, None
+    x, x_prime = pair(problem, question, raw)
+    logits = query.network.forward(exact(np.concatenate([x, x_prime])))
+    weights = problem.margin
+    exactly = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
+    rows = [raw[0], second[0]]
+    runtime = [float((runtime_logits(query.network, one.astype(np.float32)) @ weights)[0]) for one in (x, x_prime)]
+    if exactly[0] < exactly[1]:
+        exactly, rows, runtime = exactly[::-1], rows[::-1], runtime[::-1]
+    logit = query.scale == "logit"
+    gap = float(np.nextafter(float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
+    outputs = float(exactly[0]), float(exactly[1])
+    shown = runtime[0] - runtime[1] if logit else float(expit(runtime[0]) - expit(runtime[1]))
+    return max(gap, 0.0), Witness(
+        x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
+        probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
+        float32_agrees=bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap))) if query.network.source else None,
+    )  # fmt: skip
