@@ -66,10 +66,11 @@ def run(folder: Path, settings: Settings | None = None) -> list[pd.DataFrame] | 
     with threadpool_limits(limits=1):
         whole = [_whole(data, settings, *asked) for asked in WHOLE if settings.wanted(asked[0])]
         parts = [_partitioned(data, settings, *asked) for asked in PARTITIONED if settings.wanted(asked[0])]
-    return [
-        show(f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches", pd.DataFrame(whole), folder),
-        show(f"kmax partitions: {settings.each:g} s each, samples of at most {settings.sample}", pd.DataFrame(parts), folder),
-    ]
+    tables = {
+        f"kmax domain: {settings.seconds:g} s each, beside the best of {settings.seeds} searches": whole,
+        f"kmax partitions: {settings.each:g} s each, samples of at most {settings.sample}": parts,
+    }
+    return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items() if lines]
 
 
 def _whole(

@@ -12,6 +12,7 @@ Sound? yes: slices overlap and cover, additions are rounded outwards, thresholds
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +100,15 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
     Greedy: copies in the order of their last bucket, each to the first free one. Exact for runs of consecutive buckets: if some
     optimum gives that bucket to another copy, the two can be exchanged, as the other's run reaches at least as far.
     """
-    kind = np.int64 if buckets < 63 else np.object_  # a bit for each bucket; Python's own integers where 64 bits are too few
+    kind: Any = np.int64 if buckets < 63 else np.object_  # a bit for each bucket; Python's own integers where 64 bits are too few
     order = np.argsort(last, axis=1, kind="stable")
-    start, size = (np.take_along_axis(each, order, axis=1).astype(kind) for each in (first, np.maximum(last - first + 1, 0)))
-    runs = (1 << (start + size)) - (1 << start)
-    taken, count = np.zeros(len(first), dtype=kind), np.zeros(len(first), dtype=np.int64)
+    start = np.take_along_axis(first, order, axis=1).astype(kind)
+    end = np.take_along_axis(np.maximum(last + 1, first), order, axis=1).astype(kind)
+    runs = (1 << end) - (1 << start)
+    taken: Any = np.zeros(len(first), dtype=kind)
+    count = np.zeros(len(first), dtype=np.int64)
     for k in range(runs.shape[1]):
-        free = runs[:, k] & ~taken
+        free: Any = runs[:, k] & ~taken
         taken = taken | (free & -free)
         count += free != 0
     return count
