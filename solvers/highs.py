@@ -84,16 +84,50 @@ def _solve(program: Program, budget: Budget, presolve: bool | None, basis: Any) 
     highs.HandleUserInterrupt = True
     run_interruptible(run, highs.cancelSolve)
     solve_seconds = time.perf_counter() - built
+    return _read(highs, program, built - started, solve_seconds), _basis(highs, program) or basis
+
+
+class HotStart:
+    """One HiGHS instance for the many small LPs of a search tree: every LP starts from whichever basis it is given.
+
+    Presolve is off, as a basis needs it. Each LP is a matter of milliseconds: Ctrl-C arrives between two of them.
+    """
+
+    def __init__(self) -> None:
+        import highspy
+
+        self._highs = highspy.Highs()
+        if not _configure(self._highs, Budget(), False):
+            raise ValueError("HiGHS refused an option")
+        highspy.Highs.resetGlobalScheduler(True)
+
+    def solve(self, program: Program, *, seconds: float, iterations: int, basis: Any = None) -> tuple[Outcome, Any]:
+        """The outcome of an LP, and its basis to start similar ones from (None unless it was optimal).
+
+        seconds, iterations: its limits; on wildly scaled programs the simplex method can run in circles.
+        """
+        started = time.perf_counter()
+        loaded = _load(self._highs, program)
+        if basis is not None and (len(basis.col_status), len(basis.row_status)) == (program.columns, len(program.row_lower)):
+            self._highs.setBasis(basis)
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(seconds, 1e-3))  # the clock runs on
+        self._highs.setOptionValue("simplex_iteration_limit", iterations)
+        built = time.perf_counter()
+        if loaded:
+            self._highs.run()
+        outcome = _read(self._highs, program, built - started, time.perf_counter() - built)
+        return outcome, _basis(self._highs, program)
+
+
+def _read(highs: Any, program: Program, build_seconds: float, solve_seconds: float) -> Outcome:
+    """What HiGHS says after a run."""
+    import highspy
+
     status = highs.getModelStatus()
-    known = _TERMINATION.get(status.name)
-    termination, limit = known if known is not None else (Termination.ERROR, None)
-    message = highs.modelStatusToString(status)
+    termination, limit = _TERMINATION.get(status.name, (Termination.ERROR, None))
     info = highs.getInfo()
     feasible = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
-    values = np.array(highs.getSolution().col_value) if feasible else None
     duals = ray = dual_bound = None
-    if termination is Termination.OPTIMAL and not program.mixed_integer:
-        basis = highs.getBasis()
     if program.mixed_integer:
         dual_bound = info.mip_dual_bound if termination in (Termination.OPTIMAL, Termination.LIMIT) else None
     elif termination is Termination.OPTIMAL:
@@ -101,11 +135,19 @@ def _solve(program: Program, budget: Budget, presolve: bool | None, basis: Any) 
         duals = np.array(highs.getSolution().row_dual)
     elif termination is Termination.INFEASIBLE and len(program.row_lower):
         ray = _farkas(highs)
-    outcome = answer(
-        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
-        dual_bound=dual_bound, duals=duals, ray=ray, message=message,
-        nodes=int(info.mip_node_count) if program.mixed_integer else None)
-    return outcome, basis
+    return make_outcome(
+        program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE, termination=termination, limit=limit,
+        build_seconds=build_seconds, solve_seconds=solve_seconds,
+        values=np.array(highs.getSolution().col_value) if feasible else None, dual_bound=dual_bound, duals=duals, ray=ray,
+        message=highs.modelStatusToString(status), nodes=int(info.mip_node_count) if program.mixed_integer else None)
+
+
+def _basis(highs: Any, program: Program) -> Any:
+    """The basis of an LP just solved to optimality, else None."""
+    import highspy
+
+    optimal = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return highs.getBasis() if optimal and not program.mixed_integer else None
 
 
 def _configure(highs: Any, budget: Budget, presolve: bool | None) -> bool:

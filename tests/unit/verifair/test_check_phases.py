@@ -1,0 +1,212 @@
+"""The checker of neuron branching: bounds hold for any multipliers, false claims are never accepted, wrong trees are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoders.network import Array, Layer, Link, Network
+from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from verifair.verdict import Status
+from verifair.verify.check_phase_bounds import PhaseBounds, PhaseClaim, Regions
+from verifair.verify.check_phases import check_phases
+from verifair.verify.phase_tree import PhaseTree
+from verifair.verify.phases import claim_of, decide_by_phases, unstable_and_wide
+
+ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])
+seeds = st.integers(0, 2**32 - 1)
+
+
+def problem_of(seed: int, hidden: tuple[int, ...] = (5, 4), slope: float = 0.0) -> TwinProblem:
+    """One protected number, two whole numbers in -3..3 and a one-hot variable with three categories."""
+    rng = np.random.default_rng(seed)
+    one_hot = np.array([False, False, False, True])
+    width = np.where(one_hot, 3, 1)
+    domain = Domain(
+        integer=np.ones(4, dtype=bool), lower=np.array([0.0, -3, -3, 0]), upper=np.array([1.0, 3, 3, 2]),
+        offset=np.zeros(4), scale=np.ones(4), start=np.cumsum(width) - width, one_hot=one_hot, width=width,
+    )  # fmt: skip
+    sizes = (6, *hidden, 1)
+    layers = []
+    for k, (n, m) in enumerate(pairwise(sizes)):
+        last = k == len(hidden)
+        weight = rng.standard_normal((m, n)).astype(np.float32).astype(float)
+        layers.append(Layer(weight=weight, bias=0.5 * rng.standard_normal(m), slope=np.full(m, 1.0 if last else slope)))
+    lower, upper = np.array([[0.0, -3, -3, 0]]), np.array([[0.0, 3, 3, 2]])
+    batch = TwinBatch(lower=lower, upper=upper, prime=np.array([[1.0, 0, 0, 0]]), protected=np.array([True, False, False, False]))
+    network = Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="")
+    goal = Goal(rows=ROWS, strict=False)
+    return TwinProblem(network=network, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
+
+
+def points(claim: PhaseClaim) -> Array:
+    axes = [np.arange(a, b + 1) for a, b in zip(claim.lower, claim.upper, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def exact_copies(problem: TwinProblem, raw: Array) -> tuple[list[np.ndarray], np.ndarray]:
+    """Pre-activations (P, 2 H) of the hidden neurons in the tree's numbering, and g, g' (P, 2): fractions."""
+    hidden, margins = [], []
+    for copy in (raw, claim_of(problem).second(raw)):
+        x = rational(problem.domain.encode(copy))
+        for layer in problem.network.layers:
+            a = x @ rational(layer.weight).T + rational(layer.bias)
+            x = np.where(a > 0, a, a * rational(layer.slope))
+            hidden.append(a)
+        margins.append(hidden.pop()[:, 0])
+    return [np.concatenate(hidden, axis=1)], np.stack(margins, axis=1)
+
+
+def rational(values: Array) -> np.ndarray:
+    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def shifted(problem: TwinProblem, by: float) -> TwinProblem:
+    """Rows raised so that the least best row over the lattice is about `by`."""
+    _, margins = exact_copies(problem, points(claim_of(problem)))
+    least = float((margins @ rational(ROWS).T).max(axis=1).min())
+    return replace(problem, goals=(Goal(rows=ROWS, strict=False, constant=np.full(3, by - least)),))
+
+
+def proof_of(problem: TwinProblem) -> PhaseTree:
+    answer = decide_by_phases(problem, 0, 0, seconds=60, max_nodes=20_000)
+    assert answer.status is Status.PROVED
+    assert answer.tree is not None
+    return answer.tree
+
+
+def verdict(problem: TwinProblem, tree: PhaseTree) -> str | None:
+    return check_phases(problem.network, problem.domain, claim_of(problem), tree)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=seeds, hidden=st.sampled_from([(4,), (5, 4), (3, 3, 3)]), slope=st.sampled_from([0.0, 0.25]),
+    size=st.sampled_from([0.3, 1.0, 30.0]),
+)  # fmt: skip
+def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tuple[int, ...], slope: float, size: float) -> None:
+    problem = problem_of(seed, hidden, slope)
+    rng = np.random.default_rng(seed)
+    claim = claim_of(problem)
+    raw = points(claim)
+    (a,), margins = exact_copies(problem, raw)
+    count, neurons = 16, 2 * sum(hidden)
+    signs = rng.choice([-1, 0, 0, 1], (count, neurons))
+    regions = Regions(
+        lower=np.tile(claim.lower, (count, 1)), upper=np.tile(claim.upper, (count, 1)), active=signs > 0, inactive=signs < 0
+    )
+    bounds = PhaseBounds(problem.network, problem.domain, claim, regions)
+    slopes = np.where(rng.random((count, neurons)) < 0.3, np.nan, size * rng.standard_normal((count, neurons)))
+    weights = rng.random((count, 3)) * (rng.random((count, 1)) < 0.8)
+    found = bounds.lagrange(weights, slopes)
+    for k in range(count):
+        inside = ((a >= 0) | (signs[k] <= 0)).all(axis=1) & ((a <= 0) | (signs[k] >= 0)).all(axis=1)
+        assert not (bounds.empty[k] and inside.any())
+        values = margins[inside] @ rational(ROWS).T
+        if not np.isinf(found.bound[k]) and len(values):
+            assert Fraction(float(found.bound[k])) <= (values @ rational(weights[k])).min()
+        if found.proved[k] and len(values):
+            assert (values.max(axis=1) >= 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, slope=st.sampled_from([0.0, 0.25]), data=st.data())
+def test_false_claims_are_not_proved_by_damaged_trees(seed: int, slope: float, data: st.DataObject) -> None:
+    """The tree of a true claim, damaged at random, put forward for a claim that is false by a hair."""
+    problem = problem_of(seed, (5, 4), slope)
+    tree, false = proof_of(shifted(problem, 1e-6)), shifted(problem, -1e-6)
+    assert verdict(false, tree) is not None
+    rng = np.random.default_rng(data.draw(seeds))
+    for _ in range(20):
+        value, feature, cut = tree.value.copy(), tree.feature.copy(), tree.cut.copy()
+        match rng.integers(0, 4):
+            case 0 if len(value):
+                value[rng.integers(0, len(value))] = rng.choice([0.0, -1.0, 1e-300, 1e30, 1e200, np.inf, np.nan])
+            case 1:
+                value = value * (1 + rng.standard_normal(len(value)))
+            case 2:
+                feature[rng.integers(0, len(feature))] = rng.integers(-25, 5)
+            case _:
+                cut[rng.integers(0, len(cut))] += rng.integers(-2, 3)
+        assert verdict(false, replace(tree, value=value, feature=feature, cut=cut)) is not None
+
+
+def test_what_is_wrong_with_a_tree_is_said() -> None:
+    problem = next(p for p in (shifted(problem_of(seed), 1e-3) for seed in range(50)) if (proof_of(p).feature < -1).any())
+    tree = proof_of(problem)
+    assert verdict(problem, tree) is None
+    assert len(tree.feature) > 2
+    first = int(tree.start[-2])
+    cases = {
+        "leaves are missing": PhaseTree(
+            feature=tree.feature[:-1], cut=tree.cut[:-1], start=tree.start[:-1], index=tree.index[:first], value=tree.value[:first]
+        ),
+        "left over": replace(
+            tree, feature=np.append(tree.feature, -1), cut=np.append(tree.cut, 0.0), start=np.append(tree.start, tree.start[-1])
+        ),
+        "does not exist": replace(tree, feature=np.append(-2 - 18, tree.feature[1:])),
+        "do not fit together": replace(tree, cut=tree.cut[1:]),
+        "not in order": replace(tree, start=np.append(1, tree.start[1:])),
+        "belongs to none": replace(tree, index=np.append(21, tree.index[1:])),
+        "not a finite number": replace(tree, value=np.append(np.nan, tree.value[1:])),
+        "prove nothing": replace(tree, value=np.where(tree.index < 18, 1e40, tree.value)),
+        "negative weight": replace(tree, value=np.where(tree.index >= 18, -1.0, tree.value)),
+    }
+    for text, broken in cases.items():
+        reason = verdict(problem, broken)
+        assert reason is not None
+        assert text in reason
+
+
+def test_a_cut_outside_the_box_is_rejected() -> None:
+    problem = shifted(problem_of(3), 1.0)
+    leaf = proof_of(problem)
+    for feature, cut in ((1, 3.0), (1, 0.5), (1, -4.0), (2, np.nan), (9, 0.0)):
+        start = np.array([0, 0, 0, 0])
+        tree = PhaseTree(
+            feature=np.array([feature, -1, -1]), cut=np.array([cut, 0, 0]), start=start, index=leaf.index[:0], value=leaf.value[:0]
+        )
+        reason = verdict(problem, tree)
+        assert reason is not None
+        assert "feature" in reason
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"prime": np.zeros(3)}, "features"),
+        ({"constants": np.array([np.nan, 0, 0])}, "not finite"),
+        ({"rows": np.zeros((400, 2)), "constants": np.zeros(400)}, "at most"),
+        ({"upper": np.array([1.0, 3, 3, 2])}, "protected feature is not fixed"),
+        ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifted"),
+        ({"offset": np.array([0.0, 0, 0, 1])}, "shifted"),
+    ],
+)
+def test_claims_that_are_not_covered_are_refused(change: dict[str, Array], text: str) -> None:
+    problem = shifted(problem_of(1), 1.0)
+    reason = check_phases(problem.network, problem.domain, replace(claim_of(problem), **change), proof_of(problem))
+    assert reason is not None
+    assert text in reason
+
+
+def test_numbers_out_of_range_prove_nothing() -> None:
+    problem = shifted(problem_of(5), 1.0)
+    tree = proof_of(problem)
+    layers = tuple(replace(layer, bias=layer.bias * 1e120) for layer in problem.network.layers)
+    huge = replace(problem, network=replace(problem.network, layers=layers))
+    assert verdict(huge, tree) is not None
+
+
+def test_counts_of_unstable_neurons_and_wide_inputs() -> None:
+    problem = problem_of(2)
+    unstable, wide = unstable_and_wide(problem)
+    assert wide.tolist() == [0]
+    assert 0 < unstable[0] <= 18
+    point = replace(problem, batch=replace(problem.batch, upper=problem.batch.lower))
+    assert unstable_and_wide(point)[0].tolist() == [0]
