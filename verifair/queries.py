@@ -186,6 +186,9 @@ def _check_relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str,
             )
         if not (float(width).is_integer() and 1 <= width <= 100):
             raise QueryError(f"relax {name!r} by {width}: expected a whole number of units from 1 to 100")
+        low, high = feature.range or (0.0, 0.0)
+        if max(-low, high) + width > 2**24:
+            raise QueryError(f"feature {name!r} cannot be relaxed: beyond 2**24 float32 has no room for single units; rescale it")
 
 
 def _check_delta(delta: Sequence[float]) -> None:

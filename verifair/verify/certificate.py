@@ -137,8 +137,8 @@ class RowsQuery:
 class FairnessQuery:
     """No two rows of the box that differ in protected features alone are treated differently.
 
-    epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how many units
-    it may differ as well.   box: feature name -> (lower, upper) in raw units; features left out take their declared range.
+    epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how
+    many units it may differ as well. box: feature name -> (lower, upper) in raw units; features left out take their whole range.
     differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
     The proofs must cover all these pairs, in both directions.
     """

@@ -24,6 +24,8 @@ Booleans = npt.NDArray[np.bool_]
 
 CHUNK = 128
 """Boxes bounded at once."""
+GROUP = 4096
+"""Leaves under way at once."""
 MAX_BOXES = 4096
 """Boxes that one leaf may be cut into before it counts as not confirmed."""
 SLACK = 1e-6
@@ -62,22 +64,24 @@ class Checker:
         self.variable_of[domain.columns_of(np.arange(domain.variables))] = variable
 
     def run(self) -> list[Rejection]:
-        """Depth first over the boxes that leaves are cut into: all leaves first, then what is left of them."""
-        leaf, lower, upper = np.arange(len(self.leaves.task)), self.leaves.lower, self.leaves.upper
-        boxes = np.zeros(len(leaf), dtype=np.int64)
+        """Depth first over the boxes that leaves are cut into, a group of leaves at a time."""
+        boxes = np.zeros(len(self.leaves.task), dtype=np.int64)
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
-            while len(leaf):
-                now, later = slice(-CHUNK, None), slice(0, max(0, len(leaf) - CHUNK))
-                open_now = ~np.isin(leaf[now], list(self.reason)) if self.reason else np.ones(len(leaf[now]), dtype=bool)
-                chunk = leaf[now][open_now], lower[now][open_now], upper[now][open_now]
-                np.add.at(boxes, chunk[0], 1)
-                for over in np.unique(chunk[0][boxes[chunk[0]] > MAX_BOXES]):
-                    self._reject(int(over), f"not confirmed within {MAX_BOXES} boxes")
-                more = self._step(*chunk) if len(chunk[0]) else chunk
-                leaf, lower, upper = (
-                    np.concatenate([old[later], new]) for old, new in zip((leaf, lower, upper), more, strict=True)
-                )
+            for start in range(0, len(boxes), GROUP):
+                part = slice(start, start + GROUP)
+                self._run(np.arange(len(boxes))[part], self.leaves.lower[part], self.leaves.upper[part], boxes)
         return [Rejection(proof=int(self.leaves.proof[one]), reason=text) for one, text in sorted(self.reason.items())]
+
+    def _run(self, leaf: Integers, lower: Array, upper: Array, boxes: Integers) -> None:
+        while len(leaf):
+            now, later = slice(-CHUNK, None), slice(0, max(0, len(leaf) - CHUNK))
+            open_now = ~np.isin(leaf[now], list(self.reason)) if self.reason else np.ones(len(leaf[now]), dtype=bool)
+            chunk = leaf[now][open_now], lower[now][open_now], upper[now][open_now]
+            np.add.at(boxes, chunk[0], 1)
+            for over in np.unique(chunk[0][boxes[chunk[0]] > MAX_BOXES]):
+                self._reject(int(over), f"not confirmed within {MAX_BOXES} boxes")
+            more = self._step(*chunk) if len(chunk[0]) else chunk
+            leaf, lower, upper = (np.concatenate([old[later], new]) for old, new in zip((leaf, lower, upper), more, strict=True))
 
     def _reject(self, leaf: int, text: str) -> None:
         box = f"{self.leaves.lower[leaf].tolist()} .. {self.leaves.upper[leaf].tolist()}"

@@ -146,6 +146,7 @@ def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Net
     if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
     unscaled = (~domain.one_hot & (domain.offset == 0) & (domain.scale == 1) & domain.integer) | (offset == 0)
+    unscaled &= (offset == 0) | (np.maximum(np.abs(domain.lower), np.abs(domain.upper)) <= 2**24)  # where float32 counts exactly
     if not unscaled.all():
         return "the statement shifts a feature that the network does not take as it is"
     margin = np.zeros(network.outputs)

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals, pair, seems_unmet
+from encoders.goal_rows import refined
 from encoders.network import Array
 from encoders.problem import Integers, TwinProblem
 from encoders.runtime import runtime_logits
@@ -36,7 +38,8 @@ from verifair.verify.disagreement import disagree
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
 
-
+MAX_LINES = 50
+"""Of a probability curve, added one at a time where a solver's point calls for one."""
 LARGEST_SCALE = 1e7
 """Of a program's coefficients and bounds. Beyond it float64 solvers were seen to be wrong by any amount: they claim nothing."""
 
@@ -140,27 +143,37 @@ def _left(budget: Budget, deadline: float) -> Budget:
 
 
 def _ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None) -> Answer:
-    """One goal by LP, MILP or SMT. A goal of several rows is met where *some* row is, which only SMT states as it stands;
-    for LP and MILP each row is tried in turn, and one that is positive throughout is enough."""
+    """One goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small enough
+    calls for another line of the curve, MAX_LINES times at most."""
     blank = Answer(
         status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
         agrees=None, engine=method, outcomes=(), nodes=0,
     )  # fmt: skip
     goal = twin.problem.goals[g]
     current = before or blank
-    if method == "smt":
-        encoding = smt(TwinBox.of(twin, q, method=Method.LINEAR))
-        outcome = registry.solve(violated(encoding, goal), backend=solver or "z3", budget=budget)
-        return _judge(twin.problem, q, g, method, outcome, encoding, current)
-    encode, bounds = (triangle, Method.INTERVAL) if method == "lp" else (big_m, Method.LINEAR)
-    encoding = encode(TwinBox.of(twin, q, method=bounds))
-    for row in goal.rows:
-        outcome = registry.solve(encoding.minimise(row), backend=solver or "highs", budget=budget)
-        if len(goal.rows) == 1 and _scale(encoding.program) <= LARGEST_SCALE:
-            _compare(twin.problem, q, row, outcome, current)
-        current = _judge(twin.problem, q, g, method, outcome, encoding, current)
-        if current.status is not Status.UNKNOWN:
+    deadline = time.monotonic() + budget.seconds
+    box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
+    match method:
+        case "milp":  # difference rows pay where both copies count at once
+            encoding = big_m(box, difference=goal.gap is not None)
+        case "lp":
+            encoding = triangle(box)
+        case _:
+            encoding = smt(box)
+    backend = solver or ("z3" if method == "smt" else "highs")
+    for _ in range(MAX_LINES):
+        program = violated(encoding, goal) if method == "smt" else encoding.worst(goal)
+        outcome = registry.solve(program, backend=backend, budget=_left(budget, deadline))
+        if len(goal.rows) == 1 and method != "smt" and _scale(program) <= LARGEST_SCALE:
+            _compare(twin.problem, q, goal.rows[0], outcome, current)
+        current = _judge(twin.problem, q, g, method, outcome, encoding, program, current)
+        if current.reason is not Reason.WITNESS_REJECTED or outcome.values is None:
             break
+        _, margins = exact_goals(twin.problem, np.array([q]), encoding.decode(outcome.values))
+        further = refined(goal, margins[0])
+        if further is None:
+            break
+        goal = further
     return current
 
 
@@ -177,24 +190,38 @@ def _compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: 
 
 
 def _judge(
-    problem: TwinProblem, q: int, g: int, method: str, outcome: Outcome, encoding: Encoding, current: Answer
+    problem: TwinProblem,
+    q: int,
+    g: int,
+    method: str,
+    outcome: Outcome,
+    encoding: Encoding,
+    program: Program,
+    current: Answer,
 ) -> Answer:
     """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
     if outcome.values is not None:
         point = encoding.decode(outcome.values)[0]
         met, margins = exact_goals(problem, np.array([q]), point[None, :])
-        if problem.domain.legal(point[None, :])[0] and not met[0, g]:
-            value = float((problem.goals[g].rows @ margins[0]).max())
+        second = problem.batch.take([q]).second(point[None, :])
+        if problem.domain.legal(point[None, :])[0] and problem.domain.legal(second)[0] and not met[0, g]:
+            value = float((problem.goals[g].rows @ margins[0] + problem.goals[g].constants).max())
             return replace(
                 current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),
                 upper=min(current.upper, value),
             )  # fmt: skip
     bound = outcome.dual_bound if outcome.dual_bound is not None else -np.inf
-    scale = _scale(encoding.program)
+    scale = _scale(program)
     if method != "smt" and scale > LARGEST_SCALE:
         return replace(current, status=Status.UNKNOWN, reason=Reason.NUMERICAL)
-    status, reason = status_of(outcome, exact=method == "smt", relaxation=method == "lp", bound=bound / scale)
+    status, reason = status_of(
+        outcome,
+        exact=method == "smt",
+        relaxation=method == "lp",
+        bound=bound / scale,
+        empty=method == "milp" and problem.domain.forbidden is not None,
+    )
     return replace(current, status=status, reason=reason, lower=max(current.lower, bound))
 
 
@@ -204,17 +231,19 @@ def _scale(program: Program) -> float:
     return float(max(1.0, np.abs(program.rows.data).max(initial=0.0), bounds[np.isfinite(bounds)].max(initial=0.0)))
 
 
-def status_of(outcome: Outcome, *, exact: bool, relaxation: bool, bound: float) -> tuple[Status, Reason | None]:
+def status_of(
+    outcome: Outcome, *, exact: bool, relaxation: bool, bound: float, empty: bool = False
+) -> tuple[Status, Reason | None]:
     """The one map from why a solver stopped to what that means for  "the objective is positive everywhere".
 
     exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
     row, and only a bound (over the program's scale) above the backend's tolerance is a claim.   Witnesses have been dealt with
-    before: a point that is still here was not confirmed.
+    before: a point that is still here was not confirmed.   empty: constraints may forbid every row, which proves too.
     """
     match outcome.termination:
         case Termination.INFEASIBLE:
-            # A minimisation over a box has a point: infeasible can only be a numerical accident.
-            return (Status.PROVED, None) if exact else (Status.UNKNOWN, Reason.NUMERICAL)
+            # A minimisation over a box has a point, unless constraints leave none: else this can only be a numerical accident.
+            return (Status.PROVED, None) if exact or empty else (Status.UNKNOWN, Reason.NUMERICAL)
         case Termination.OPTIMAL:
             if not exact and bound > 10 * outcome.tolerance:
                 return Status.PROVED, None
@@ -251,18 +280,21 @@ def _limit_reason(limit: Limit | None) -> Reason:
 
 def _replayed(problem: TwinProblem, answers: list[list[Answer]]) -> list[list[Answer]]:
     """Replay every witness in float32 onnxruntime, all in one batch, and note whether it shows the violation too."""
-    if problem.network.source is None:
-        return answers
     at = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.witness is not None]
-    if not at:
+    if problem.network.source is None or not at:
         return answers
-    question = np.array([q for q, _ in at])
+    question, goal = np.array(at).T
     raw = np.array([answers[q][g].witness for q, g in at])
-    x, x_prime = pair(problem, question, raw)
-    margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
-    unmet = seems_unmet(problem, margins, np.zeros(len(at)))
-    for (q, g), agrees in zip(at, unmet[np.arange(len(at)), [g for _, g in at]], strict=True):
-        answers[q][g] = replace(answers[q][g], agrees=bool(agrees))
+    for (q, g), agrees in zip(at, runtime_agrees(problem, question, goal, raw), strict=True):
+        answers[q][g] = replace(answers[q][g], agrees=bool(agrees == 1))
     return answers
 
 
+def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw: Array) -> npt.NDArray[np.int8]:
+    """(W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file."""
+    if problem.network.source is None or not len(raw):
+        return np.full(len(raw), -1, dtype=np.int8)
+    x, x_prime = pair(problem, question, raw)
+    margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
+    unmet = seems_unmet(problem, margins, np.zeros(len(raw)))
+    return unmet[np.arange(len(raw)), goal].astype(np.int8)

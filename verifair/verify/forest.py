@@ -9,6 +9,7 @@ from verifair.verify.certificate import Tree
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 
 class Forest:
@@ -58,3 +59,33 @@ class Forest:
                     raise ValueError(f"node {node} is neither closed nor split: goal {goal} of question {root} is not proved")
                 stack += [int(self.left[node]) + 1, int(self.left[node])]
         return Tree(feature=np.array(variable), cut=np.array(cut), bound=np.array(bound))
+
+    def joint(self, roots: Integers) -> tuple[Integers, Integers, Array]:
+        """Proof trees of all goals at once, for many questions: a node is a leaf where every goal is closed, by it or above it.
+
+        Returns the trees' sizes (T,) and their nodes one tree after the other, in preorder: feature (-1 for leaves) and cut.
+        """
+        levels: list[tuple[Integers, Booleans]] = [(roots, self.closed[roots])]
+        closed: list[Booleans] = []
+        while len(levels[-1][0]):  # level by level downwards
+            nodes, done = levels[-1]
+            inner = np.asarray(~done.all(axis=1))
+            if (self.left[nodes[inner]] < 0).any():
+                raise ValueError("a node is neither closed nor split: not everything is proved")
+            closed.append(~inner)
+            children = np.stack([self.left[nodes[inner]], self.left[nodes[inner]] + 1], axis=1).ravel()
+            levels.append((children, np.repeat(done[inner], 2, axis=0) | self.closed[children]))
+        sizes = [np.empty(0, dtype=np.int64)]
+        for leaf in reversed(closed):  # and upwards: how many nodes each subtree has
+            size = np.ones(len(leaf), dtype=np.int64)
+            size[~leaf] += sizes[0].reshape(-1, 2).sum(axis=1)
+            sizes.insert(0, size)
+        at = np.cumsum(sizes[0]) - sizes[0]
+        feature = np.full(int(sizes[0].sum()), -1, dtype=np.int64)
+        cut = np.zeros(len(feature))
+        for (nodes, _), leaf, below in zip(levels, closed, sizes[1:], strict=False):
+            inner = ~leaf
+            feature[at[inner]], cut[at[inner]] = self.variable[nodes[inner]], self.cut[nodes[inner]]
+            first = at[inner] + 1
+            at = np.stack([first, first + below.reshape(-1, 2)[:, 0]], axis=1).ravel()
+        return sizes[0], feature, cut

@@ -1,0 +1,146 @@
+"""Verdicts on the parts of a partition, on disk as they are decided: checkpoint, report and certificate in one SQLite file.
+
+`about` says which query of which network and schema it is, `chunks` holds runs of consecutive parts, each with its verdicts and
+everything needed to re-prove or replay them (see `Chunk`). A killed run loses the chunk it was at; nothing is held in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from verifair.errors import CertificateError, DataError
+
+FORMAT = "verifair-partition/1"
+Integers = npt.NDArray[np.int64]
+Array = npt.NDArray[np.float64]
+UNKNOWN, PROVED, VIOLATED = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunk:
+    """Verdicts on P consecutive parts, from part number `first`.
+
+    status: (P,) UNKNOWN, PROVED, VIOLATED.   reason: (P,) position in `verdict.Reason` of unknown ones, -1 else.
+    Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`):
+    size: (Q,) nodes of its tree, 0 where neuron branching proved it; feature, cut: the trees' nodes in preorder.
+    phase_size: (2 F,) nodes of the phase trees (one for each direction) of the questions with size 0; phase_feature, phase_cut,
+    phase_start (multipliers a node), phase_index, phase_value: as in `PhaseTree`, one after the other.
+    Of the violated parts: pair, goal: (W,) which question fails in which direction; x: (W, V) raw witness; margins: (W, 2);
+    agrees: (W,) 1 where float32 onnxruntime shows it too, 0 where not, -1 where it was not asked.
+    """
+
+    first: int
+    status: npt.NDArray[np.int8]
+    reason: npt.NDArray[np.int8]
+    size: Integers
+    feature: Integers
+    cut: Array
+    phase_size: Integers
+    phase_feature: Integers
+    phase_cut: Array
+    phase_start: Integers
+    phase_index: Integers
+    phase_value: Array
+    pair: Integers
+    goal: Integers
+    x: Array
+    margins: Array
+    agrees: npt.NDArray[np.int8]
+    nodes: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+
+ARRAYS = tuple(field.name for field in fields(Chunk) if field.name not in ("first", "nodes", "seconds"))
+SMALL = {"size": np.int32, "feature": np.int32, "phase_size": np.int32, "phase_feature": np.int32, "phase_start": np.int32,
+         "phase_index": np.int32, "pair": np.int32, "goal": np.int8}  # fmt: skip
+
+
+class PartitionStore:
+    """One run. Opening an existing file for another question is an error; `resume` keeps what it holds."""
+
+    def __init__(self, path: str | Path, about: dict[str, Any] | None = None, *, resume: bool = False) -> None:
+        self.path = Path(path)
+        if about is None and not self.path.is_file():
+            raise CertificateError(f"{self.path}: no such file; expected a store that certify --partition wrote")
+        try:
+            self.connection = sqlite3.connect(self.path, timeout=60)
+            if about is None:
+                self.about = json.loads(self.connection.execute("SELECT value FROM about").fetchone()[0])
+            else:
+                self._begin(about, resume)
+        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            raise DataError(f"{self.path}: not a store of partitions ({error}); name another file with --store") from error
+        if self.about.get("format") != FORMAT:
+            raise CertificateError(f"{self.path}: format {self.about.get('format')!r}, expected {FORMAT}")
+
+    def _begin(self, about: dict[str, Any], resume: bool) -> None:
+        self.about = {"format": FORMAT, **about}
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=NORMAL")
+        self.connection.execute("CREATE TABLE IF NOT EXISTS about (value TEXT)")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS chunks "
+            "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)"
+        )
+        found = self.connection.execute("SELECT value FROM about").fetchone()
+        if found is not None and (json.loads(found[0]) != self.about or not resume):
+            what = "another question" if json.loads(found[0]) != self.about else "this question already"
+            raise DataError(f"{self.path}: holds {what}; continue it with --resume, or name another file with --store")
+        if found is None:
+            self.connection.execute("INSERT INTO about VALUES (?)", (json.dumps(self.about),))
+        self.connection.commit()
+
+    def __enter__(self) -> PartitionStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def add(self, chunk: Chunk) -> None:
+        """Keep a chunk, in one transaction; a later one of the same parts takes its place."""
+        packed = io.BytesIO()
+        arrays = {name: getattr(chunk, name).astype(SMALL.get(name, getattr(chunk, name).dtype)) for name in ARRAYS}
+        np.savez_compressed(packed, **arrays)
+        row = (chunk.first, len(chunk), chunk.status.astype(np.int8).tobytes(), chunk.nodes, chunk.seconds, packed.getvalue())
+        with self.connection:
+            self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
+        """(first, status) of all chunks, in order: all that a report needs."""
+        for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
+            yield first, np.frombuffer(status, dtype=np.int8, count=count)
+
+    def effort(self) -> tuple[int, float]:
+        """Boxes bounded and seconds of work of all chunks together."""
+        nodes, seconds = self.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
+        return int(nodes or 0), float(seconds or 0.0)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""
+        for (first,) in self.connection.execute("SELECT first FROM chunks ORDER BY first").fetchall():
+            yield self.chunk(first)
+
+    def chunk(self, first: int) -> Chunk:
+        nodes, seconds, packed = self.connection.execute(
+            "SELECT nodes, seconds, arrays FROM chunks WHERE first = ?", (first,)
+        ).fetchone()
+        try:
+            with np.load(io.BytesIO(packed), allow_pickle=False) as content:
+                arrays = {name: content[name] for name in ARRAYS}
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            raise CertificateError(f"{self.path}: the chunk of part {first} cannot be read ({error}); run it again") from error
+        wide = {name: value.astype(np.int64) if value.dtype == np.int32 else value for name, value in arrays.items()}
+        return Chunk(first=first, nodes=nodes, seconds=seconds, **wide)
