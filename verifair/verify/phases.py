@@ -6,7 +6,8 @@ relaxed to an LP (`encoders.phase_lp`), started from its parent's basis. The LP'
 tried as a witness in exact arithmetic; else the node is split, at the neuron whose relaxation costs most, or at an input where the
 point is no legal row or all neurons are exact.
 Sound? yes: PROVED rests on the kernel's bounds alone, VIOLATED on exact evaluation.  Complete? yes where all variables are whole:
-splitting ends at single rows. For real ones it ends where float64 does.
+splitting ends at single rows. For real ones it ends where float64 does. Where a real-valued x would violate the goal and only
+whole ones do not, signs cannot help, and it is as slow as input splitting.
 References: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020), which splits either kind.
 """
 
@@ -37,6 +38,8 @@ NEAR = 1e-6
 """LP values down to -NEAR (relative to the rows' size) are worth asking the kernel about; gaps below it count as none."""
 FEW = 6
 """Boxes of up to 2^FEW points are split by inputs alone."""
+ROUNDINGS = 32
+"""Random roundings of an LP's point that are tried as witnesses."""
 WIDE = 8
 """Whole values beyond which an input counts as wide."""
 
@@ -124,6 +127,7 @@ class _Search:
         # (2 H,) how much a neuron feeds into the next layer at most.
         self.reach = np.tile(np.concatenate([np.zeros(0), *(np.abs(one.weight).sum(axis=0) for one in self.network.layers[1:])]), 2)
         self.simplex = HotStart()
+        self.random = np.random.default_rng(0)
         self.witness: tuple[Array, Array] | None = None
 
     def run(self) -> PhaseAnswer:
@@ -158,7 +162,7 @@ class _Search:
             return True
         bounds = PhaseBounds(self.network, self.domain, self.claim, region)
         if bounds.point[0]:
-            return holds_at(self.network, self.domain, self.claim, region.lower[0]) or self._try(region.lower[0])
+            return holds_at(self.network, self.domain, self.claim, region.lower[0]) or self._try(region.lower)
         if bounds.empty[0] or bounds.alike[0]:
             return True
         layers = [_intervals(span) for span in bounds.spans[:-1]]
@@ -177,8 +181,7 @@ class _Search:
         if outcome.values is None:  # no point and no proof: numerical trouble, so halve the box and see
             return self._split_input(node, None, np.zeros(self.domain.columns), -np.inf, basis)
         raw = self._raw(region, self.lp.inputs(outcome.values), bounds)
-        rounded = np.where(self.domain.integer, np.rint(raw), raw)
-        if self._try(rounded):
+        if self._try(self._near(raw, region)):
             return True
         value = float(outcome.values[self.lp.t])
         leaf = None if found is None else found[1]
@@ -218,18 +221,29 @@ class _Search:
                 raw[v] = lower[v] + (x[at] - low[at]) / (high[at] - low[at]) * (upper[v] - lower[v])
         return np.asarray(np.clip(raw, lower, upper))
 
+    def _near(self, raw: Array, region: Regions) -> Array:
+        """Raw rows (N, V) of the box around a point: rounded, its neighbours along each variable, and rounded at random."""
+        lower, upper, whole = region.lower[0], region.upper[0], self.domain.integer
+        rounded = np.where(whole, np.rint(raw), raw)
+        moving = np.eye(len(raw))[(lower < upper) & whole]
+        random = np.where(whole, np.floor(raw + self.random.random((ROUNDINGS, len(raw)))), raw)
+        rows = np.concatenate([rounded[None], rounded + moving, rounded - moving, random])
+        return np.asarray(np.clip(rows, lower, upper))
+
     def _try(self, raw: Array) -> bool:
-        """Whether a raw point is a witness, decided exactly; it must be legal, and so must its partner."""
-        at = raw[None]
-        if not (self.domain.legal(at)[0] and self.domain.legal(self.problem.batch.second(at))[0]):
+        """Whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided exactly."""
+        raw = raw[self.domain.legal(raw) & self.domain.legal(self.problem.batch.second(raw))]
+        if not len(raw):
             return False
-        question = np.zeros(1, dtype=np.int64)
-        margins = np.stack([self.network.forward(x) @ self.problem.margin for x in pair(self.problem, question, at)], axis=1)
-        if not seems_unmet(self.problem, margins, 1e-7 * np.abs(margins).sum(axis=1) + 1e-9)[0, 0]:
+        copies = pair(self.problem, np.zeros(len(raw), dtype=np.int64), raw)
+        margins = np.stack([self.network.forward(x) @ self.problem.margin for x in copies], axis=1)
+        best = (margins @ self.problem.rows.T + self.problem.constants).max(axis=1)
+        k = slice(int(best.argmin()), int(best.argmin()) + 1)
+        if not seems_unmet(self.problem, margins[k], 1e-7 * np.abs(margins[k]).sum(axis=1) + 1e-9)[0, 0]:
             return False
-        met, exact = exact_goals(self.problem, question, at)
+        met, exact = exact_goals(self.problem, np.zeros(1, dtype=np.int64), raw[k])
         if not met[0, 0]:
-            self.witness = raw, exact[0]
+            self.witness = raw[k][0], exact[0]
         return not met[0, 0]
 
     def _few(self, region: Regions) -> bool:
