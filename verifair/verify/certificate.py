@@ -3,11 +3,12 @@
 The file is JSON (gzip when its name ends in .gz). Everything is in raw units and schema order:
 
     {"format": "verifair-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
-     "proofs": [{"statement": ..., "tree": ...} or {"statement": ..., "claim": ...}], "digest"}
+     "proofs": [{"statement": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...}], "digest"}
 
 `digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything else. A *statement* says what holds
-on which box, a *tree* how that box was cut up until every leaf was proved. What only a solver vouches for has a *claim*
-instead of a tree: it can be recorded, not re-proved. What each statement means is defined in `verifair.verify.check`.
+on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of neurons as well). What
+only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. What each statement means is defined in
+`verifair.verify.check`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Network
 from verifair.errors import CertificateError
+from verifair.verify.phase_tree import PhaseTree
 
 FORMAT = "verifair-certificate/1"
 MAX_BYTES = 1 << 30
@@ -121,7 +123,7 @@ class Proof:
     """A statement and what stands behind it."""
 
     statement: Statement
-    evidence: Tree | Claim
+    evidence: Tree | PhaseTree | Claim
 
 
 @validated(frozen=True, kw_only=True, config=_NO_MORE)
@@ -160,9 +162,19 @@ class _TreeFile:
 
 
 @validated(frozen=True, kw_only=True, config=_NO_MORE)
+class _PhaseFile:
+    feature: list[Annotated[int, Field(strict=True, ge=-(1 << 31), lt=1 << 31)]] = Field(min_length=1)
+    cut: list[Number]
+    start: list[Index]
+    index: list[Index]
+    value: list[Number]
+
+
+@validated(frozen=True, kw_only=True, config=_NO_MORE)
 class _ProofFile:
     statement: Annotated[RowStatement | BoxStatement, Field(discriminator="goal")]
     tree: _TreeFile | None = None
+    phases: _PhaseFile | None = None
     claim: Claim | None = None
 
 
@@ -262,18 +274,32 @@ def _digest(payload: Mapping[str, Any]) -> str:
 
 def _proof_payload(proof: Proof) -> dict[str, Any]:
     statement = asdict(proof.statement)
-    if isinstance(proof.evidence, Claim):
-        return {"statement": statement, "claim": asdict(proof.evidence)}
-    tree = proof.evidence
-    bound = [None if value != value else value for value in tree.bound.tolist()]
-    return {"statement": statement, "tree": {"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound}}
+    match proof.evidence:
+        case Claim() as claim:
+            return {"statement": statement, "claim": asdict(claim)}
+        case PhaseTree() as tree:
+            arrays = ("feature", "cut", "start", "index", "value")
+            return {"statement": statement, "phases": {name: getattr(tree, name).tolist() for name in arrays}}
+        case Tree() as tree:
+            bound = [None if value != value else value for value in tree.bound.tolist()]
+            return {"statement": statement, "tree": {"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound}}
 
 
 def _proof(number: int, file: _ProofFile) -> Proof:
-    if file.claim is not None and file.tree is None:
+    if [file.tree, file.phases, file.claim].count(None) != 2:
+        raise ValueError(f"proof {number} needs either a tree, phases or a claim")
+    if file.claim is not None:
         return Proof(statement=file.statement, evidence=file.claim)
-    if file.tree is None or file.claim is not None:
-        raise ValueError(f"proof {number} needs either a tree or a claim")
+    if file.phases is not None:
+        one = file.phases
+        return Proof(
+            statement=file.statement,
+            evidence=PhaseTree(
+                feature=np.array(one.feature), cut=np.array(one.cut, dtype=float), start=np.array(one.start, dtype=np.int64),
+                index=np.array(one.index, dtype=np.int64), value=np.array(one.value, dtype=float),
+            ),
+        )  # fmt: skip
+    assert file.tree is not None
     feature, cut, bound = file.tree.feature, file.tree.cut, file.tree.bound
     if not len(feature) == len(cut) == len(bound):
         raise ValueError(f"proof {number}: feature, cut and bound have {len(feature)}, {len(cut)} and {len(bound)} entries")

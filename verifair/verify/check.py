@@ -27,6 +27,9 @@ from verifair.schema import Schema
 from verifair.verify.certificate import Certificate, Claim, FairnessQuery, semantics
 from verifair.verify.check_boxes import Checker, Rejection
 from verifair.verify.check_leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
+from verifair.verify.check_phase_bounds import PhaseClaim
+from verifair.verify.check_phases import check_phases
+from verifair.verify.phase_tree import PhaseTree
 
 Progress = Callable[[int, int], None]
 
@@ -60,7 +63,7 @@ def check(
     started = time.perf_counter()
     given = certificate if isinstance(certificate, Certificate) else Certificate.load(certificate)
     claimed = sum(isinstance(proof.evidence, Claim) for proof in given.proofs)
-    leaves = 0
+    leaves = sum(int((p.evidence.feature == -1).sum()) for p in given.proofs if isinstance(p.evidence, PhaseTree))
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     if not found:
         for done, group in _groups(given, network, schema, found):
@@ -112,6 +115,11 @@ def _groups(
         leaves: tuple[Array, Array, Array] | str
         if isinstance(task, str):
             leaves = task
+        elif isinstance(proof.evidence, PhaseTree):
+            flaw = phase_flaw(proof.evidence, task, network, schema)
+            if flaw is None:
+                continue
+            leaves = flaw
         elif isinstance(proof.evidence, Claim):
             leaves = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
         else:
@@ -128,6 +136,18 @@ def _groups(
             tasks, parts, proofs, held = [], [], [], 0
     if parts:
         yield len(certificate.proofs), _gathered(tasks, parts, proofs)
+
+
+def phase_flaw(tree: PhaseTree, task: Task, network: Network, schema: Schema) -> str | None:
+    """Why a tree that also splits neurons does not prove a task, or None."""
+    if task.asked.strict:
+        return "neuron branching cannot show a strict goal"
+    rows = np.array(task.asked.rows)
+    claim = PhaseClaim(
+        lower=task.lower, upper=task.upper, prime=task.prime, differs=task.differs, margin=task.margin, gap=task.asked.gap,
+        offset=task.offset if task.offset.any() else None, rows=rows[:, :2], constants=rows[:, 2],
+    )  # fmt: skip
+    return check_phases(network, schema.domain, claim, tree)
 
 
 def _gathered(tasks: list[Task], parts: Sequence[tuple[Array, Array, Array]], proofs: list[int]) -> Leaves:

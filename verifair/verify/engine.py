@@ -34,10 +34,14 @@ from verifair.verdict import Reason, Status
 from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
 from verifair.verify.certificate import Tree
 from verifair.verify.disagreement import disagree
+from verifair.verify.phase_tree import PhaseTree
+from verifair.verify.phases import decide_by_phases
 
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
 
+FIRST_NODES, PHASE_NODES = 2000, 2000
+"""Boxes that input splitting gets first, and regions that neuron branching gets then."""
 MAX_LINES = 50
 """Of a probability curve, added one at a time where a solver's point calls for one."""
 LARGEST_SCALE = 1e7
@@ -56,7 +60,7 @@ class Answer:
     reason: Reason | None
     lower: float
     upper: float
-    tree: Tree | None
+    tree: Tree | PhaseTree | None
     witness: Array | None
     margins: tuple[float, float] | None
     agrees: bool | None
@@ -82,12 +86,11 @@ def solve(
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
-            decision = decide(
-                problem, seconds=budget.seconds, max_nodes=budget.nodes, group=group, seed=budget.seed, progress=progress
-            )
+            limit = _first_nodes(problem, method, budget)
+            decision = decide(problem, seconds=budget.seconds, max_nodes=limit, group=group, seed=budget.seed, progress=progress)
             answers = _answers(problem, decision)
             if method == "auto":
-                answers = _settle_the_rest(problem, answers, solver, budget, deadline)
+                answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
         case "lp" | "milp" | "smt":
             answers = _by_solver(problem, method, solver, budget)
         case _:
@@ -117,16 +120,68 @@ def _answer(decision: Decision, q: int, g: int) -> Answer:
     )
 
 
+def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
+    """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
+    if method == "bnb" or any(goal.strict for goal in problem.goals):
+        return budget.nodes
+    return min(FIRST_NODES, budget.nodes or FIRST_NODES)
+
+
 def _settle_the_rest(
-    problem: TwinProblem, answers: list[list[Answer]], solver: str | None, budget: Budget, deadline: float
+    problem: TwinProblem,
+    answers: list[list[Answer]],
+    solver: str | None,
+    budget: Budget,
+    deadline: float,
+    group: Integers | None,
 ) -> list[list[Answer]]:
-    """Ask the exact MILP about goals that branch-and-bound left open for lack of nodes (not of time: that is spent)."""
-    left = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.reason is Reason.NODES]
-    if left:
+    """What ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
+
+    def left() -> list[tuple[int, int]]:
+        refuted = set() if group is None else {group[q] for q, row in enumerate(answers) if _any_violated(row)}
+        return [
+            (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
+            if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
+        ]  # fmt: skip
+
+    if any(goal.strict for goal in problem.goals):
+        pending = left()
+    else:
+        for q, g in left():
+            if (q, g) in left():  # its group may have been refuted meanwhile
+                seconds = (deadline - time.monotonic()) / 2
+                answers[q][g] = _by_neurons(problem, q, g, seconds, answers[q][g])
+        pending = left()
+        questions = np.unique([q for q, _ in pending]).astype(np.int64)
+        if len(questions) and (budget.nodes is None or budget.nodes > FIRST_NODES):
+            part = replace(problem, batch=problem.batch.take(questions))
+            again = None if group is None else group[questions]
+            seconds = deadline - time.monotonic()
+            more = _answers(part, decide(part, seconds=seconds, max_nodes=budget.nodes, group=again, seed=budget.seed))
+            for q, row in zip(questions.tolist(), more, strict=True):
+                answers[q] = [new if old.status is Status.UNKNOWN else old for old, new in zip(answers[q], row, strict=True)]
+            pending = left()
+    if pending:
         twin = Twin.of(problem)
-        for q, g in left:
+        for q, g in pending:
             answers[q][g] = _ask(twin, q, g, "milp", solver, _left(budget, deadline), answers[q][g])
     return answers
+
+
+def _any_violated(row: list[Answer]) -> bool:
+    return any(answer.status is Status.VIOLATED for answer in row)
+
+
+def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Answer) -> Answer:
+    """One goal by neuron branching; what is known stays when that brings nothing."""
+    found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
+    known = replace(known, nodes=known.nodes + found.nodes)
+    if found.status is Status.UNKNOWN:
+        return known
+    margins = None if found.margins is None else (float(found.margins[0]), float(found.margins[1]))
+    return replace(
+        known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching"
+    )
 
 
 def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[Answer]]:

@@ -10,6 +10,7 @@ from encoders.network import Array
 from encoders.problem import TwinBatch
 from verifair.queries import IndividualFairness, ProbabilityGap
 from verifair.verify.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree, semantics
+from verifair.verify.phase_tree import PhaseTree
 
 DIRECTIONS = ((1, 0), (0, 1))
 """Classes (i, j) of a question's two goals: what holds of x at class 1 and its counterfactual, and the reverse."""
@@ -19,7 +20,7 @@ def fairness_certificate(
     query: IndividualFairness | ProbabilityGap,
     batch: TwinBatch,
     box: tuple[Array, Array],
-    evidence: Sequence[Sequence[Tree | Claim]],
+    evidence: Sequence[Sequence[Tree | PhaseTree | Claim]],
     *,
     epsilon: float | None,
     scale: Literal["probability", "logit"],
