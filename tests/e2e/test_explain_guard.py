@@ -107,6 +107,22 @@ def test_guard_retrains(folder: Path) -> None:
     assert (folder / "g" / "retrained.onnx").stat().st_size > 0
 
 
+def test_guard_builds_its_rules_from_counterexamples(folder: Path) -> None:
+    done = verifair(
+        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.3,
+        "--out", "tight.onnx", "--timeout", 30, "--iterations", 10, "--json", "tight.json", "--certificate", "tight.json.gz",
+        cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((folder / "tight.json").read_text())
+    steps = answer["certified"]["steps"]
+    assert steps[0]["rules"] == 0 < steps[-1]["rules"]
+    assert answer["certified"]["lower"] <= answer["certified"]["upper"]
+    assert (folder / "tight.json.gz").stat().st_size > 0
+    rules = rules_file.load(folder / "tight.rules.json", datasets.load("german").schema).rules
+    assert len(rules) == steps[-1]["rules"]
+
+
 def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     (folder / "hand.json").write_text(json.dumps({"rules": [{"when": {"duration": {"high": 60}}}]}))
     done = verifair(
@@ -131,6 +147,8 @@ BAD = {
     "protected": (("guard", "--demo", "german", "--rules", "sex.json", "--out", "x.onnx"), "protected"),
     "retrain": (("guard", "german.onnx", "--schema", "german.toml", "--rules", "one.json", "--out", "x.onnx",
                  "--retrain", "r.onnx"), "--data"),
+    "no data": (("guard", "german.onnx", "--schema", "german.toml", "--target", 0.3, "--out", "x.onnx"), "--data"),
+    "target": (("guard", "--demo", "german", "--target", 3, "--out", "x.onnx"), "target"),
     "measure": (("explain", "--demo", "german", "--measure", "spread"), "k, gap"),
     "nothing to search": (("explain", "--demo", "german", "--protected", "gender"), "gender"),
     "samples": (("explain", "--demo", "german", "--samples", 3), "samples"),

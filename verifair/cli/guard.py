@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import onnx
 import typer
+from rich.console import Console
 
 from encoders.network import Array
 from encoders.onnx_reader import read_onnx
@@ -19,8 +21,10 @@ from verifair.cli.explain import Outside, Protected, inputs, legal_rows, names
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
 from verifair.explain import guardrail, mitigation, retraining, rules_file
+from verifair.explain.rounds import with_network
 from verifair.explain.rules import Rule, refused
 from verifair.explain.rules_file import RuleFile
+from verifair.explain.tighten import Tightened, tighten
 from verifair.queries import KDiscrimination
 from verifair.report.rules import effects_table
 from verifair.schema import Schema
@@ -28,7 +32,8 @@ from verifair.search.space import Space
 
 EXAMPLE = """
 Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
-the refused rows, for `verifair certify`. --retrain also trains the network on, with discriminatory instances labelled alike.
+the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
+also trains the network on, with discriminatory instances labelled alike.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
 """
@@ -43,6 +48,10 @@ def guard(
     model: Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)] = None,
     schema: Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")] = None,
     rules: Annotated[Path | None, typer.Option("--rules", help="rules.json of `verifair explain`, or your own.")] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", help="Add rules from counterexamples until no probability gap above it is left.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option("--certificate", help="With --target: write the proof (.json.gz).")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table to measure accuracy and abstention on.")] = None,
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its data: german or adult.")] = None,
@@ -58,59 +67,119 @@ def guard(
 ) -> None:
     started = time.monotonic()
     options.budget(timeout, None, seed)
-    if rules is None or out is None:
-        raise QueryError("guard needs --rules FILE (of `verifair explain`) and --out NAME.onnx")
+    if out is None or (rules is None and target is None):
+        raise QueryError("guard needs --out NAME.onnx, and --rules FILE (of `verifair explain`) or --target GAP")
     for file in (out, *([] if retrain is None else [retrain])):
         if file.suffix != ".onnx":
             raise DataError(f"{file}: a network is written as NAME.onnx; end the name in .onnx")
     described, path, dataset = inputs(model, schema, data, demo)
     if retrain is not None and (dataset is None or described.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
-    given = rules_file.load(rules, described)
-    network = read_onnx(path)
-    kept = guardrail.snapped(given.rules, described)
+    given = rules_file.NOTHING if rules is None else rules_file.load(rules, described)
     rows, labels, dataset = _measured(dataset, outside)
+    query = _query(given, described, read_onnx(path), protected)
+    kept, tightened = guardrail.snapped(given.rules, described), None
+    if target is not None:
+        tightened = _tighten(query, dataset, target, kept, timeout / 2, seed)
+        kept = tightened.rules
     written = _write(path, out, kept, described, rows, seed)
-    console = options.console()
-    if given.model_sha256 not in (None, network.source_sha256):
-        console.print("note: these rules explain another network")
-    query = _query(given, described, network, protected)
-    networks: list[tuple[str, KDiscrimination]] = [("original", query)]
-    added = None
+    if tightened is not None:
+        _save(tightened, query, out.with_suffix(".rules.json"), certificate)
+    asked, added = [("original", query)], None
     if retrain is not None and dataset is not None:
-        added = _retrain(query, given, dataset, retrain, epochs, learning_rate, seed)
-        again = KDiscrimination(
-            network=read_onnx(retrain), schema=described, protected=query.protected, buckets=query.buckets, box=query.box,
-            values=query.values,
-        )  # fmt: skip
-        networks.append(("retrained", again))
-    left = max(timeout - (time.monotonic() - started), 0.1) / (2 * len(networks))
-    effects = []
-    with options.progress_bar("interventions") as progress:
-        for name, asked in networks:
-            for suffix, chosen in (("", ()), (" + rules", kept)):
-                measured = mitigation.effect(
-                    name + suffix, asked, chosen, data=rows, labels=labels, iterations=iterations, seconds=left,
-                    clusters=given.clusters, seed=seed,
-                )  # fmt: skip
-                effects.append(measured)
-                progress(len(effects), 2 * len(networks))
+        with options.progress_bar("epochs") as progress:
+            added = retraining.retrain(
+                Space.of(query), dataset, given.clusters, retrain, epochs=epochs, learning_rate=learning_rate, seed=seed,
+                progress=progress,
+            )  # fmt: skip
+        asked.append(("retrained", with_network(query, read_onnx(retrain))))
+    effects = _effects(asked, kept, rows, labels, given.clusters, iterations, timeout - (time.monotonic() - started), seed)
     options.write_json(
         json,
         {
-            "guarded": str(out), "schema": str(written), "rules": list(given.words), "retrained": str(retrain) if retrain else None,
+            "guarded": str(out), "schema": str(written), "rules": [rule.words(described) for rule in kept],
+            "certified": None if tightened is None else _certified(tightened), "retrained": str(retrain) if retrain else None,
             "instances": None if added is None else {"people": added.people, "rows": len(added.raw)},
-            "effects": mitigation.table(effects), "proof": False, "seconds": time.monotonic() - started, "seed": seed,
+            "effects": mitigation.table(effects), "seconds": time.monotonic() - started, "seed": seed,
         },
     )  # fmt: skip
+    console = options.console()
+    if given.model_sha256 not in (None, query.network.source_sha256):
+        console.print("note: these rules explain another network")
+    if tightened is not None:
+        _show_tightened(tightened, described, rows, certificate, console)
     console.print(effects_table(effects))
     if added is not None:
         console.print(f"wrote {retrain}: {added.people:,} discriminatory people with all their variants ({len(added.raw):,} rows)")
     console.print(f"wrote {out} ({len(kept)} rules) and {written}")
-    asked_for = " ".join(f"--protected {name}" for name in query.protected)
-    console.print(
-        f"To prove what is left: verifair certify {path} --schema {written} {asked_for} --differ any --maximise", soft_wrap=True
-    )
+    about = " ".join(f"--protected {name}" for name in query.protected)
+    command = f"verifair certify {path} --schema {written} {about} --differ any --maximise"
+    console.print(f"To prove what is left: {command}", soft_wrap=True)
+
+
+def _effects(
+    asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], rows: Array | None, labels: Integers | None,
+    clusters: Array, iterations: int, seconds: float, seed: int,
+) -> list[mitigation.Effect]:  # fmt: skip
+    """Every network without and with the rules."""
+    found: list[mitigation.Effect] = []
+    with options.progress_bar("interventions") as progress:
+        for name, query in asked:
+            for suffix, chosen in (("", ()), (" + rules", kept)):
+                measured = mitigation.effect(
+                    name + suffix, query, chosen, data=rows, labels=labels, iterations=iterations,
+                    seconds=max(seconds, 0.1) / (2 * len(asked)), clusters=clusters, seed=seed,
+                )  # fmt: skip
+                found.append(measured)
+                progress(len(found), 2 * len(asked))
+    return found
+
+
+def _tighten(
+    query: KDiscrimination, dataset: Dataset | None, target: float, kept: tuple[Rule, ...], seconds: float, seed: int
+) -> Tightened:
+    if dataset is None:
+        raise QueryError("--target needs --data: the rules are to spare real people")
+    table = dataset.train if query.schema.label in dataset.frame.columns else dataset.frame
+    with options.progress_bar("rounds") as progress:
+        found = tighten(query, query.schema.raw(table), target, rules=kept, seconds=seconds, seed=seed, progress=progress)
+    if not found.rules:
+        raise QueryError(
+            f"no probability gap above {target:g} was met ({found.bound.upper:.4f} is certified), so there is nothing to refuse; "
+            "set a smaller --target"
+        )
+    return found
+
+
+def _save(tightened: Tightened, query: KDiscrimination, path: Path, certificate: Path | None) -> None:
+    """The rules, to look at and to use again, and the proof."""
+    schema = query.schema
+    rules_file.save(
+        path,
+        {
+            "kind": rules_file.KIND, "model_sha256": query.network.source_sha256, "query": {"protected": list(query.protected)},
+            "rules": [{"when": rules_file.when(rule, schema), "words": rule.words(schema)} for rule in tightened.rules],
+        },
+    )  # fmt: skip
+    if certificate is not None and tightened.bound.certificate is not None:
+        tightened.bound.certificate.save(certificate)
+
+
+def _certified(tightened: Tightened) -> dict[str, Any]:
+    return {"steps": [asdict(step) for step in tightened.steps], **tightened.bound.to_dict()}
+
+
+def _show_tightened(
+    tightened: Tightened, schema: Schema, rows: Array | None, certificate: Path | None, console: Console
+) -> None:
+    for number, rule in enumerate(tightened.rules, start=1):
+        share = "" if rows is None else f" ({100 * float(rule.contain(rows).mean()):.2g} % of the rows)"
+        console.print(f"{number}. {rule.words(schema)}{share}", soft_wrap=True)
+    for step in tightened.steps:
+        console.print(f"{step.rules} rules: a gap of {step.lower:.4f} was met, {step.upper:.4f} is certified")
+    if certificate is not None:
+        proved = tightened.bound.certificate is not None
+        console.print(f"certificate: {certificate}" if proved else "no certificate: nothing below 1 was proved")
 
 
 def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
@@ -145,12 +214,3 @@ def _query(given: RuleFile, schema: Schema, network: Any, protected: list[str] |
     return KDiscrimination(
         network=network, schema=schema, protected=names(schema, protected or given.query.get("protected")), **asked
     )
-
-
-def _retrain(
-    query: KDiscrimination, given: RuleFile, dataset: Dataset, out: Path, epochs: int, learning_rate: float, seed: int
-) -> retraining.Instances:
-    with options.progress_bar("epochs") as progress:
-        return retraining.retrain(
-            Space.of(query), dataset, given.clusters, out, epochs=epochs, learning_rate=learning_rate, seed=seed, progress=progress
-        )

@@ -43,6 +43,9 @@ class RuleFile:
     settings: dict[str, Any]
 
 
+NOTHING = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.empty((0, 0)), settings={})
+
+
 def when(rule: Rule, schema: Schema) -> dict[str, Any]:
     """The conditions of a rule as a constraint's `never` takes them."""
     domain = schema.domain
