@@ -26,6 +26,8 @@ from encoders.network import Array
 PRECISION = 128
 """Bits to begin with; `exceeds` doubles them until the comparison is decided."""
 MAX_PRECISION = 1 << 16
+SMALLEST = 1e-9
+"""Gaps nearer to 0 or 1 than this have no lines: their slopes leave what float64 can tell apart."""
 
 
 @contextmanager
@@ -89,10 +91,10 @@ def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Arr
     """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
 
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).
-    Raises ValueError unless 0 < epsilon < 1.
+    Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
-    if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon = {epsilon}: a probability gap lies strictly between 0 and 1")
+    if not SMALLEST <= epsilon <= 1 - SMALLEST:
+        raise ValueError(f"epsilon = {epsilon}: lines are drawn for gaps from {SMALLEST} to 1 - {SMALLEST}")
     with _precision(PRECISION):
         low, high = _down(_logit(_ball(epsilon))), _down(-_logit(1 - _ball(epsilon)))
     rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
@@ -112,6 +114,8 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
         return epsilon < 0
     if epsilon == 0:
         return a > b
+    if 2 * epsilon == 1 and (a == 0 or b == 0):
+        return False  # 1/2 is reached only at infinity: the one case in which the two sides come as close as one likes
     bits = PRECISION
     while bits <= MAX_PRECISION:
         with _precision(bits):
@@ -149,10 +153,10 @@ def line_at(epsilon: float, b: float) -> tuple[float, float]:
 
     Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), c = min over b of phi(b) - m b for that very m, rounded
     down.
-    Raises ValueError unless 0 < epsilon < 1.
+    Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
-    if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon = {epsilon}: a probability gap lies strictly between 0 and 1")
+    if not SMALLEST <= epsilon <= 1 - SMALLEST:
+        raise ValueError(f"epsilon = {epsilon}: lines are drawn for gaps from {SMALLEST} to 1 - {SMALLEST}")
     with _precision(PRECISION):
         gap, s = _ball(epsilon), _sigma(_ball(b))
         rest = 1 - s - gap

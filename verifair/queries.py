@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from encoders.network import Array, Network
+from encoders.probability import SMALLEST
 from verifair.errors import QueryError
 from verifair.schema import Schema
 
@@ -75,8 +76,10 @@ class IndividualFairness:
 
     def __post_init__(self) -> None:
         _check_pairs(self.network, self.schema, self.protected, self.differ)
-        if self.epsilon is not None and not 0 < self.epsilon < 1:
-            raise QueryError(f"epsilon = {self.epsilon}: a gap between two probabilities lies strictly between 0 and 1")
+        if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
+            raise QueryError(
+                f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
+            )
         _check_relaxed(self.schema, self.protected, self.relax)
 
 

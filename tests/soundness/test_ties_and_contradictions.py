@@ -14,7 +14,7 @@ from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from verifair.errors import Disagreement
 from verifair.verdict import Reason, Status
-from verifair.verify import engine
+from verifair.verify import by_solver, engine
 from verifair.verify.branch_and_bound import OPEN, decide
 
 from .random_twins import FLIP, PBA, STYLES, random_problem
@@ -82,16 +82,16 @@ def outcome(termination: Termination, limit: Limit | None = None, low: float | N
 @pytest.mark.parametrize("limit", [None, *Limit])
 def test_no_termination_without_a_bound_is_a_proof(termination: Termination, limit: Limit | None) -> None:
     for relaxation in (False, True):
-        status, reason = engine.status_of(outcome(termination, limit), exact=False, relaxation=relaxation, bound=-np.inf)
+        status, reason = by_solver.status_of(outcome(termination, limit), exact=False, relaxation=relaxation, bound=-np.inf)
         assert status is Status.UNKNOWN
         assert isinstance(reason, Reason)
-    exact, _ = engine.status_of(outcome(termination, limit), exact=True, relaxation=False, bound=np.inf)
+    exact, _ = by_solver.status_of(outcome(termination, limit), exact=True, relaxation=False, bound=np.inf)
     assert exact is (Status.PROVED if termination is Termination.INFEASIBLE else Status.UNKNOWN)
 
 
 def test_a_bound_within_tolerance_is_no_claim() -> None:
     for bound, expected in ((1e-6, Status.UNKNOWN), (9e-6, Status.UNKNOWN), (1e-4, Status.PROVED)):
-        assert engine.status_of(outcome(Termination.OPTIMAL), exact=False, relaxation=False, bound=bound)[0] is expected
+        assert by_solver.status_of(outcome(Termination.OPTIMAL), exact=False, relaxation=False, bound=bound)[0] is expected
 
 
 @pytest.mark.parametrize(("low", "high"), [(5.0, 5.0), (-9.0, -9.0)])
@@ -103,10 +103,10 @@ def test_a_contradiction_is_saved_and_raised(
     (known,), = engine.solve(problem, method="bnb")
     known = replace(known, lower=0.5, upper=1.0)
     with pytest.raises(Disagreement, match="fake 0"):
-        engine._compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=low, high=high), known)
+        by_solver.compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=low, high=high), known)
     (saved,) = tmp_path.glob("disagreement-*.json")
     assert json.loads(saved.read_text())["row"] == [1.0, -1.0]
-    engine._compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=1.0, high=1.0), known)
+    by_solver.compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=1.0, high=1.0), known)
 
 
 def test_leftovers_of_a_node_limit_go_to_the_milp() -> None:

@@ -26,7 +26,9 @@ from verifair.errors import DataError, QueryError
 from verifair.queries import PersistentBias, Robustness
 from verifair.schema import Schema
 from verifair.verdict import Reason, Status
-from verifair.verify.engine import METHODS, Answer, solve
+from verifair.verify.answer import Answer
+from verifair.verify.certificate import Tree
+from verifair.verify.engine import METHODS, solve
 from verifair.verify.questions import bias_problem, classes, decisions, robustness_problem
 from verifair.verify.store import Record, Store, dump_tree
 
@@ -165,6 +167,7 @@ def _eligible(query: PersistentBias | Robustness, table: Table, kind: str) -> tu
         flipped = table.raw[rows].copy()
         flipped[:, v] = value
         still_right = decisions(query.network, query.schema.encode(flipped)) == table.labels[rows]
+        still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
         rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
         found_rows.append(rows)
         found_to.append(np.full(len(rows), float(value)))
@@ -268,7 +271,7 @@ def _records(
                 nodes=answer.nodes,
                 witness=None if answer.witness is None else json.dumps(answer.witness.tolist()),
                 margins=None if answer.margins is None else json.dumps(answer.margins),
-                tree=dump_tree(answer.tree),
+                tree=dump_tree(answer.tree if isinstance(answer.tree, Tree) else None),  # strict goals: no other trees
                 claim=_claim(answer) if proved and answer.tree is None else None,
             )
 

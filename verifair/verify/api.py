@@ -17,8 +17,9 @@ from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.verdict import Status, Verdict
+from verifair.verify.answer import Answer
 from verifair.verify.certificate import Certificate, Claim, semantics
-from verifair.verify.engine import Answer, solve
+from verifair.verify.engine import solve
 from verifair.verify.fairness_certificate import fairness_certificate
 from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.witness import Witness

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ CHUNK = 1024
 """Boxes a step: evaluated and bounded by intervals, which decide most of them ..."""
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
+MAX_WIDE = 10
+"""Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 GUESSES = 4
 """Random points that every question is tried at before it is bounded."""
 
@@ -286,7 +289,7 @@ class _Search:
 
     def _split(self, nodes: Nodes, score: Array) -> None:
         can = np.asarray(divisible(self.twin, nodes).any(axis=1))
-        self._give_up(np.unique(nodes.question[~can]), "float")  # nothing between the ends, yet two different inputs
+        self._decide_corners(nodes.take(~can))  # nothing between the ends, yet two different inputs
         nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):
             return
@@ -299,6 +302,23 @@ class _Search:
         left = Nodes(ids=children, question=question, lower=nodes.lower, upper=left_upper, open=alive)
         right = Nodes(ids=children + 1, question=question, lower=right_lower, upper=nodes.upper, open=alive)
         self.stack.append(Nodes.join([left, right]))
+
+    def _decide_corners(self, nodes: Nodes) -> None:
+        """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
+        for k in range(len(nodes)):
+            one = nodes.take(np.array([k]))
+            wide = np.flatnonzero(one.lower[0] < one.upper[0])
+            if len(wide) > MAX_WIDE:
+                self._give_up(one.question, "float")
+                continue
+            met = np.ones(len(self.problem.goals), dtype=bool)
+            for bits in product((False, True), repeat=len(wide)):
+                point = one.lower.copy()
+                point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
+                if legal_pairs(self.twin, one.question, point)[0]:
+                    met &= self._confirm(one.question, point)[0]
+            goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
+            self._close(np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals)), goals, *_exactly(len(goals)))
 
     def decision(self) -> Decision:
         # The least bound of the leaves of a finished proof; exact points (infinite here) only ever raise it.

@@ -148,7 +148,9 @@ class TwinBounds:
         size2 = _floored(_size(span.low2, span.high2, below.slope) @ weight.T + np.abs(layer.bias))
         # Relative to d alone, so that exact zeros stay zero; with LeakyReLU, d is off by roundings of y and y' themselves.
         leaky = ((below.slope > 0) & (below.slope < 1)).any()
-        size_d = size + size2 if leaky else _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
+        size_d = _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
+        if leaky:  # where no neuron differs at all, y and y' are the same numbers, rounded alike
+            size_d = np.where(((d[0] == 0) & (d[1] == 0)).all(axis=1, keepdims=True), size_d, size + size2)
         bounds = []
         for (low, high), bias, error in (
             (y, layer.bias, self.eps * size),

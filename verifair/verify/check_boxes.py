@@ -31,6 +31,8 @@ MAX_BOXES = 4096
 SLACK = 1e-6
 """A claimed bound may exceed the proved one by this share of itself (and by the rounding error): two programs, two roundings."""
 UNIT = 2.0**-50
+MAX_WIDE = 10
+"""Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 FEW = 3
 """Goals of up to so many rows have all of them bounded."""
 
@@ -101,7 +103,7 @@ class Checker:
         for bad in leaf[~(np.isfinite(low) & np.isfinite(high) & np.isfinite(low2) & np.isfinite(high2)).all(axis=1)]:
             self._reject(int(bad), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1)
-        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf])]:
+        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self._divisible(lower, upper).any(axis=1)]:
             self._reject(int(bad), "a leaf without a bound must be one single point")
         self._decide(leaf[point], lower[point], "the claim is false at this point")
         open_ = np.flatnonzero(~point & ~np.isin(leaf, list(self.reason)))
@@ -241,17 +243,35 @@ class Checker:
     ) -> tuple[Integers, Array, Array]:
         """Both halves of each box along its heaviest variable."""
         after = np.where(self.domain.integer, middle + 1, middle)
-        can = np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
+        can = self._divisible(lower, upper)
         share = (upper - lower) / np.maximum(self.domain.upper - self.domain.lower, np.finfo(float).tiny)
         score = np.where(can, score + 1e-9 * share * score.max(axis=1, keepdims=True, initial=0) + 1e-300 * share, -np.inf)
-        for bad in leaf[~can.any(axis=1)]:
-            self._reject(int(bad), "not confirmed, and too small to be cut")
+        for small in np.flatnonzero(~can.any(axis=1)):
+            self._decide_corners(leaf[small], lower[small], upper[small])
         keep = np.flatnonzero(can.any(axis=1))
         at = (np.arange(len(keep)), np.argmax(score[keep], axis=1))
         left, right = upper[keep].copy(), lower[keep].copy()
         left[at], right[at] = middle[keep][at], after[keep][at]
         two = np.concatenate([leaf[keep], leaf[keep]])
         return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
+
+    def _divisible(self, lower: Array, upper: Array) -> Booleans:
+        """(B, V) along which features boxes can be cut: a real interval needs a float64 strictly inside."""
+        middle = lower + (upper - lower) / 2
+        return np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
+
+    def _decide_corners(self, leaf: np.int64, lower: Array, upper: Array) -> None:
+        """A box whose real features hold two neighbouring float64 each, and nothing else: its corners are all its points."""
+        wide = np.flatnonzero(lower < upper)
+        if len(wide) > MAX_WIDE:
+            self._reject(int(leaf), "not confirmed, and too small to be cut")
+            return
+        corners = np.tile(lower, (1 << len(wide), 1))
+        for bit, v in enumerate(wide):
+            corners[(np.arange(len(corners)) >> bit) & 1 == 1, v] = upper[v]
+        leaves = np.full(len(corners), leaf)
+        legal = self.domain.legal(corners) & self.domain.legal(self.tasks.second(self.leaves.task[leaves], corners))
+        self._decide(leaves[legal], corners[legal], "the claim is false")
 
 
 def _starts(sizes: Integers) -> tuple[Integers, Integers]:

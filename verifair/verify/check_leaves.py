@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Network
-from encoders.probability import gap_rows
+from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Gap
 from verifair.schema import Schema
 from verifair.verify.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Statement, Tree
@@ -226,7 +226,7 @@ def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Netw
     """Why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)
-    if query.epsilon is not None and query.scale == "probability" and not query.epsilon < 1:
+    if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
         return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
     if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
         return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"

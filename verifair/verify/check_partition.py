@@ -19,7 +19,7 @@ import numpy as np
 
 from encoders.dyadic import exact
 from encoders.network import Array, Network
-from encoders.probability import exceeds
+from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Booleans, Gap, Integers
 from verifair.errors import CertificateError
 from verifair.schema import Schema
@@ -123,7 +123,7 @@ def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Que
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
     if not unscaled[list(relax)].all() or size < 2 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
-    if epsilon is not None and not 0 < float(epsilon) < 1:
+    if epsilon is not None and not SMALLEST <= float(epsilon) <= 1 - SMALLEST:
         return f"epsilon {epsilon} is no gap between probabilities"
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     gap = None if epsilon is None else Gap(epsilon=float(epsilon), rise=False)

@@ -27,8 +27,8 @@ from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.verdict import Reason, Status
 from verifair.verify import branch_and_bound
+from verifair.verify.answer import runtime_agrees
 from verifair.verify.branch_and_bound import Decision, decide
-from verifair.verify.engine import runtime_agrees
 from verifair.verify.partition import Partition
 from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.verify.phase_tree import PhaseTree
