@@ -38,7 +38,8 @@ class Forbidden:
         """(B,) which raw boxes [lower, upper] (B, V) lie wholly within one forbidden box: none of their points is legal."""
         found = np.zeros(len(lower), dtype=bool)
         for low, high in zip(self.lower, self.upper, strict=True):  # a handful of boxes: memory matters more than the loop
-            found |= ((lower >= low) & (upper <= high)).all(axis=1)
+            v = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
+            found |= ((lower[:, v] >= low[v]) & (upper[:, v] <= high[v])).all(axis=1)
         return found
 
 

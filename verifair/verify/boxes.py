@@ -115,11 +115,47 @@ def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
 
 
 def halve(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Array, Array, Array]:
-    """Halve every box along a variable (N,) position: the cuts, the left halves' upper and the right halves' lower ends. A real
+    """Halve every box along a variable (N,) position: the cuts, the left halves' upper and the right halves' lower ends."""
+    return divide(twin, nodes, variable, centre(twin, nodes)[np.arange(len(nodes)), variable])
+
+
+def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array) -> tuple[Array, Array, Array]:
+    """Divide every box at a cut (N,) along a variable (N,): the cuts, the left parts' upper and the right parts' lower ends. A real
     interval shares its cut, an integer one does not."""
     at = (np.arange(len(nodes)), variable)
-    cut = centre(twin, nodes)[at]
     left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
     left_upper[at] = cut
     right_lower[at] = np.where(twin.local.integer[variable], cut + 1, cut)
     return cut, left_upper, right_lower
+
+
+def borders(twin: Twin, nodes: Nodes) -> tuple[Integers, Array]:
+    """(N,) positions of variables and cuts along the border of what is forbidden, -1 where there is nothing to gain.
+
+    A forbidden box that a box sticks out of along one variable only (or two) can be cut off it: the part within holds no row that
+    can be, so it needs no proof. Both copies are looked at.
+    """
+    forbidden, domain, batch = twin.problem.domain.forbidden, twin.problem.domain, twin.problem.batch.take(nodes.question)
+    variable, cut = np.full(len(nodes), -1), np.zeros(len(nodes))
+    if forbidden is None:
+        return variable, cut
+    position = np.full(domain.variables, -1)
+    position[twin.variables] = np.arange(len(twin.variables))
+    lower, upper = rows_at(twin, nodes.question, nodes.lower), rows_at(twin, nodes.question, nodes.upper)
+    copies = ((lower, upper), (batch.second(lower), batch.second(upper)))
+    for most in (1, 2):
+        for low, high in copies:
+            for f_low, f_high in zip(forbidden.lower, forbidden.upper, strict=True):
+                outside = ~((f_low <= low) & (high <= f_high))
+                wanted = ((low <= f_high) & (high >= f_low)).all(axis=1) & (outside.sum(axis=1) == most) & (variable < 0)
+                k = np.flatnonzero(wanted)
+                v = outside[k].argmax(axis=1)
+                at = (k, v)
+                whole = domain.integer[v]
+                below = low[at] < f_low[v]
+                before, after = np.where(whole, np.ceil(f_low[v]) - 1, f_low[v]), np.where(whole, np.floor(f_high[v]), f_high[v])
+                edge = np.where(below, before, after) - (low[at] - lower[at])  # in the first copy's terms
+                room = np.where(whole, (edge >= lower[at]) & (edge < upper[at]), (edge > lower[at]) & (edge < upper[at]))
+                room &= position[v] >= 0
+                variable[k[room]], cut[k[room]] = position[v[room]], edge[room]
+    return variable, cut

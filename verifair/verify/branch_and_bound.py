@@ -22,7 +22,7 @@ from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals, seems_unmet
 from encoders.problem import TwinProblem
-from verifair.verify.boxes import Nodes, anywhere, centre, corner, divisible, halve, legal_pairs, roots, rows_at, widest
+from verifair.verify.boxes import Nodes, anywhere, borders, centre, corner, divide, divisible, legal_pairs, roots, rows_at, widest
 from verifair.verify.forest import Forest
 from verifair.verify.slots import Chosen, Slots
 
@@ -294,7 +294,10 @@ class _Search:
         if not len(nodes):
             return
         variable = widest(self.twin, nodes, score)
-        cut, left_upper, right_lower = halve(self.twin, nodes, variable)
+        cut = centre(self.twin, nodes)[np.arange(len(nodes)), variable]
+        along, edge = borders(self.twin, nodes)
+        variable, cut = np.where(along >= 0, along, variable), np.where(along >= 0, edge, cut)
+        _, left_upper, right_lower = divide(self.twin, nodes, variable, cut)
         children = self.forest.split(nodes.ids, self.twin.variables[variable], cut)
         alive = nodes.open & (self.status[nodes.question] == OPEN)
         np.add.at(self.pending, nodes.question, alive.astype(np.int64))
