@@ -13,7 +13,8 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.dyadic import exact
-from verifair.verify.branch_and_bound import OPEN, PROVED, decide
+from verifair.verify.branch_and_bound import decide
+from verifair.verify.ledger import OPEN, PROVED
 from verifair.verify.optimum import minimum
 
 from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, rational, truth

@@ -15,8 +15,9 @@ from verifair.queries import IndividualFairness
 from verifair.schema import Schema
 from verifair.verdict import Status
 from verifair.verify.api import verify
-from verifair.verify.branch_and_bound import OPEN, decide
+from verifair.verify.branch_and_bound import decide
 from verifair.verify.check import check
+from verifair.verify.ledger import OPEN
 from verifair.verify.questions import decisions
 from verifair.verify.store import Record, Store
 

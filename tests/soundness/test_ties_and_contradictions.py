@@ -15,7 +15,8 @@ from solvers.outcome import Budget, Limit, Outcome, Termination
 from verifair.errors import Disagreement
 from verifair.verdict import Reason, Status
 from verifair.verify import by_solver, engine
-from verifair.verify.branch_and_bound import OPEN, decide
+from verifair.verify.branch_and_bound import decide
+from verifair.verify.ledger import OPEN
 
 from .random_twins import FLIP, PBA, STYLES, random_problem
 

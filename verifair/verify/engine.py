@@ -19,8 +19,9 @@ from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.verdict import Reason, Status
 from verifair.verify.answer import Answer, replayed
-from verifair.verify.branch_and_bound import OPEN, PROVED, VIOLATED, Decision, decide
+from verifair.verify.branch_and_bound import decide
 from verifair.verify.by_solver import ask, left
+from verifair.verify.ledger import OPEN, PROVED, VIOLATED, Decision
 from verifair.verify.phases import decide_by_phases
 
 METHODS = ("auto", "bnb", "lp", "milp", "smt")

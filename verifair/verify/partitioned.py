@@ -26,9 +26,10 @@ from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.verdict import Reason, Status
-from verifair.verify import branch_and_bound
+from verifair.verify import ledger
 from verifair.verify.answer import runtime_agrees
-from verifair.verify.branch_and_bound import Decision, decide
+from verifair.verify.branch_and_bound import decide
+from verifair.verify.ledger import Decision
 from verifair.verify.partition import Partition
 from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.verify.phase_tree import PhaseTree
@@ -179,12 +180,12 @@ class _Chunk:
             group=self.part[questions], seed=self.task.seed,
         )  # fmt: skip
         self.nodes += int(decision.nodes.sum())
-        proved = np.flatnonzero((decision.status == branch_and_bound.PROVED).all(axis=1))
+        proved = np.flatnonzero((decision.status == ledger.PROVED).all(axis=1))
         sizes, feature, cut = decision.forest.joint(proved)
         ends = np.cumsum(sizes)
         for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
             self.trees[q] = feature[start:end], cut[start:end]
-        for k, goal in zip(*np.nonzero(decision.status == branch_and_bound.VIOLATED), strict=True):
+        for k, goal in zip(*np.nonzero(decision.status == ledger.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
         self._settle(questions, decision)
 
