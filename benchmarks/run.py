@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
-from benchmarks.cases import agreement, exact_queries, guardrail, kmax, pba_leftovers, pba_speed, pba_split, search
+from benchmarks.cases import (
+    agreement,
+    exact_queries,
+    exhaustive,
+    gaps,
+    guardrail,
+    kmax,
+    partitions,
+    pba_leftovers,
+    pba_speed,
+    pba_split,
+    search,
+    stress,
+    witnesses,
+)
 
 CASES = {
     "pba_split": pba_split.run,
@@ -13,6 +28,12 @@ CASES = {
     "pba_leftovers": pba_leftovers.run,
     "agreement": agreement.run,
     "exact_queries": exact_queries.run,
+    "exhaustive": exhaustive.run,
+    "witnesses": witnesses.run,
+    "partitions": partitions.run,
+    "race_partitions": partial(partitions.run, race=True),
+    "stress": stress.run,
+    "gaps": gaps.run,
     "search": search.run,
     "guardrail": guardrail.run,
     "kmax": kmax.run,

@@ -1,0 +1,166 @@
+"""Fairify's main partitions, decided in full: every part proved or refuted, every proof re-checked, every witness exact.
+
+Adult at size 10 with sex (16,000 parts), Bank at 100 with age (510), German at 100 with age (201), two processes, from an empty
+store to the last verdict. The bar is all 12 networks together within five minutes, everything decided, nothing merely claimed.
+Beside ours what Fairify published (30 minutes a network, in random order until then). The re-check has a column of its own.
+`--race` asks the Adult networks AC-1, AC-3, AC-5, AC-6 about race: all ordered pairs of its five values, at most 5 minutes each.
+
+    python -m benchmarks.cases.partitions --nets AC-1 GC-3 --seconds 10       a shorter run
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.fairify import FAMILIES, Subject, data_folder, measured, subjects
+from solvers.outcome import Budget
+from verifair.errors import Disagreement
+from verifair.queries import IndividualFairness
+from verifair.verdict import Reason
+from verifair.verify.check_partition import check_partition
+from verifair.verify.partition import Partition
+from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.verify.partitioned import REASONS, certify_partition
+from verifair.verify.questions import Pairs, box_of
+
+BAR = 300.0
+"""Seconds for all networks together."""
+RACE = ("AC-1", "AC-3", "AC-5", "AC-6")
+
+
+class _Late(Exception):
+    """The time for a re-check is up."""
+
+
+def run(
+    folder: Path, *, seconds: float = BAR, check_seconds: float = 3600.0, jobs: int = 2, race: bool = False,
+    nets: Sequence[str] = (),
+) -> pd.DataFrame | None:  # fmt: skip
+    """seconds: the most that one network gets; check_seconds: the most that one re-check gets."""
+    data = data_folder()
+    if data is None:
+        print("partitions: skipped, VERIFAIR_DATA is not set")
+        return None
+    wanted = [net for net in nets or RACE if net in RACE] if race else nets
+    chosen = subjects(data, nets=wanted, families=["adult"] if race else FAMILIES)
+    lines = (_line(one, "race" if race else one.main, folder, seconds, check_seconds, jobs) for one in chosen)
+    title = f"{'Race partitions' if race else 'Partitions'}: main experiment, {jobs} processes, at most {seconds:g} s a network"
+    table = measured(title, lines, folder)
+    parts, unknown = table["parts"].sum(), table["unknown"].sum()
+    print(f"{len(table)} networks in {table['seconds'].sum():.1f} s together (bar for the main ones: {BAR:g} s), "
+          f"{parts - unknown} of {parts} parts decided, {table['claimed'].sum()} claimed, "
+          f"re-check {table['check s'].sum():.1f} s")  # fmt: skip
+    return table
+
+
+def _line(subject: Subject, protected: str, folder: Path, seconds: float, check_seconds: float, jobs: int) -> dict[str, Any]:
+    query, size = subject.fairness(protected), int(subject.file["experiments"]["main"]["partition_threshold"])
+    path = _fresh(folder / "stores" / f"partitions-{subject.name}-{protected}.sqlite")
+    started = time.perf_counter()
+    certify_partition(query, size=size, store=path, budget=Budget(seconds=seconds), jobs=jobs)
+    spent = time.perf_counter() - started
+    counts, listed = Counts.of(path, query, size), subject.published(protected)
+    return {
+        "net": subject.name, "protected": protected, "size": size, "parts": counts.parts, "proved": counts.proved,
+        "refuted": counts.refuted, "unknown": counts.parts - counts.proved - counts.refuted,
+        "domain proved": f"{counts.volume:.1%}", "claimed": counts.claimed, "seconds": spent,
+        "published tried": listed.get("partitions_tried", "-"),
+        "SAT/UNSAT/UNK": "/".join(str(listed[key]) for key in ("sat", "unsat", "unknown")) if listed else "-",
+        **rechecked(path, subject, check_seconds),
+    }  # fmt: skip
+
+
+def _fresh(path: Path) -> Path:
+    """The path, without what an earlier run of this benchmark left there: the clock is for the whole job."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{path.name}*"):
+        left.unlink()
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a store holds: parts in all, proved, refuted, given up (out of nodes, ...), and those that the end of a run cut off.
+
+    The rest has not been reached.   volume: share of the domain that is proved.   claimed: proofs of proved parts that hold no
+    evidence of their own, so that only a solver would vouch for them.   work: seconds of all processes together.
+    """
+
+    parts: int
+    proved: int
+    refuted: int
+    given_up: int
+    cut_off: int
+    volume: float
+    claimed: int
+    work: float
+
+    @classmethod
+    def of(cls, path: Path, query: IndividualFairness, size: int) -> Counts:
+        partition = partition_of(query, size)
+        pairs = len(Pairs.of(query, partition.lower, partition.upper))
+        found, volume, claimed, cut_off = np.zeros(3, dtype=np.int64), 0.0, 0, 0
+        with PartitionStore(path) as store:
+            for chunk in store.chunks():
+                found += np.bincount(chunk.status, minlength=3)
+                cut_off += int((chunk.reason == REASONS.index(Reason.TIME)).sum())
+                volume += float(partition.volume(chunk.first + np.flatnonzero(chunk.status == PROVED)).sum())
+                claimed += _without_evidence(chunk, pairs)
+            _, work = store.effort()
+        return cls(
+            parts=partition.count, proved=int(found[PROVED]), refuted=int(found[VIOLATED]), cut_off=cut_off,
+            given_up=int(found[UNKNOWN]) - cut_off, volume=volume, claimed=claimed, work=work,
+        )  # fmt: skip
+
+
+def partition_of(query: IndividualFairness, size: int) -> Partition:
+    box = box_of(query.schema, query.box)
+    return Partition.of(query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected])
+
+
+def _without_evidence(chunk: Chunk, pairs: int) -> int:
+    """Questions of proved parts (every pair of every part is one: nothing is relaxed) with neither a tree nor two phase trees."""
+    asked, trees = int((chunk.status == PROVED).sum()) * pairs, int((chunk.size > 0).sum())
+    return asked - trees - len(chunk.phase_size) // 2
+
+
+def rechecked(path: Path, subject: Subject, seconds: float) -> dict[str, Any]:
+    """Whether the independent checker accepts the store, and how long it took; "-" where it did not end in time."""
+    started = time.perf_counter()
+
+    def progress(done: int, chunks: int) -> None:
+        if time.perf_counter() - started > seconds and done < chunks:
+            raise _Late
+
+    try:
+        report = check_partition(path, network=subject.network, schema=subject.schema, progress=progress)
+    except _Late:
+        return {"accepted": f"not within {seconds:g} s", "check s": time.perf_counter() - started}
+    if not report.accepted:
+        raise Disagreement(f"{path}: {len(report.rejections)} rejected, first: {report.rejections[0]}")
+    return {"accepted": "yes", "check s": report.seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=BAR, help="at most, for each network")
+    parser.add_argument("--check-seconds", type=float, default=3600.0, help="at most, for each re-check")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--race", action="store_true", help="race instead of the main attribute, on four Adult networks")
+    parser.add_argument("--nets", nargs="*", default=[], help="only these networks")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder for the CSV files and the stores")
+    options = parser.parse_args()
+    run(options.out, seconds=options.seconds, check_seconds=options.check_seconds, jobs=options.jobs, race=options.race,
+        nets=options.nets)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
