@@ -33,8 +33,8 @@ CHUNK = 1024
 """Boxes a step: evaluated and bounded by intervals, which decide most of them ..."""
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
-GUESSES = 4
-"""Random points that every question is tried at before it is bounded."""
+GUESSES = 16
+"""Random points that questions with goals of several rows are tried at before they are bounded."""
 
 
 def decide(
@@ -74,8 +74,9 @@ class _Search:
 
     def start(self, rng: np.random.Generator) -> None:
         everything = roots(self.twin)
-        guesses = GUESSES if time.monotonic() < self.deadline else 0
-        for _ in range(guesses):  # a few random points each: cheap, and half of all questions about a whole domain end here
+        # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
+        guesses = GUESSES if time.monotonic() < self.deadline and not self.slots.single.any() else 0
+        for _ in range(guesses):
             alive = self.ledger.still_open(everything)
             for start in range(0, len(alive), CHUNK):
                 part = alive.take(slice(start, start + CHUNK))
