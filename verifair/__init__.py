@@ -11,25 +11,39 @@ from encoders.onnx_reader import read_onnx
 from solvers.outcome import Budget, Outcome
 from verifair.bias.rows import verify_rows
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
+from verifair.report.partition import PartitionSummary
+from verifair.report.partition import summary as partition_summary
 from verifair.schema import Feature, Schema
+from verifair.search.annealing import search as search_clusters
+from verifair.search.clusters import ClusterSearch
 from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
 from verifair.verify.certificate import Certificate, Trust
 from verifair.verify.check import check
+from verifair.verify.check_kmax import check_kmax
+from verifair.verify.check_partition import check_partition
+from verifair.verify.kmax import kmax
+from verifair.verify.kmax_certificate import KmaxCertificate
+from verifair.verify.kmax_verdict import KmaxVerdict
 from verifair.verify.maximise import MaximumGap, maximise
+from verifair.verify.partitioned import certify_partition
 from verifair.witness import Witness
 
 __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "Certificate",
+    "ClusterSearch",
     "Feature",
     "Finding",
     "IndividualFairness",
     "KDiscrimination",
+    "KmaxCertificate",
+    "KmaxVerdict",
     "MaximumGap",
     "Network",
     "Outcome",
+    "PartitionSummary",
     "PersistentBias",
     "ProbabilityGap",
     "Reason",
@@ -39,9 +53,15 @@ __all__ = [
     "Trust",
     "Verdict",
     "Witness",
+    "certify_partition",
     "check",
+    "check_kmax",
+    "check_partition",
+    "kmax",
     "maximise",
+    "partition_summary",
     "read_onnx",
+    "search_clusters",
     "verify",
     "verify_rows",
 ]

@@ -1,27 +1,44 @@
-"""verifair certify: does any decision in the box flip when protected values change?"""
+"""verifair certify: are people who differ in protected features alone treated alike, throughout a box or the whole domain?"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
-from rich.table import Table as Grid
 
 from encoders.onnx_reader import read_onnx
-from verifair.cli import options
+from verifair.cli import certify_maximise, certify_partition, certify_verdict, options
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.schema import Schema
-from verifair.verdict import Status, Verdict
-from verifair.verify.api import describe, verify
 
 EXAMPLE = """
-Proves that no decision in the box flips when protected values change, or shows an exact counterexample.
+Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
 
-Example: verifair certify german.onnx --schema german.toml --protected sex --box age=Senior --certificate proof.json
+One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
+
+  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
+
+  verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
+
+Several sub-populations, a verdict and a certificate for each:
+
+  verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
+
+How far apart can the probabilities be at most?
+
+  verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
+
+The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
+
+  verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
 """
-EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
+ONLY = {
+    "--logit": "--maximise", "--tolerance": "--maximise", "--store": "--partition", "--resume": "--partition",
+    "--jobs": "--partition", "--data": "--partition", "--plot": "--partition",
+}  # fmt: skip
+"""Options that mean something in one mode alone."""
 
 
 def register(app: typer.Typer) -> None:
@@ -32,76 +49,108 @@ def certify(
     model: options.Model,
     schema: options.SchemaFile,
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
+    flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
     box: Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")] = None,
-    flip: Annotated[bool, typer.Option("--flip", help="Decision flip (the property asked for; the only one so far).")] = True,
+    relax: Annotated[
+        list[str] | None, typer.Option("--relax", help="feature=units: the two may differ by so much here as well; repeat.")
+    ] = None,
     differ: Annotated[str, typer.Option("--differ", help="all: every protected feature differs; any: at least one.")] = "all",
+    targeted: Annotated[
+        list[str] | None, typer.Option("--targeted", help="A sub-population, feature=low:high,feature=value; repeat.")
+    ] = None,
+    maximise: Annotated[bool, typer.Option("--maximise", help="The largest probability gap, from both sides.")] = False,
+    logit: Annotated[bool, typer.Option("--logit", help="Maximise the gap between log-odds instead.")] = False,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="How far the two sides may stay apart.  [default: 1e-4]", show_default=False)
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", help="Cut features into blocks of so many values; decide every part.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="Verdicts and proofs of the parts (default: named after the question).")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run that the store holds.")] = False,
+    jobs: options.Jobs = 1,
+    data: Annotated[Path | None, typer.Option("--data", help="Table: which share of its rows lies in certified parts?")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the certified share (PNG, PDF or SVG).")] = None,
     method: options.Method = "auto",
     solver: options.Solver = None,
-    certificate: Annotated[Path | None, typer.Option("--certificate", help="Write the proof here (.json or .json.gz).")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write the proof here (.json, .json.gz; with --targeted a folder).")
+    ] = None,
     timeout: options.Timeout = 60.0,
     nodes: options.Nodes = None,
     seed: options.Seed = 0,
     json: options.Json = None,
     exit_verdict: options.ExitVerdict = False,
 ) -> None:
-    network, described = read_onnx(model), Schema.load(schema)
-    query = IndividualFairness(
-        network=network, schema=described, protected=protected or [], box=_parsed(box or []), differ=differ
-    )
-    verdict = verify(query, budget=options.budget(timeout, nodes, seed), method=options.method_name(method), solver=solver)
-    saved = certificate is not None and verdict.certificate is not None
-    if certificate is not None and verdict.certificate is not None:
-        verdict.certificate.save(certificate)
-    _show(query, verdict)
-    if saved:
-        options.console().print(f"certificate: {certificate} (verifair check {certificate} --model {model} --schema {schema})")
-    options.write_json(
-        json,
-        {
-            **verdict.to_dict(),
-            "model_sha256": network.source_sha256,
-            "query": {"kind": "individual-fairness", "protected": protected, "box": box or [], "differ": differ},
-            "seed": seed,
-        },
-    )
+    mode = _mode(targeted, maximise, partition)
+    given = {
+        "--logit": logit, "--tolerance": tolerance is not None, "--store": store is not None, "--resume": resume,
+        "--jobs": jobs > 1, "--data": data is not None, "--plot": plot is not None,
+    }  # fmt: skip
+    for option, belongs in ONLY.items():
+        if given[option] and mode != belongs:
+            raise QueryError(f"{option} belongs to {belongs}{f', not to {mode}' if mode else ''}; drop one, or ask with {belongs}")
+    if flip and epsilon is not None:
+        raise QueryError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
+    if mode == "--maximise" and (flip or epsilon is not None or exit_verdict):
+        which = "--flip" if flip else "--exit-verdict" if epsilon is None else "--epsilon"
+        raise QueryError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
+    if mode in ("--maximise", "--partition") and (options.method_name(method) != "auto" or solver is not None):
+        which = "--solver" if solver is not None else "--method"
+        raise QueryError(f"{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
+    if mode == "--partition" and certificate is not None:
+        raise QueryError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+    query = _query(model, schema, protected, box, relax, differ, epsilon)
+    budget = options.budget(timeout, nodes, seed)
+    out = options.Output(model=model, schema=schema, json=json, certificate=certificate)
+    if mode == "--maximise":
+        scale: Literal["logit", "probability"] = "logit" if logit else "probability"
+        certify_maximise.run(query, scale, budget, 1e-4 if tolerance is None else tolerance, out)
+        return
+    if mode == "--partition":
+        assert partition is not None
+        settings = certify_partition.Settings(size=partition, store=store, resume=resume, jobs=jobs, data=data, plot=plot)
+        code = certify_partition.run(query, budget, settings, out)
+    elif mode == "--targeted":
+        code = certify_verdict.several(query, targeted or [], budget, method=options.method_name(method), solver=solver, out=out)
+    else:
+        code = certify_verdict.one(query, budget, method=options.method_name(method), solver=solver, out=out)
     if exit_verdict:
-        raise typer.Exit(EXIT_CODES[verdict.status])
+        raise typer.Exit(code)
 
 
-def _parsed(boxes: list[str]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for text in boxes:
-        name, equals, value = text.partition("=")
-        if not equals or not value:
-            raise QueryError(f"--box {text}: expected feature=value or feature=low:high, e.g. --box age=30:40")
+def _mode(targeted: list[str] | None, maximise: bool, partition: int | None) -> str | None:
+    modes = [("--targeted", bool(targeted)), ("--maximise", maximise), ("--partition", partition is not None)]
+    given = [name for name, on in modes if on]
+    if len(given) > 1:
+        raise QueryError(f"{' and '.join(given)} are different questions: ask them one at a time")
+    return given[0] if given else None
+
+
+def _query(
+    model: Path, schema: Path, protected: list[str] | None, box: list[str] | None, relax: list[str] | None, differ: str,
+    epsilon: float | None,
+) -> IndividualFairness:  # fmt: skip
+    network, described = read_onnx(model), Schema.load(schema)
+    if not protected:
+        known = ", ".join(described.protected_names) or "none is declared protected"
+        raise QueryError(f"certify needs a protected feature: pass --protected NAME (protected in the schema: {known})")
+    return IndividualFairness(
+        network=network, schema=described, protected=protected, box=options.parsed_box(box or []), epsilon=epsilon, differ=differ,
+        relax=_widths(relax or []),
+    )  # fmt: skip
+
+
+def _widths(texts: list[str]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for text in texts:
+        name, _, width = (part.strip() for part in text.partition("="))
+        if not (name and width.isdecimal()):
+            raise QueryError(f"--relax {text}: expected feature=units with a whole number, e.g. --relax age=5")
         if name in out:
-            raise QueryError(f"--box names {name!r} twice; give each feature once")
-        out[name] = tuple(value.split(":", 1)) if ":" in value else value
+            raise QueryError(f"--relax names {name!r} twice; give each feature once")
+        out[name] = int(width)
     return out
-
-
-def _show(query: IndividualFairness, verdict: Verdict) -> None:
-    console = options.console()
-    who = " and ".join(query.protected)
-    match verdict.status:
-        case Status.PROVED:
-            assert verdict.certificate is not None
-            trust = verdict.certificate.trust.value
-            console.print(f"PROVED ({trust}): no decision in the box flips with {who}. {verdict.seconds:.2f} s, {verdict.engine}.")
-        case Status.VIOLATED:
-            assert verdict.witness is not None
-            console.print(f"VIOLATED: the same person, another {who}, another decision. {verdict.seconds:.2f} s, {verdict.engine}.")
-            grid = Grid("feature", "x", "x'")
-            for line in describe(verdict, query).itertuples(index=False):
-                style = "bold" if line[1] != line[2] else ""
-                grid.add_row(*(str(cell) for cell in line), style=style)
-            console.print(grid)
-            first, second = verdict.witness.outputs
-            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided in exact arithmetic)")
-            if verdict.witness.float32_agrees is False:
-                console.print("float32_agrees = false: the float32 runtime rounds this violation away")
-        case Status.UNKNOWN:
-            assert verdict.reason is not None
-            why = verdict.reason.value
-            console.print(f"UNKNOWN ({why}) after {verdict.seconds:.2f} s; try a longer --timeout or a smaller --box")
-    console.print(f"About the {verdict.semantics}.")

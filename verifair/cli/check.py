@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+import zlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.cli import options
-from verifair.errors import QueryError
+from verifair.errors import CertificateError, QueryError
 from verifair.schema import Schema
+from verifair.verify import kmax_certificate, partition_store
+from verifair.verify.certificate import Certificate, FairnessQuery
+from verifair.verify.check import CheckReport
 from verifair.verify.check import check as recheck
+from verifair.verify.check_kmax import check_kmax
+from verifair.verify.check_partition import check_partition
+from verifair.verify.kmax_certificate import KmaxCertificate
+from verifair.verify.partition_store import PROVED, VIOLATED, PartitionStore
 
 EXAMPLE = """
-Re-proves a certificate by recomputing every leaf with rigorous arithmetic; imports neither the engine nor a solver.
-Exits with 1 when anything in it is rejected.
+Re-proves what `verifair` wrote: certificates of pba, certify and kmax, and the stores of certify --partition.
+Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
+exactly. Exits with 1 when anything in the file is rejected.
 
-Example: verifair check proof.json --model german.onnx --schema german.toml
+  verifair check proof.json --model german.onnx --schema german.toml
+
+  verifair check adult.sqlite --model adult.onnx --schema adult.toml
 """
+SQLITE = b"SQLite format 3\0"
+NAMED = re.compile(rb'"format"\s*:\s*"([^"\\]*)"')
+HEAD = 1 << 16
+"""Bytes among which a certificate names its format: it is the first key that we write."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,23 +46,30 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    certificate: Annotated[Path, typer.Argument(help="Certificate file (.json or .json.gz).", show_default=False)],
+    certificate: Annotated[
+        Path, typer.Argument(help="Certificate (.json or .json.gz) or store of certify --partition.", show_default=False)
+    ],
     model: Annotated[Path | None, typer.Option("--model", help="The network it is about (ONNX).")] = None,
     schema: Annotated[Path | None, typer.Option("--schema", help="The schema it is about (TOML).")] = None,
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and schema: german or adult.")] = None,
     json: options.Json = None,
 ) -> None:
+    kind = _format(certificate)
     if demo is not None:
         network, described = read_onnx(datasets.network_path(demo)), datasets.load(demo).schema
     elif model is None or schema is None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
         network, described = read_onnx(model), Schema.load(schema)
-    with options.progress_bar("leaves") as progress:
-        report = recheck(certificate, network=network, schema=described, progress=progress)
     console = options.console()
+    try:
+        statement, report = _checked(certificate, kind, network, described)
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False).print("interrupted: nothing is accepted")
+        raise typer.Exit(options.INTERRUPTED) from None
+    console.print(statement, soft_wrap=True)
     for rejection in report.rejections[:10]:
-        console.print(f"not accepted: {rejection}")
+        console.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
         console.print(f"... and {len(report.rejections) - 10} more")
     # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
@@ -53,9 +79,100 @@ def check(
     options.write_json(
         json,
         {
-            "accepted": report.accepted, "claimed": report.claimed, "proofs": report.proofs, "leaves": report.leaves,
-            "rejections": [str(r) for r in report.rejections], "seconds": report.seconds,
+            "accepted": report.accepted, "format": kind, "statement": statement, "claimed": report.claimed,
+            "proofs": report.proofs, "leaves": report.leaves, "rejections": [str(r) for r in report.rejections],
+            "seconds": report.seconds,
         },
     )  # fmt: skip
     if not report.accepted:
         raise typer.Exit(1)
+
+
+def _format(path: Path) -> str:
+    """Which of our formats a file claims to be; its own reader decides whether it is."""
+    if not path.is_file():
+        raise CertificateError(f"{path}: there is no such file; expected a certificate, or a store of certify --partition")
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(SQLITE))
+        if head == SQLITE:
+            return partition_store.FORMAT
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            head = file.read(HEAD)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CertificateError(f"{path}: {error}; expected a certificate, or a store of certify --partition") from error
+    named = NAMED.search(head)
+    return named.group(1).decode(errors="replace") if named else "unknown"
+
+
+def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[str, CheckReport]:
+    """What the file states, and what became of it."""
+    match kind:
+        case partition_store.FORMAT:
+            with options.readable(path), options.progress_bar("chunks") as progress:
+                report = check_partition(path, network=network, schema=schema, progress=progress)
+                return _partition_statement(path), report
+        case kmax_certificate.FORMAT:
+            bound = KmaxCertificate.load(path)
+            with options.progress_bar("leaves") as progress:
+                return _kmax_statement(bound), check_kmax(bound, network=network, schema=schema, progress=progress)
+        case _:
+            given = Certificate.load(path)
+            with options.progress_bar("proofs") as progress:
+                return _statement(given, schema), recheck(given, network=network, schema=schema, progress=progress)
+
+
+def _statement(given: Certificate, schema: Schema) -> str:
+    query = given.query
+    who = " and ".join(query.protected)
+    if not isinstance(query, FairnessQuery):
+        sizes = ", ".join(f"{delta:g}" for delta in query.delta)
+        return f"It states: {len(given.proofs):,} proofs of {query.kind} by {who}, within {sizes} units; nothing about other rows."
+    near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
+    differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
+    if query.epsilon is None:
+        what = f"no decision flips {differ}{near}"
+    else:
+        moves = "log-odds move" if query.scale == "logit" else "probability moves"
+        what = f"no {moves} by more than {query.epsilon} {differ}{near}"
+    return f"It states: {what}; {_box(query.box, schema)}."
+
+
+def _kmax_statement(given: KmaxCertificate) -> str:
+    query = given.query
+    return (
+        f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
+        f"{len(query.combinations)} combinations of {', '.join(query.protected)}."
+    )
+
+
+def _partition_statement(path: Path) -> str:
+    counts = {PROVED: 0, VIOLATED: 0}
+    with PartitionStore(path) as store:
+        for _, status in store.statuses():
+            for one in counts:
+                counts[one] += int((status == one).sum())
+        about = store.about
+    epsilon, who = about.get("epsilon"), " and ".join(map(str, about.get("protected", ())))
+    what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
+    return (
+        f"It states: {what} with {who} in {counts[PROVED]:,} parts (size {about.get('size')}); some does in each of "
+        f"{counts[VIOLATED]:,} others."
+    )
+
+
+def _box(box: dict[str, tuple[float, float]], schema: Schema) -> str:
+    """Where: the features that the box narrows."""
+    told = []
+    for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
+        low, high = box.get(feature.name, (least, most))
+        if (low, high) != (least, most):
+            ends = [f"{low:g}", f"{high:g}"] if feature.numeric else [_word(schema, feature.name, end) for end in (low, high)]
+            told.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
+    return f"where {', '.join(told)}" if told else "in the whole domain"
+
+
+def _word(schema: Schema, name: str, value: float) -> str:
+    """A category's name; the number where the file names none that there is."""
+    known = set(schema.values(name).tolist())
+    return schema.format(name, value) if value in known else f"{value:g}"

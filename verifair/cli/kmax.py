@@ -16,7 +16,6 @@ from encoders.network import Array
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.cli import options
-from verifair.cli.certify import _parsed
 from verifair.errors import QueryError
 from verifair.queries import KDiscrimination
 from verifair.report.clusters import search_plot
@@ -105,7 +104,7 @@ def _query(
         known = ", ".join(described.protected_names) or "none is declared protected"
         raise QueryError(f"kmax needs protected features: pass --protected NAME (protected in the schema: {known})")
     return KDiscrimination(
-        network=network, schema=described, protected=protected, box=_parsed(box),
+        network=network, schema=described, protected=protected, box=options.parsed_box(box),
         values=_listed(described, values), buckets=buckets,
     )  # fmt: skip
 

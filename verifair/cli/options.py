@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 from rich.console import Console
@@ -23,7 +25,7 @@ from rich.progress import (
 )
 
 from solvers.outcome import Budget
-from verifair.errors import QueryError
+from verifair.errors import CertificateError, QueryError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -54,8 +56,77 @@ def method_name(method: str) -> str:
     return "auto" if method == "exact" else method
 
 
+class Saves(Protocol):
+    """What a certificate can do, whatever it proves."""
+
+    def save(self, path: str | Path) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where an answer goes, and the files that it is about."""
+
+    model: Path
+    schema: Path
+    json: Path | None
+    certificate: Path | None
+
+    def save_certificate(self, certificate: Saves | None) -> Path | None:
+        """Write it where the user asked for it, and say where that is; None where there is none, or nobody asked."""
+        if self.certificate is None or certificate is None:
+            return None
+        self.certificate.parent.mkdir(parents=True, exist_ok=True)
+        certificate.save(self.certificate)
+        return self.certificate
+
+    def check_line(self, file: Path) -> str:
+        """How to check a file of proofs."""
+        return f"{file} (verifair check {file} --model {self.model} --schema {self.schema})"
+
+
+@contextmanager
+def readable(store: Path) -> Iterator[None]:
+    """A store that SQLite cannot read, or whose columns hold something else, is the user's to know about."""
+    try:
+        yield
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        raise CertificateError(f"{store}: is damaged ({error}); expected a store that certify --partition wrote") from error
+
+
 def console() -> Console:
     return Console(highlight=False)
+
+
+def parsed_box(texts: Sequence[str], *, option: str = "--box") -> dict[str, Any]:
+    """feature -> value or (low, high), as written in feature=value and feature=low:high. Raises QueryError."""
+    out: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise QueryError(f"{option} {text}: expected feature=value or feature=low:high, e.g. {option} age=30:40")
+        if name in out:
+            raise QueryError(f"{option} names {name!r} twice; give each feature once")
+        out[name] = tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value
+    return out
+
+
+@contextmanager
+def closing_bar() -> Iterator[Callable[[float, float], None]]:
+    """What is known of a maximum, on a terminal: gives progress(found, bound), the two sides that close in on it."""
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield lambda found, bound: None
+        return
+    sides = TextColumn("{task.fields[sides]}")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), sides, TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("largest gap", total=1.0, sides="")
+
+        def progress(found: float, bound: float) -> None:
+            share = found / bound if 0 < found <= bound < float("inf") else 0.0
+            bar.update(task, completed=share, sides=f"at least {max(found, 0):.4f}, at most {bound:.4f}")
+
+        yield progress
 
 
 @contextmanager

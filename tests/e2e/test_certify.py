@@ -1,0 +1,455 @@
+"""verifair certify in all its modes, and verifair check on what each of them wrote, as a user meets them.
+
+Ground truth comes from a tiny network whose weights are multiples of 1/16: over its 882 rows everything is counted exactly.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from verifair import cli, datasets
+from verifair.verify import partitioned
+
+W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
+B1 = np.array([-10, -4, 0], dtype=np.float32)
+W2, B2 = np.array([[0.5, -0.25, 0.125]], dtype=np.float32), np.array([-0.5625], dtype=np.float32)
+SCHEMA = """
+[model]
+positive = "logit > 0"
+outcomes = ["no", "yes"]
+[[feature]]
+name = "sex"
+kind = "categorical"
+categories = ["Female", "Male"]
+protected = true
+[[feature]]
+name = "age"
+kind = "integer"
+range = [0, 20]
+[[feature]]
+name = "hours"
+kind = "integer"
+range = [0, 20]
+"""
+ROWS = np.array(list(itertools.product(range(21), range(21))))
+
+
+def logit(sex: int, rows: np.ndarray) -> np.ndarray:
+    x = np.column_stack([np.full(len(rows), sex), rows])
+    return (np.maximum(x @ W1.T + B1, 0) @ W2.T + B2)[:, 0]
+
+
+def flips(rows: np.ndarray) -> np.ndarray:
+    return logit(0, rows) * logit(1, rows) < 0
+
+
+def gaps(rows: np.ndarray) -> np.ndarray:
+    first, second = (1 / (1 + np.exp(-logit(sex, rows))) for sex in (0, 1))
+    return np.abs(first - second)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def verifair(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The entry point of the command, in this process: exit code, screen, errors; a line of the screen is not broken."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "300")
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """MODEL --schema SCHEMA --protected sex of the tiny network."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "tiny.toml").write_text(SCHEMA)
+    weights = [numpy_helper.from_array(value, name) for name, value in zip(("a", "b", "c", "d"), (W1, B1, W2, B2), strict=True)]
+    nodes = [
+        helper.make_node("Gemm", ["x", "a", "b"], ["h"], transB=1), helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "c", "d"], ["y"], transB=1),
+    ]  # fmt: skip
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width]) for name, width in (("x", 3), ("y", 1))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "tiny.onnx")
+    return [folder / "tiny.onnx", "--schema", folder / "tiny.toml", "--protected", "sex"]
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """The shipped model, around a person for whom the answer varies: MODEL --schema SCHEMA --protected sex --box ..."""
+    folder = tmp_path_factory.mktemp("german")
+    dataset = datasets.load("german")
+    dataset.schema.save(folder / "german.toml")
+    row = dataset.test.iloc[10]
+    free = ("credit", "sex", "duration", "credit-amount", "installment-rate", "residence-since")
+    box = [part for name in row.index if name not in free for part in ("--box", f"{name}={row[name]}")]
+    return [datasets.network_path("german"), "--schema", folder / "german.toml", "--protected", "sex", *box]
+
+
+def about(files: list[object]) -> tuple[object, ...]:
+    return "--model", files[0], "--schema", files[2]
+
+
+def strict(path: Path) -> Any:
+    def refuse(name: str) -> float:
+        raise AssertionError(f"{name} in {path}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def tampered(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The certificate with something changed, and a digest that fits again."""
+    raw = path.read_bytes()
+    payload = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    payload.pop("digest")
+    change(payload)
+    digest = hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    out = path.with_name("tampered.json")
+    out.write_text(json.dumps(payload | {"digest": digest}))
+    return out
+
+
+# One box
+
+
+def test_a_flip_is_shown_and_its_absence_is_proved_and_checked(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    assert flips(ROWS).any()
+    code, out, _ = verifair("certify", *tiny, "--flip", "--exit-verdict", "--json", tmp_path / "v.json")
+    assert code == 10
+    assert "VIOLATED: the same person, another sex, another decision" in out
+    answer = strict(tmp_path / "v.json")
+    x = answer["witness"]["x"]
+    assert flips(np.array([[x["age"], x["hours"]]]))[0]
+    assert answer["witness"]["float32_agrees"] is True
+    assert answer["query"]["epsilon"] is None
+    fair = ROWS[~flips(ROWS)]
+    ages = [age for age in range(21) if not flips(ROWS[ROWS[:, 0] == age]).any()]
+    assert len(fair)
+    assert ages
+    proof = tmp_path / "deep" / "proof.json"
+    code, out, _ = verifair("certify", *tiny, "--box", f"age={ages[0]}", "--exit-verdict", "--certificate", proof)
+    assert code == 0
+    assert "PROVED (checked): no decision flips with sex in the box" in out
+    assert f"verifair check {proof}" in out
+    code, out, _ = verifair("check", proof, *about(tiny))
+    assert (code, "ACCEPTED" in out) == (0, True)
+    assert f"no decision flips when sex changes; where age = {ages[0]}" in out
+    wider = next(age for age in range(21) if flips(ROWS[ROWS[:, 0] == age]).any())
+
+    def widen(payload: dict[str, Any]) -> None:
+        payload["query"]["box"]["age"] = [wider, wider]
+        for one in payload["proofs"]:
+            one["statement"]["lower"][1] = one["statement"]["upper"][1] = wider
+
+    code, out, _ = verifair("check", tampered(proof, widen), *about(tiny))
+    assert (code, "REJECTED" in out) == (1, True)
+
+
+def test_epsilon_is_decided_at_the_edge_of_the_true_gap(
+    german: list[object], tiny: list[object], verifair: Run, tmp_path: Path
+) -> None:
+    most = float(gaps(ROWS).max())
+    code, out, _ = verifair("certify", *tiny, "--epsilon", most - 1e-3, "--exit-verdict", "--json", tmp_path / "v.json")
+    assert code == 10
+    answer = strict(tmp_path / "v.json")
+    first, second = answer["witness"]["probabilities"]
+    assert abs(first - second) == pytest.approx(most - 1e-3 - answer["witness"]["margin"])
+    assert answer["witness"]["margin"] < 0
+    assert f"{abs(first - second):.4f} apart" in out
+    proof = tmp_path / "e.json.gz"
+    code, out, _ = verifair("certify", *tiny, "--epsilon", most + 1e-3, "--exit-verdict", "--certificate", proof)
+    assert code == 0
+    assert verifair("check", proof, *about(tiny))[0] == 0
+    assert verifair("check", tampered(proof, lambda p: p["query"].update(epsilon=most - 1e-3)), *about(tiny))[0] == 1
+    assert verifair("certify", *german, "--epsilon", 0.9, "--exit-verdict")[0] == 0
+
+
+def test_what_is_not_decided_is_unknown(german: list[object], verifair: Run, tmp_path: Path) -> None:
+    everyone = german[:5]
+    command = ("certify", *everyone, "--epsilon", 0.5, "--timeout", 0.001, "--exit-verdict")
+    code, out, _ = verifair(*command, "--json", tmp_path / "v.json")
+    assert code == 20
+    assert "UNKNOWN (time)" in out
+    assert strict(tmp_path / "v.json")["reason"] == "time"
+
+
+def test_relaxed_people_differ_a_little_more(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    """The largest gap between people whose age may differ by one, against brute force."""
+    pairs = [(row, row + np.array([shift, 0])) for row in ROWS for shift in (-1, 0, 1) if 0 <= row[0] + shift <= 20]
+    a, b = (np.array(one) for one in zip(*pairs, strict=True))
+    most = float(np.abs(1 / (1 + np.exp(-logit(0, a))) - 1 / (1 + np.exp(-logit(1, b)))).max())
+    assert most > gaps(ROWS).max() + 0.01
+    proof = tmp_path / "m.json"
+    more = ("--relax", "age=1", "--maximise", "--certificate", proof)
+    code, out, _ = verifair("certify", *tiny, *more, "--json", tmp_path / "m.out")
+    assert code == 0
+    answer = strict(tmp_path / "m.out")
+    assert answer["lower"] <= most + 1e-12
+    assert most - 1e-12 <= answer["upper"] <= answer["lower"] + 1.1e-4
+    code, out, _ = verifair("check", proof, *about(tiny))
+    assert (code, "and age by up to 1" in out) == (0, True)
+
+
+# Several boxes
+
+
+def test_each_sub_population_has_its_verdict(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    texts = ["age=1:9", "hours=0:5,age=12:20", "age=9:12"]
+    age, hours = ROWS.T
+    parts = [ROWS[(age >= 1) & (age <= 9)], ROWS[(hours <= 5) & (age >= 12)], ROWS[(age >= 9) & (age <= 12)]]
+    truth = ["violated" if flips(part).any() else "proved" for part in parts]
+    assert len(set(truth)) == 2
+    asked = [part for text in texts for part in ("--targeted", text)]
+    files = ("--certificate", tmp_path / "p", "--json", tmp_path / "t.json")
+    code, out, _ = verifair("certify", *tiny, *asked, "--exit-verdict", *files)
+    assert code == 10
+    answer = strict(tmp_path / "t.json")
+    assert [one["status"] for one in answer["verdicts"]] == truth
+    assert [one["targeted"] for one in answer["verdicts"]] == texts
+    assert f"{truth.count('proved')} proved, {truth.count('violated')} refuted, 0 unknown" in out
+    proofs = [one["certificate_file"] for one in answer["verdicts"]]
+    assert [file is not None for file in proofs] == [status == "proved" for status in truth]
+    for file in filter(None, proofs):
+        assert verifair("check", file, *about(tiny))[0] == 0
+
+
+# The largest gap
+
+
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_the_largest_gap_is_bracketed(scale: str, tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    most = float((np.abs(logit(0, ROWS) - logit(1, ROWS)) if scale == "logit" else gaps(ROWS)).max())
+    more = ["--logit"] if scale == "logit" else []
+    proof = tmp_path / "m.json.gz"
+    code, out, _ = verifair(
+        "certify", *tiny, "--maximise", *more, "--tolerance", 1e-3, "--certificate", proof, "--json", tmp_path / "m.json"
+    )
+    assert code == 0
+    answer = strict(tmp_path / "m.json")
+    assert answer["lower"] <= most <= answer["upper"] <= answer["lower"] + 1.1e-3
+    assert "certified; the worst pair found differs by" in out
+    shown = out.split("at most ")[1].split(",")[0], out.split("differs by ")[1].split()[0].rstrip(".")
+    assert float(shown[0]) >= answer["upper"]
+    assert float(shown[1]) <= answer["lower"]
+    code, out, _ = verifair("check", proof, *about(tiny))
+    assert (code, str(answer["upper"]) in out) == (0, True)
+    less = tampered(proof, lambda payload: payload["query"].update(epsilon=0.9 * most))
+    assert verifair("check", less, *about(tiny))[0] == 1
+
+
+# The whole domain
+
+
+def test_the_certified_share_is_the_true_one(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    size = 4
+    frame = pd.DataFrame({"sex": "Male", "age": ROWS[:, 0] + 2, "hours": ROWS[:, 1]}).sample(300, random_state=0)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    store = tmp_path / "new" / "tiny.sqlite"
+    code, out, _ = verifair(
+        "certify", *tiny, "--partition", size, "--store", store, "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png",
+        "--json", tmp_path / "s.json", "--exit-verdict",
+    )  # fmt: skip
+    assert code == 10
+    cell = ROWS // size
+    unfair = {tuple(one) for one in cell[flips(ROWS)].tolist()}
+    part = np.array([tuple(one) in unfair for one in cell.tolist()])
+    count = len({tuple(one) for one in cell.tolist()})
+    answer = strict(tmp_path / "s.json")
+    assert answer["parts"] == {"all": count, "unknown": 0, "proved": count - len(unfair), "violated": len(unfair), "not_reached": 0}
+    assert answer["shares"]["volume"]["violated"] == pytest.approx(part.mean())
+    assert answer["shares"]["parts"]["proved"] == pytest.approx(1 - len(unfair) / count)
+    rows = frame[["age", "hours"]].to_numpy()
+    outside = rows[:, 0] > 20
+    hit = sum(tuple(one) in unfair for one in (rows[~outside] // size).tolist())
+    expected = {"all": 300, "proved": int((~outside).sum()) - hit, "violated": hit, "outside": int(outside.sum())}
+    assert answer["rows"] == {**expected, "unknown": 0, "not_reached": 0}
+    assert answer["trust"] == {"checked": count - len(unfair), "claimed": 0}
+    assert answer["float32"] == {"agrees": len(unfair), "disagrees": 0, "not_replayed": 0}
+    assert answer["stopped"] == "done"
+    assert answer["examples"]
+    for one in answer["examples"]:
+        assert flips(np.array([[one["x"]["age"], one["x"]["hours"]]]))[0]
+        assert {one["x"]["sex"], one["x_prime"]["sex"]} == {"Female", "Male"}
+    ages = next(one for one in answer["blocks"] if one["feature"] == "age")
+    assert ages["low"] == [0, 4, 8, 12, 16, 20]
+    assert ages["violated"] == [sum(a == k for a, _ in unfair) for k in range(6)]
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    for word in ("Certified share", "data rows", "person 1", "Female → Male", f"verifair check {store}"):
+        assert word in out
+    assert verifair("check", store, *about(tiny))[0] == 0
+    with sqlite3.connect(store) as connection:
+        first, status = connection.execute("SELECT first, status FROM chunks").fetchone()
+        connection.execute("UPDATE chunks SET status = ? WHERE first = ?", (status.replace(b"\2", b"\1", 1), first))
+    connection.close()
+    code, out, _ = verifair("check", store, *about(tiny))
+    assert (code, "REJECTED" in out) == (1, True)
+
+
+def test_a_time_out_leaves_a_file_that_resumes(german: list[object], verifair: Run, tmp_path: Path) -> None:
+    command = ["certify", *german, "--partition", 1000, "--store", tmp_path / "g.sqlite", "--json", tmp_path / "g.json"]
+    code, _, err = verifair(*command, "--timeout", 0.0001, "--exit-verdict")
+    assert code == 20
+    first = strict(tmp_path / "g.json")
+    assert first["stopped"] == "limit"
+    assert first["parts"]["unknown"] + first["parts"]["not_reached"] == first["parts"]["all"] == 19
+    assert "19 parts are open; pass the same command with --resume" in err
+    code, _, err = verifair(*command)
+    assert (code, "continue it with --resume" in err) == (2, True)
+    code, _, err = verifair(*command, "--resume", "--exit-verdict", "--jobs", 2)
+    assert (code, err) == (10, "")
+    assert strict(tmp_path / "g.json")["stopped"] == "done"
+    code, _, err = verifair(*command, "--resume", "--epsilon", 0.1)
+    assert (code, "holds another question" in err) == (2, True)
+
+
+INTERRUPTED = """
+import os, signal
+from verifair.verify import partition_store, partitioned
+partitioned.QUESTIONS = 16
+add, added = partition_store.PartitionStore.add, []
+def interrupted(store, chunk):
+    add(store, chunk)
+    added.append(chunk)
+    if len(added) == 4:
+        os.kill(os.getpid(), signal.SIGINT)
+partition_store.PartitionStore.add = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C after the fourth chunk of 16 parts."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupted_run_resumes_to_the_same_shares(
+    german: list[object], verifair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["certify", *map(str, german), "--partition", "100", "--json", str(tmp_path / "g.json"), "--store"]
+    killed = [sys.executable, "-c", INTERRUPTED, *command, str(tmp_path / "killed.sqlite")]
+    done = subprocess.run(killed, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "interrupted: 118 parts are open" in done.stderr
+    assert "Certified share" in done.stdout
+    answer = strict(tmp_path / "g.json")
+    assert answer["stopped"] == "interrupted"
+    assert answer["parts"]["not_reached"] == 182 - 4 * 16
+    monkeypatch.setattr(partitioned, "QUESTIONS", 16)
+    shares = []
+    for more in (["killed.sqlite", "--resume"], ["whole.sqlite"]):
+        assert verifair(*command, tmp_path / more[0], *more[1:])[0] == 0
+        answer = strict(tmp_path / "g.json")
+        assert answer["stopped"] == "done"
+        shares.append((answer["parts"], answer["shares"], answer["blocks"]))
+    assert shares[0] == shares[1]
+    assert shares[0][0]["proved"] > 0 < shares[0][0]["violated"]
+
+
+def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    proof = tmp_path / "k.json"
+    code, out, _ = verifair("kmax", *tiny, "--buckets", 10, "--box", "age=4:8", "--timeout", 2, "--certificate", proof)
+    assert code == 0
+    code, out, _ = verifair("check", proof, *about(tiny), "--json", tmp_path / "c.json")
+    assert (code, "ACCEPTED" in out) == (0, True)
+    assert strict(tmp_path / "c.json")["format"] == "verifair-kmax-certificate/1"
+    upper = json.loads(proof.read_text())["upper"]
+    assert f"nobody falls into more than {upper} of 10 outcome buckets" in out
+
+    def claim_less(payload: dict[str, Any]) -> None:
+        payload["upper"] = upper - 1
+        payload["tree"]["bound"] = [bound and min(bound, upper - 1) for bound in payload["tree"]["bound"]]
+
+    assert verifair("check", tampered(proof, claim_less), *about(tiny))[0] == 1
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--flip", "--epsilon", "0.1"], "choose one"),
+        (["--epsilon", "1.5"], "between 0 and 1"),
+        (["--box", "age"], "expected feature=value or feature=low:high"),
+        (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
+        (["--box", "agee=3"], "did you mean 'age'?"),
+        (["--box", "age=9:3"], "reversed"),
+        (["--box", "age=9:30"], "leaves the declared range 0 .. 20"),
+        (["--relax", "age"], "expected feature=units"),
+        (["--relax", "age=-1"], "whole number"),
+        (["--relax", "sex=1"], "is protected"),
+        (["--protected", "sex"], "named twice"),
+        (["--differ", "some"], "expected 'all' or 'any'"),
+        (["--method", "magic"], "'magic' is unknown"),
+        (["--targeted", "age=3", "--maximise"], "different questions"),
+        (["--targeted", "age=3,sex"], "'3,sex' is not a number"),
+        (["--targeted", "age=3", "--box", "age=4"], "is in --box as well"),
+        (["--targeted", "age=3", "--targeted", "sex=Male"], "no two different values"),
+        (["--targeted", "age=3", "--certificate", "x.json"], "name a folder"),
+        (["--maximise", "--epsilon", "0.1"], "drop --epsilon"),
+        (["--maximise", "--exit-verdict"], "drop --exit-verdict"),
+        (["--maximise", "--method", "milp"], "drop --method"),
+        (["--maximise", "--tolerance", "1e-9"], "at least 1e-6"),
+        (["--tolerance", "1e-3"], "--tolerance belongs to --maximise"),
+        (["--logit"], "--logit belongs to --maximise"),
+        (["--plot", "x.png"], "--plot belongs to --partition"),
+        (["--store", "x.sqlite", "--maximise"], "--store belongs to --partition, not to --maximise"),
+        (["--partition", "1"], "at least 2 values"),
+        (["--partition", "3", "--certificate", "x.json"], "drop --certificate"),
+        (["--partition", "3", "--solver", "highs"], "drop --solver"),
+        (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),
+        (["--partition", "3", "--data", "no.csv"], "no such file"),
+        (["--partition", "3", "--timeout", "0"], "positive number"),
+    ],
+)
+def test_mistakes_are_one_line(
+    extra: list[str], message: str, tiny: list[object], verifair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = verifair("certify", *tiny, *extra)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0hello", b'{"format": "other/1"}', b"\x1f\x8b"])
+def test_check_tells_what_is_no_certificate(content: bytes, tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    for name in ("file.json", "file.json.gz", "file.sqlite"):
+        (tmp_path / name).write_bytes(content)
+        code, out, err = verifair("check", tmp_path / name, *about(tiny))
+        assert (code, out) == (2, "")
+        assert name in err
+        assert err.count("\n") == 1
+
+
+def test_help_shows_every_mode(verifair: Run) -> None:
+    code, out, _ = verifair("certify", "--help")
+    assert code == 0
+    for option in ("--epsilon 0.05", "--targeted", "--maximise", "--partition 10"):
+        assert f"--protected sex {option}" in " ".join(out.split()) or option in out.split("Usage")[1]

@@ -1,0 +1,207 @@
+"""The certified share of stores written by hand: every kind of verdict, reasons, rows, blocks, and what a broken store is told."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from encoders.network import Layer, Link, Network
+from verifair.errors import CertificateError, DataError
+from verifair.queries import IndividualFairness
+from verifair.report.partition import Blocks, PartitionSummary, summary
+from verifair.report.partition_views import partition_plot, people_table, percent, shares_table
+from verifair.schema import Schema
+from verifair.verdict import Reason
+from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.verify.partitioned import describe
+from verifair.verify.questions import box_of
+
+LAYER = Layer(weight=np.array([[1.0, 0.0, 0.0]]), bias=np.zeros(1), slope=np.ones(1))
+NETWORK = Network(layers=(LAYER,), link=Link.IDENTITY, source_sha256="0" * 64)
+REASONS = tuple(Reason)
+
+
+def schema_of(ages: int = 10, hours: int = 4) -> Schema:
+    features = [
+        {"name": "sex", "kind": "categorical", "categories": ["[b]Female", "Male"], "protected": True},
+        {"name": "age", "kind": "integer", "range": [0, ages - 1]},
+        {"name": "hours", "kind": "integer", "range": [1, hours]},
+    ]
+    return Schema.build({"features": features})
+
+
+def query_of(schema: Schema, **more: object) -> IndividualFairness:
+    return IndividualFairness(network=NETWORK, schema=schema, protected=["sex"], **more)  # type: ignore[arg-type]
+
+
+def chunk(
+    first: int,
+    status: Sequence[int],
+    *,
+    reason: Reason = Reason.TIME,
+    probabilities: Sequence[tuple[float, float]] = (),
+    agrees: Sequence[int] = (),
+) -> Chunk:
+    """A chunk without trees: a report does not look at them."""
+    found = [k for k, one in enumerate(status) if one == VIOLATED]
+    probabilities = probabilities or [(0.6, 0.4)] * len(found)
+    nothing = np.empty(0, dtype=np.int64)
+    return Chunk(
+        first=first, status=np.array(status, dtype=np.int8),
+        reason=np.where(np.array(status) == UNKNOWN, REASONS.index(reason), -1).astype(np.int8),
+        size=nothing, feature=nothing, cut=np.empty(0), phase_size=nothing, phase_feature=nothing, phase_cut=np.empty(0),
+        phase_start=nothing, phase_index=nothing, phase_value=np.empty(0), pair=np.zeros(len(found), dtype=np.int64),
+        goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, first + k, 1.0] for k in found]).reshape(-1, 3),
+        margins=logit(np.array(probabilities)).reshape(-1, 2), agrees=np.array(agrees or [1] * len(found), dtype=np.int8),
+        nodes=10, seconds=0.5,
+    )  # fmt: skip
+
+
+def store_of(path: Path, query: IndividualFairness, size: int, chunks: Sequence[Chunk]) -> Path:
+    with PartitionStore(path, describe(query, size, box_of(query.schema, query.box))) as store:
+        for one in chunks:
+            store.add(one)
+    return path
+
+
+def mixed(tmp_path: Path) -> tuple[IndividualFairness, Path]:
+    """age 0..9 by 4: 0-3, 4-7, 8-9.   hours 1..4 is not cut: 3 parts, of 0.4, 0.4 and 0.2 of the domain."""
+    query = query_of(schema_of())
+    return query, store_of(tmp_path / "s.sqlite", query, 4, [chunk(0, [PROVED]), chunk(2, [VIOLATED], agrees=[0])])
+
+
+def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
+    query, store = mixed(tmp_path)
+    rows = np.array([[0, 0, 1], [1, 3, 4], [0, 5, 1], [0, 9, 2], [1, 10, 1], [0, 2, 9], [0, 2.5, 1]])
+    found = summary(store, query=query, rows=rows)
+    assert found.parts == {"unknown": 0, "proved": 1, "violated": 1, "not_reached": 1}
+    assert found.volume == pytest.approx({"unknown": 0, "proved": 0.4, "violated": 0.2, "not_reached": 0.4})
+    assert found.rows == {"unknown": 0, "proved": 2, "violated": 1, "not_reached": 1, "outside": 3}
+    assert found.float32 == {"agrees": 0, "disagrees": 1, "not_replayed": 0}
+    assert (found.nodes, found.seconds) == (20, 1.0)
+    assert found.reasons == {}
+    only = found.blocks[0]
+    assert [one.feature for one in found.blocks] == ["age"]
+    assert only.low.tolist() == [0, 4, 8]
+    assert only.high.tolist() == [3, 7, 9]
+    np.testing.assert_array_equal(only.refuted, [0, np.nan, 1])
+    assert summary(store, query=query).rows is None
+
+
+def test_unknown_parts_are_told_by_reason(tmp_path: Path) -> None:
+    query = query_of(schema_of(ages=40))
+    chunks = [chunk(0, [UNKNOWN, PROVED, UNKNOWN]), chunk(3, [UNKNOWN, VIOLATED], reason=Reason.NODES)]
+    found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+    assert found.reasons == {"time": 2, "nodes": 1}
+    assert found.parts == {"unknown": 3, "proved": 1, "violated": 1, "not_reached": 5}
+
+
+def test_a_finished_run_adds_up_to_exactly_everything(tmp_path: Path) -> None:
+    query = query_of(schema_of(ages=997, hours=7))
+    parts = 333 * 3
+    found = summary(store_of(tmp_path / "s.sqlite", query, 3, [chunk(0, [PROVED] * parts)]), query=query)
+    assert found.volume == {"unknown": 0.0, "proved": 1.0, "violated": 0.0, "not_reached": 0.0}
+    assert {one.feature: int(one.parts.sum()) for one in found.blocks} == {"age": parts, "hours": parts}
+
+
+def test_examples_are_the_starkest_and_from_different_chunks(tmp_path: Path) -> None:
+    query = query_of(schema_of(ages=40))
+    stark = [(0.9, 0.1), (0.95, 0.1), (0.51, 0.49)]
+    chunks = [chunk(0, [VIOLATED] * 3, probabilities=stark), chunk(3, [PROVED, VIOLATED], probabilities=[(0.6, 0.45)], agrees=[-1])]
+    found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+    assert [one.x["age"] for one in found.examples] == [1, 4, 0]
+    first = found.examples[0]
+    assert (first.x["sex"], first.x_prime["sex"]) == ("[b]Female", "Male")
+    assert first.probabilities == pytest.approx((0.95, 0.1))
+    assert first.margin == pytest.approx(max(-logit(0.95), logit(0.1), (logit(0.1) - logit(0.95)) / 2))
+    assert [one.float32_agrees for one in found.examples] == [True, None, True]
+    assert found.float32 == {"agrees": 3, "disagrees": 0, "not_replayed": 1}
+    text = str(people_table(query.schema, found.examples).columns[1]._cells)
+    assert "\\[b]Female → Male" in text, "a name is no markup"
+
+
+def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
+    query = query_of(schema_of(), relax={"age": 1}, epsilon=0.1)
+    one = chunk(1, [VIOLATED], probabilities=[(0.7, 0.5)])
+    shifted = Chunk(**{**vars(one), "pair": np.array([2]), "x": np.array([[0.0, 5.0, 1.0]])})
+    found = summary(store_of(tmp_path / "s.sqlite", query, 4, [shifted]), query=query)
+    assert found.examples[0].x_prime == {"sex": "Male", "age": 6, "hours": 1}
+    assert found.examples[0].margin == pytest.approx(0.1 - 0.2)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        ([chunk(0, [PROVED, PROVED]), chunk(1, [PROVED])], "does not fit the partition"),
+        ([chunk(2, [PROVED, PROVED])], "does not fit the partition"),
+        ([chunk(0, [7])], "does not fit the partition"),
+        ([chunk(0, [VIOLATED], agrees=[1, 1])], "does not fit together"),
+    ],
+)
+def test_a_store_that_makes_no_sense_gives_no_shares(chunks: list[Chunk], message: str, tmp_path: Path) -> None:
+    query = query_of(schema_of())
+    with pytest.raises(CertificateError, match=message):
+        summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+
+
+def test_a_store_of_another_question_is_refused(tmp_path: Path) -> None:
+    _, store = mixed(tmp_path)
+    with pytest.raises(DataError, match="another question"):
+        summary(store, query=query_of(schema_of(), epsilon=0.2))
+
+
+def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
+    """A hundred chunks of 8,000 parts each: the verdicts alone are 800 kB, their boxes 40 MB."""
+    query = query_of(schema_of(ages=1600, hours=2000))
+    status = np.where(np.random.default_rng(0).random(8000) < 0.1, VIOLATED, PROVED).tolist()
+    store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(8000 * k, status) for k in range(100)])
+    tracemalloc.start()
+    found = summary(store, query=query)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(found.parts.values()) == 800_000 == 800 * 1000
+    assert found.parts["not_reached"] == 0
+    assert peak < 8e6
+
+
+def test_percentages_never_round_to_all_or_nothing() -> None:
+    shown = [percent(share) for share in (0, 1e-9, 0.25, 0.9994, 1 - 1e-9, 1)]
+    assert shown == ["0.0%", "<0.1%", "25.0%", "99.9%", ">99.9%", "100.0%"]
+
+
+def test_features_are_ranked_by_how_much_the_refuted_share_varies() -> None:
+    def blocks(*parts: tuple[int, int, int]) -> Blocks:
+        ends = np.arange(len(parts), dtype=float)
+        return Blocks(feature="f", low=ends, high=ends, parts=np.array(parts))
+
+    steady, steep = blocks((0, 50, 50), (0, 51, 49)), blocks((0, 90, 10), (0, 11, 89))
+    scattered = blocks(*[(0, k % 2, 1 - k % 2) for k in range(200)])
+    assert steep.variation > scattered.variation > (0, 0)
+    assert steep.variation > steady.variation
+
+
+def test_table_and_picture_of_every_outcome(tmp_path: Path) -> None:
+    query, store = mixed(tmp_path)
+    rows = np.array([[0, 0, 1], [1, 10, 1]])
+    found = summary(store, query=query, rows=rows)
+    table = shares_table(found)
+    cells = {column.header: list(column.cells) for column in table.columns}
+    assert cells["proved"] == ["1 (33.3%)", "40.0%", "1 (50.0%)"]
+    assert cells["outside"] == ["-", "-", "1 (50.0%)"]
+    assert cells["unknown"] == ["0", "0", "0"]
+    partition_plot(found, query.schema, "No decision flips", tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_a_single_part(tmp_path: Path) -> None:
+    query = query_of(schema_of(ages=3))
+    found = summary(store_of(tmp_path / "s.sqlite", query, 4, []), query=query)
+    assert isinstance(found, PartitionSummary)
+    assert found.volume["not_reached"] == 1.0
+    partition_plot(found, query.schema, "No decision flips", tmp_path / "p.png")
+    assert (tmp_path / "p.png").stat().st_size > 0

@@ -1,0 +1,91 @@
+"""verifair certify --maximise: the largest gap between two people who differ in protected values alone, from both sides."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from solvers.outcome import Budget
+from verifair.cli import options
+from verifair.cli.certify_verdict import asked
+from verifair.queries import IndividualFairness, ProbabilityGap
+from verifair.verify.maximise import MaximumGap, maximise
+
+
+def run(
+    pairs: IndividualFairness, scale: Literal["probability", "logit"], budget: Budget, tolerance: float, out: options.Output
+) -> None:
+    """Bracket the gap between the same pairs of people as a fairness query compares; show and write the answer."""
+    query = ProbabilityGap(
+        network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
+        relax=pairs.relax, scale=scale,
+    )  # fmt: skip
+    known: list[tuple[float, float]] = []
+    try:
+        with options.closing_bar() as bar:
+
+            def progress(found: float, bound: float) -> None:
+                known[:] = [(found, bound)]
+                bar(found, bound)
+
+            result = maximise(query, budget=budget, tolerance=tolerance, progress=progress)
+    except KeyboardInterrupt:
+        stood = f"; until then it met {known[0][0]:.5f} and bounded it by {known[0][1]:.5f}" if known else ""
+        Console(stderr=True, highlight=False).print(
+            f"interrupted: no bound was certified{stood} (--timeout ends a run with a certificate)", soft_wrap=True
+        )
+        raise typer.Exit(options.INTERRUPTED) from None
+    saved = out.save_certificate(result.certificate)
+    options.write_json(
+        out.json,
+        {
+            **result.to_dict(),
+            "model_sha256": query.network.source_sha256,
+            "schema_sha256": query.schema.sha256,
+            "query": asked(query),
+            "tolerance": tolerance,
+            "seed": budget.seed,
+        },
+    )
+    _show(query, result, tolerance)
+    if saved:
+        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True)
+
+
+def rounded(value: float, *, up: bool) -> str:
+    """Five decimals, on the safe side: a bound from above is not shown smaller, one from below not larger."""
+    if abs(value) == float("inf"):
+        return "infinity"
+    way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    return str(decimal.Decimal(value).quantize(decimal.Decimal("1e-5"), rounding=way, context=decimal.Context(prec=60)))
+
+
+def _show(query: ProbabilityGap, result: MaximumGap, tolerance: float) -> None:
+    console = options.console()
+    what = "log-odds" if result.scale == "logit" else "probability"
+    upper, lower = rounded(result.upper, up=True), rounded(result.lower, up=False)
+    if result.certificate is None:
+        bound = f"No bound on the gap in {what} was certified"
+    else:
+        bound = f"Largest gap in {what} when {' and '.join(query.protected)} changes: at most {upper}, certified"
+    if result.witness is None:
+        console.print(f"{bound}; no pair was found that differs.")
+    else:
+        console.print(f"{bound}; the worst pair found differs by {lower}.")
+        grid = Grid("feature", "x", "x'")
+        for name, value in result.witness.x.items():
+            other = result.witness.x_prime[name]
+            grid.add_row(escape(name), escape(str(value)), escape(str(other)), style="bold" if value != other else "")
+        grid.add_section()
+        grid.add_row("probability", *(f"{p:.6f}" for p in result.witness.probabilities))
+        console.print(grid)
+        if result.witness.float32_agrees is False:
+            console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
+    if result.reason is not None:
+        console.print(f"The two sides are not within {tolerance:g} ({result.reason.value}); a longer --timeout closes in further.")
+    console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
