@@ -160,21 +160,22 @@ class Checker:
         return np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound), error, slope, weight
 
     def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """(N, 3) of many rows -g + m g' + c the likeliest to hold on each box: the one that comes out best when the linear bounds
-        of g' - g, -g and g' are mixed. Only a choice: the row is then bounded by itself."""
-        corners = np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        """(N, 3) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out best
+        when the linear bounds of g' - g, -g and g' (g - g', g, -g') are mixed. Only a choice: the row is then bounded by itself."""
+        sign = np.array([1.0 if one.gap is not None and one.gap.rise else -1.0 for one in self.tasks.asked])[which]
+        corners = sign[:, None, None] * np.array([[1.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
         every = np.zeros(int(box.max()) + 1, dtype=np.int64)
         every[box] = task
-        bound, _, slope, _ = self._bounds_of(bounds, every, np.repeat(box, 3), np.tile(corners, (len(box), 1)))
+        bound, _, slope, _ = self._bounds_of(bounds, every, np.repeat(box, 3), corners.reshape(-1, 3))
         radius = bounds.radius[box][:, bounds.moving]
         slope = slope.reshape(len(box), 3, -1)
         base = bound.reshape(len(box), 3) + (np.abs(slope) @ radius[:, :, None])[:, :, 0]
         chosen = np.empty((len(box), 3))
         for k in np.unique(which):
             mine, table = which == k, self.rows[self.first[k] : self.first[k] + self.count[k]]
-            p, q, c = table.T
-            shared = np.minimum(-p, q)
-            mix = np.stack([shared, -p - shared, q - shared], axis=1)
+            p, q, c = table.T * np.array([[sign[mine][0]], [sign[mine][0]], [1.0]])
+            shared = np.minimum(p, -q)
+            mix = np.stack([shared, p - shared, -q - shared], axis=1)
             value = base[mine] @ mix.T - (np.abs(mix @ slope[mine]) @ radius[mine][:, :, None])[:, :, 0] + c
             chosen[mine] = table[(value / mix.sum(axis=1)).argmax(axis=1)]
         return chosen

@@ -149,23 +149,36 @@ def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Net
     unscaled &= (offset == 0) | (np.maximum(np.abs(domain.lower), np.abs(domain.upper)) <= 2**24)  # where float32 counts exactly
     if not unscaled.all():
         return "the statement shifts a feature that the network does not take as it is"
+    asked, margin = asked_of(statement.goal, (i, j), gap, network)
+    if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
+        asked = Asked(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
+    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
+
+
+def asked_of(goal: str, classes: tuple[int, int], gap: Gap | None, network: Network) -> tuple[Asked, Array]:
+    """What is asked of g = f_i - f_j, and the weights (n_N,) of g.
+
+    A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
+    rise are those that the multipliers of neuron branching belong to.
+    """
+    i, j = classes
+    if gap is not None and i < j:
+        i, j, gap = j, i, Gap(epsilon=gap.epsilon, rise=not gap.rise)
     margin = np.zeros(network.outputs)
     if network.outputs == 1:
         margin[0] = 1.0 if i > j else -1.0
     else:
         margin[i], margin[j] = 1.0, -1.0
-    asked = Asked.of(statement.goal, (i, j), gap)
-    if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = Asked(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
-    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
+    return Asked.of(goal, (i, j), gap), margin
 
 
 def _row_box(statement: RowStatement, query: RowsQuery | FairnessQuery, schema: Schema) -> tuple[Array, Array] | str:
     domain, row = schema.domain, np.array(statement.row)
     if len(row) != domain.variables:
         return f"the row has {len(row)} values, the schema {domain.variables} features"
-    if not domain.legal(row[None])[0]:
-        return "the row lies outside the declared domain"
+    partner = np.array([statement.prime.get(feature.name, value) for feature, value in zip(schema.features, row, strict=True)])
+    if not domain.legal(np.stack([row, partner])).all():
+        return "the row, or its counterfactual, lies outside the declared domain or cannot be"
     if isinstance(query, RowsQuery) and statement.delta not in query.delta:
         return f"delta {statement.delta:g} is none of the query's"
     lower, upper = row.copy(), row.copy()

@@ -26,26 +26,26 @@ from verifair.schema import Schema
 from verifair.verify.certificate import Tree
 from verifair.verify.check import CheckReport, phase_flaw
 from verifair.verify.check_boxes import Checker, Rejection
-from verifair.verify.check_leaves import Asked, Leaves, Task, Tasks, leaves_of
+from verifair.verify.check_leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
 from verifair.verify.partition import Partition
 from verifair.verify.partition_store import PROVED, VIOLATED, Chunk, PartitionStore
 from verifair.verify.phase_tree import PhaseTree
 
-SIGNS = (1.0, -1.0)
-"""g of the two directions: from class 1 to 0, and from 0 to 1."""
+DIRECTIONS = ((1, 0), (0, 1))
+"""Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Query:
-    """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`."""
+    """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`; in each
+    direction what is asked, and of which margin."""
 
     partition: Partition
     index: list[int]
     z: Array
     z_prime: Array
     shift: Array
-    margin: Array
-    asked: Asked
+    asked: tuple[tuple[Asked, Array], ...]
     epsilon: float | None
 
     @property
@@ -127,10 +127,10 @@ def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Que
         return f"epsilon {epsilon} is no gap between probabilities"
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     gap = None if epsilon is None else Gap(epsilon=float(epsilon), rise=False)
-    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
+    goal = "no-flip" if gap is None else "no-gap"
     return _Query(
         partition=Partition.of(domain, lower, upper, size=size, whole=index), index=index, z=z, z_prime=z_prime, shift=shift,
-        margin=margin, asked=Asked.of("no-flip" if gap is None else "no-gap", (1, 0), gap), epsilon=epsilon,
+        asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
     )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _check_chunk(chunk: Chunk, query: _Query, network: Network, schema: Schema) 
         return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
     base = Task(
         lower=lower[0] if len(lower) else query.partition.lower, upper=query.partition.upper, prime=query.partition.lower,
-        offset=np.zeros(len(query.partition.lower)), differs=query.differs, margin=query.margin, asked=query.asked,
+        offset=np.zeros(len(query.partition.lower)), differs=query.differs, margin=query.asked[0][1], asked=query.asked[0][0],
     )  # fmt: skip
     boxes: list[tuple[Array, Array]] = []
     ends = np.cumsum(chunk.size)
@@ -170,11 +170,11 @@ def _check_chunk(chunk: Chunk, query: _Query, network: Network, schema: Schema) 
         task = replace(base, lower=lower[q], upper=upper[q], prime=prime[q], offset=offset[q])
         leaf = (lower[q : q + 1], upper[q : q + 1])
         if chunk.size[q] == 0:
-            for sign in SIGNS:
+            for asked, margin in query.asked:
                 why: str | None = "its proof is missing"
                 tree = next(phases, None)
                 if tree is not None:
-                    why = phase_flaw(tree, replace(task, margin=sign * query.margin), network, schema)
+                    why = phase_flaw(tree, replace(task, asked=asked, margin=margin), network, schema)
                 if why is not None:
                     found.append(Rejection(proof=int(chunk.first + part[q]), reason=why))
             leaf = (lower[:0], upper[:0])
@@ -212,10 +212,10 @@ def _confirm(
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
-    for sign in SIGNS:
+    for asked, margin in query.asked:
         tasks = Tasks(
             prime=prime, offset=offset, differs=np.tile(query.differs, (len(prime), 1)),
-            margin=np.tile(sign * query.margin, (len(prime), 1)), asked=(query.asked,), which=np.zeros(len(prime), dtype=np.int64),
+            margin=np.tile(margin, (len(prime), 1)), asked=(asked,), which=np.zeros(len(prime), dtype=np.int64),
         )  # fmt: skip
         leaves = Leaves(
             tasks=tasks, task=question, proof=first + part[question], lower=low, upper=high, bound=np.zeros(len(low))
