@@ -4,7 +4,7 @@ Adult at size 6 with sex (3,290,112 parts), Bank at 10 with age (1,002,000), Ger
 random order, so that a run that ends early has decided a sample of all parts; `reached` are those it decided or gave up, `cut off`
 the parts of the few chunks that the end of the run caught half-way. Stores lie in the folder, and the next run continues them
 (`--fresh` begins anew), after Ctrl-C too. `MiB begin`, `MiB end`: the most resident memory of all processes together in the first
-and in the last tenth of this run, its first seconds left out, sampled twice a second. `all, h` extrapolates from the work a part.
+and in the last tenth of this run, its first seconds left out, sampled twice a second. `all, h` is for all parts at this run's rate.
 
     python -m benchmarks.cases.stress --nets AC-1 GC-3 --seconds 10       a shorter run
 """
@@ -25,6 +25,7 @@ from benchmarks.cases.partitions import Counts
 from benchmarks.fairify import FAMILIES, Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
 from verifair.errors import Disagreement
+from verifair.verify.partition_store import UNKNOWN, PartitionStore
 from verifair.verify.partitioned import certify_partition
 
 SAMPLE, REPORT = 0.5, 30.0
@@ -60,6 +61,7 @@ def _lines(subject: Subject, folder: Path, seconds: float, jobs: int, fresh: boo
     if fresh:
         for left in path.parent.glob(f"{path.name}*"):
             left.unlink()
+    before = _decided(path)
     progress = _Progress(subject.name)
     started = time.perf_counter()
     interrupted = False
@@ -76,36 +78,39 @@ def _lines(subject: Subject, folder: Path, seconds: float, jobs: int, fresh: boo
     if counts.parts != experiment.get("partitions", counts.parts):
         raise Disagreement(f"{subject.name}: {counts.parts} parts, the schema lists {experiment['partitions']}")
     decided, (begin, end) = counts.proved + counts.refuted, memory.ends()
-    reached = decided + counts.given_up
+    reached, rate = decided + counts.given_up, (decided - before) / spent
     yield {
         "net": subject.name, "protected": protected, "size": size, "parts": counts.parts, "reached": reached,
         "%": f"{reached / counts.parts:.2%}", "proved": counts.proved, "refuted": counts.refuted, "given up": counts.given_up,
-        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": spent, "parts/s": progress.new / spent,
-        "all, h": counts.work / max(decided, 1) * counts.parts / jobs / 3600, "MiB begin": begin, "MiB end": end,
+        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": spent, "parts/s": rate,
+        "all, h": counts.parts / rate / 3600 if rate else float("nan"), "MiB begin": begin, "MiB end": end,
         "store MiB": path.stat().st_size / 2**20,
     }  # fmt: skip
     if interrupted:
         raise KeyboardInterrupt
 
 
+def _decided(path: Path) -> int:
+    """Parts that earlier runs have decided."""
+    if not path.exists():
+        return 0
+    with PartitionStore(path) as store:
+        return sum(int((status != UNKNOWN).sum()) for _, status in store.statuses())
+
+
 class _Progress:
     """Tells how far a network is, now and then."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.first, self.done = name, -1, 0
+        self.name, self.first = name, -1
         self.started = self.told = time.perf_counter()
-
-    @property
-    def new(self) -> int:
-        """Parts of this run."""
-        return self.done - max(self.first, 0)
 
     def __call__(self, done: int, parts: int) -> None:
         now = time.perf_counter()
-        self.first, self.done = (done if self.first < 0 else self.first), done
+        self.first = done if self.first < 0 else self.first
         if now - self.told > REPORT:
             self.told = now
-            rate = self.new / (now - self.started)
+            rate = (done - self.first) / (now - self.started)
             print(f"   {self.name}: {done} of {parts} parts, {rate:.0f} a second, {resident():.0f} MiB", flush=True)
 
 

@@ -71,7 +71,7 @@ def run(folder: Path, *, seconds: float = 20.0, nets: Sequence[str] = ()) -> pd.
     asked = ((subject, protected) for subject in subjects(data, nets=nets) for protected in subject.protected)
     with threadpool_limits(limits=1):
         runs = measured("Witness runs: one line a run, in the order they were made", _runs(asked, seconds), folder)
-    lines = [_line(*key, group) for key, group in runs.groupby(["net", "protected"], sort=False)]
+    lines = [_line(net, protected, group) for (net, protected), group in runs.groupby(["net", "protected"], sort=False)]
     table = show(f"Witnesses: seconds to an exact decision flip, full domain, peers stopped after {seconds:g} s",
                  pd.DataFrame(lines), folder)  # fmt: skip
     ours = runs[runs["method"] == "ours"]
