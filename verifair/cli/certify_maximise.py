@@ -37,7 +37,7 @@ def run(
     except KeyboardInterrupt:
         stood = f"; until then it met {known[0][0]:.5f} and bounded it by {known[0][1]:.5f}" if known else ""
         Console(stderr=True, highlight=False).print(
-            f"interrupted: no bound was certified{stood} (--timeout ends a run with a certificate)", soft_wrap=True
+            f"interrupted: no bound was certified{stood} (--timeout ends a run with a certificate)", soft_wrap=True, markup=False
         )
         raise typer.Exit(options.INTERRUPTED) from None
     saved = out.save_certificate(result.certificate)
@@ -54,7 +54,7 @@ def run(
     )
     _show(query, result, tolerance)
     if saved:
-        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True)
+        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True, markup=False)
 
 
 def rounded(value: float, *, up: bool) -> str:
@@ -73,10 +73,9 @@ def _show(query: ProbabilityGap, result: MaximumGap, tolerance: float) -> None:
         bound = f"No bound on the gap in {what} was certified"
     else:
         bound = f"Largest gap in {what} when {' and '.join(query.protected)} changes: at most {upper}, certified"
-    if result.witness is None:
-        console.print(f"{bound}; no pair was found that differs.")
-    else:
-        console.print(f"{bound}; the worst pair found differs by {lower}.")
+    found = "no pair was found that differs" if result.witness is None else f"the worst pair found differs by {lower}"
+    console.print(f"{bound}; {found}.", markup=False)
+    if result.witness is not None:
         grid = Grid("feature", "x", "x'")
         for name, value in result.witness.x.items():
             other = result.witness.x_prime[name]

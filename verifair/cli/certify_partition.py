@@ -85,11 +85,11 @@ def run(query: IndividualFairness, budget: Budget, settings: Settings, out: opti
         },
     )
     _show(query, found, time.monotonic() - started, options.console())
-    options.console().print(f"verdicts and proofs: {out.check_line(store)}", soft_wrap=True)
+    options.console().print(f"verdicts and proofs: {out.check_line(store)}", soft_wrap=True, markup=False)
     if open_parts:
         more = "pass the same command with --resume to go on" + ("" if interrupted else ", with a longer --timeout or more --nodes")
         why = "interrupted" if interrupted else "stopped by --timeout or --nodes"
-        Console(stderr=True, highlight=False).print(f"{why}: {open_parts:,} parts are open; {more}", soft_wrap=True)
+        Console(stderr=True, highlight=False).print(f"{why}: {open_parts:,} parts are open; {more}", soft_wrap=True, markup=False)
     if interrupted:
         raise typer.Exit(options.INTERRUPTED)
     status = Status.VIOLATED if found.parts["violated"] else Status.UNKNOWN if open_parts else Status.PROVED
@@ -111,6 +111,7 @@ def _show(query: IndividualFairness, found: PartitionSummary, seconds: float, co
     console.print(
         f"{_headline(query)}: certified on {percent(volume['proved'])} of the domain, refuted in parts that make up "
         f"{percent(volume['violated'])} (each holds at least one pair that is treated differently).",
+        markup=False,
     )
     console.print(shares_table(found))
     if found.rows is not None and query.relax:

@@ -48,7 +48,7 @@ def one(query: IndividualFairness, budget: Budget, *, method: str, solver: str |
     )
     _show(query, verdict)
     if saved:
-        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True)
+        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True, markup=False)
     return EXIT_CODES[verdict.status]
 
 
@@ -140,10 +140,12 @@ def _show(query: IndividualFairness, verdict: Verdict) -> None:
         case Status.PROVED:
             assert verdict.certificate is not None
             trust = verdict.certificate.trust.value
-            console.print(f"PROVED ({trust}): {holds(query)} in the box. {verdict.seconds:.2f} s, {verdict.engine}.")
+            proved = f"PROVED ({trust}): {holds(query)} in the box. {verdict.seconds:.2f} s, {verdict.engine}."
+            console.print(proved, markup=False)
         case Status.VIOLATED:
             assert verdict.witness is not None
-            console.print(f"VIOLATED: {_told(query, verdict.witness)}. {verdict.seconds:.2f} s, {verdict.engine}.")
+            told = f"VIOLATED: {_told(query, verdict.witness)}. {verdict.seconds:.2f} s, {verdict.engine}."
+            console.print(told, markup=False)
             grid = Grid("feature", "x", "x'")
             for line in describe(verdict, query).itertuples(index=False):
                 style = "bold" if line[1] != line[2] else ""
@@ -176,7 +178,8 @@ def _show_all(
     query: IndividualFairness, targeted: Sequence[str], verdicts: Sequence[Verdict], files: Sequence[Path | None],
     out: options.Output,
 ) -> None:  # fmt: skip
-    grid = Grid("#", "sub-population", "verdict", "seconds", title=f"In each sub-population: {holds(query)}?", title_justify="left")
+    grid = Grid("#", "sub-population", "verdict", "seconds", title=escape(f"In each sub-population: {holds(query)}?"))
+    grid.title_justify = "left"
     for k, (text, verdict) in enumerate(zip(targeted, verdicts, strict=False), start=1):
         grid.add_row(str(k), escape(text), _in_a_word(query, verdict), f"{verdict.seconds:.2f}")
     console = options.console()
@@ -185,7 +188,7 @@ def _show_all(
     console.print(f"{count[Status.PROVED]} proved, {count[Status.VIOLATED]} refuted, {count[Status.UNKNOWN]} unknown")
     saved = [file for file in files if file is not None]
     if saved:
-        console.print(f"{len(saved)} certificates in {out.certificate}: {out.check_line(saved[0])}", soft_wrap=True)
+        console.print(f"{len(saved)} certificates in {out.certificate}: {out.check_line(saved[0])}", soft_wrap=True, markup=False)
     for semantics in dict.fromkeys(verdict.semantics for verdict in verdicts):
         console.print(f"About the {semantics}.")
 

@@ -67,7 +67,7 @@ def check(
     except KeyboardInterrupt:
         Console(stderr=True, highlight=False).print("interrupted: nothing is accepted")
         raise typer.Exit(options.INTERRUPTED) from None
-    console.print(statement, soft_wrap=True)
+    console.print(statement, soft_wrap=True, markup=False)
     for rejection in report.rejections[:10]:
         console.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
