@@ -6,15 +6,17 @@ Every move takes rows (N, V), and for each the data row that it is (origin (N,),
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from encoders.network import Array
 from verifair.errors import DataError, QueryError
 from verifair.search.space import Space
 from verifair.verify.questions import Integers
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import NearestNeighbors
 
 NEAREST = 10
 """Neighbours in the data among which SA+KNN chooses; the paper gives no number."""
@@ -44,6 +46,8 @@ class Pool:
             raise DataError(
                 f"none of the {len(data)} rows lies in the box and the schema's domain; widen the box, or search without a table"
             )
+        from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
+
         return cls(x=np.unique(space.canonical(data[kept]), axis=0), skipped=int((~kept).sum()))
 
     def draw(self, space: Space, rng: np.random.Generator, count: int) -> tuple[Array, Integers]:

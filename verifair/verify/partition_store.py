@@ -88,6 +88,9 @@ class PartitionStore:
 
     def _begin(self, about: dict[str, Any], resume: bool) -> None:
         self.about = {"format": FORMAT, **about}
+        tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables - {"about", "chunks"}:
+            raise ValueError(f"it has tables of its own: {', '.join(sorted(tables))}")
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=NORMAL")
         self.connection.execute("CREATE TABLE IF NOT EXISTS about (value TEXT)")
@@ -121,7 +124,9 @@ class PartitionStore:
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """(first, status) of all chunks, in order: all that a report needs."""
         for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
-            yield first, np.frombuffer(status, dtype=np.int8, count=count)
+            if len(status) != count:
+                raise CertificateError(f"{self.path}: the chunk of part {first} is damaged; name another file with --store")
+            yield first, np.frombuffer(status, dtype=np.int8)
 
     def effort(self) -> tuple[int, float]:
         """Boxes bounded and seconds of work of all chunks together."""

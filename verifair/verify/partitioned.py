@@ -87,8 +87,9 @@ def certify_partition(
         query=query, partition=partition, pairs=pairs, deadline=time.time() + budget.seconds,
         max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
     )  # fmt: skip
-    with PartitionStore(store, describe(query, size, box), resume=resume) as kept:
-        todo, done = _left_over(kept, partition, pairs)
+    about = describe(query, size, box)
+    with PartitionStore(store, about, resume=resume) as kept:
+        todo, done = _left_over(kept, partition, about["step"])
         if progress is not None:
             progress(done, partition.count)
         order = np.random.default_rng(budget.seed).permutation(len(todo))
@@ -109,7 +110,7 @@ def _until(order: Integers, deadline: float) -> Iterator[int]:
 
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
-    """What a store is about: everything that determines its answers."""
+    """What a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
     names = [feature.name for feature in query.schema.features]
     return {
         "network_sha256": query.network.source_sha256,
@@ -122,12 +123,12 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "epsilon": query.epsilon,
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,
+        "step": max(1, QUESTIONS // len(Pairs.of(query, *box))),
     }
 
 
-def _left_over(kept: PartitionStore, partition: Partition, pairs: Pairs) -> tuple[list[tuple[int, int]], int]:
-    """(first, count) of the chunks that are still to be decided, or to be tried again, and how many parts are done."""
-    step = max(1, QUESTIONS // len(pairs))
+def _left_over(kept: PartitionStore, partition: Partition, step: int) -> tuple[list[tuple[int, int]], int]:
+    """(first, count) of the chunks of `step` parts that are still to be decided, or tried again, and how many parts are done."""
     known = {first: bool((status != UNKNOWN).all()) for first, status in kept.statuses()}
     starts = range(0, partition.count, step)
     todo = [(first, min(step, partition.count - first)) for first in starts if not known.get(first, False)]
