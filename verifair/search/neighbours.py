@@ -46,8 +46,6 @@ class Pool:
             raise DataError(
                 f"none of the {len(data)} rows lies in the box and the schema's domain; widen the box, or search without a table"
             )
-        from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
-
         return cls(x=np.unique(space.canonical(data[kept]), axis=0), skipped=int((~kept).sum()))
 
     def draw(self, space: Space, rng: np.random.Generator, count: int) -> tuple[Array, Integers]:
@@ -125,6 +123,8 @@ class Nearest:
         named = tuple(
             (v, len(f.categories)) for v, f in enumerate(features) if f.categories is not None and v not in space.protected
         )
+        from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
+
         k = min(NEAREST, len(pool.x) - 1)
         found = cls(
             pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=named,

@@ -132,7 +132,7 @@ class _Search:
         batch = self.problem.batch.take(nodes.question)
         gone = domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper))
         index, goal = np.nonzero(nodes.open & gone[:, None])
-        self.ledger.close_exactly(nodes.ids[index], nodes.question[index], goal)
+        self.ledger.close_impossible(nodes.ids[index], nodes.question[index], goal)
         return nodes.take(~gone)
 
     def _decide_points(self, nodes: Nodes) -> None:
@@ -141,11 +141,12 @@ class _Search:
             for k in np.flatnonzero(nodes.question == question):
                 one = nodes.take(np.array([k]))
                 if legal_pairs(self.twin, one.question, one.lower)[0]:
-                    met = self.ledger.confirm(one.question, one.lower)
+                    met, lower = self.ledger.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that cannot be: the goal may hold there, or the box is cut further
                     met, _ = exact_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    lower = np.full(met.shape, -np.inf)
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
-                self.ledger.close_one(one, met[0])
+                self.ledger.close_one(one, met[0], lower[0])
 
     def _bound_and_split(self, nodes: Nodes, low: Array, high: Array, margins: Array) -> None:
         if not len(nodes):

@@ -90,19 +90,20 @@ class Ledger:
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
         values = margins @ self.problem.rows.T + self.problem.constants
         best = self.slots.best(values)
-        np.minimum.at(self.upper, nodes.question, np.where(nodes.open, best, np.inf))
+        legal = legal_pairs(self.twin, nodes.question, point)
+        np.minimum.at(self.upper, nodes.question, np.where(nodes.open & legal[:, None], best, np.inf))
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
-        index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1))
+        index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
         if len(index):
-            index = index[legal_pairs(self.twin, nodes.question[index], point[index])]
             # One candidate a group is enough: confirming is the dear part.
             _, first = np.unique(self.group[nodes.question[index]], return_index=True)
             index = index[first]
             self.confirm(nodes.question[index], point[index])
         return margins
 
-    def confirm(self, question: Integers, point: Array) -> Booleans:
-        """Exact verdict (N, G) of the goals at raw legal points of different questions; failed goals become VIOLATED."""
+    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array]:
+        """Exact verdict (N, G) of the goals at raw legal points of different questions; failed goals become VIOLATED. Also a lower
+        bound (N, G) of each goal's best row there."""
         raw = rows_at(self.twin, question, point)
         met, margins = exact_goals(self.problem, question, raw)
         index, goal = np.nonzero(~met & (self.status[question] == OPEN))
@@ -112,24 +113,26 @@ class Ledger:
         self.pending[question[index], goal] = 0
         if self.grouped:
             self.refuted[self.group[question[index]]] = True
-        return met
+        values = self.slots.best(margins @ self.problem.rows.T + self.problem.constants)
+        return met, values - self.noise[question, None]
 
     def close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
-        """Record a proof: the bound for the certificate (NaN: decided at a point) and the best lower bound (inf: likewise)."""
+        """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row can be)."""
         self.forest.close(ids, goal, bound)
         np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.subtract.at(self.pending, (question, goal), 1)
         done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
         self.status[question[done], goal[done]] = PROVED
 
-    def close_exactly(self, ids: Integers, question: Integers, goal: Integers) -> None:
-        """Record proofs that need no bound: a point decided exactly, or no row that can be."""
+    def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
+        """Record that boxes hold no row that can be: nothing is claimed there, and nothing bounded."""
         self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf))
 
-    def close_one(self, one: Nodes, met: Booleans) -> None:
-        """Record the goals (G,) that exact evaluation has shown to be met throughout a single box."""
+    def close_one(self, one: Nodes, met: Booleans, lower: Array) -> None:
+        """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,)."""
         goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
-        self.close_exactly(np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals)), goals)
+        ids, question = np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals))
+        self.close(ids, question, goals, np.full(len(goals), np.nan), lower[goals])
 
     def decide_corners(self, nodes: Nodes) -> None:
         """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
@@ -139,17 +142,18 @@ class Ledger:
             if len(wide) > MAX_WIDE:
                 self.give_up(one.question, "float")
                 continue
-            met = np.ones(len(self.problem.goals), dtype=bool)
+            met, lower = np.ones(len(self.problem.goals), dtype=bool), np.full(len(self.problem.goals), np.inf)
             for bits in product((False, True), repeat=len(wide)):
                 point = one.lower.copy()
                 point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
                 if legal_pairs(self.twin, one.question, point)[0]:
-                    met &= self.confirm(one.question, point)[0]
-            self.close_one(one, met)
+                    here, value = self.confirm(one.question, point)
+                    met, lower = met & here[0], np.minimum(lower, value[0])
+            self.close_one(one, met, lower)
 
     def decision(self) -> Decision:
         """All that is known, as the result of a run."""
-        # The least bound of the leaves of a finished proof; exact points (infinite here) only ever raise it.
+        # The least bound of the leaves of a finished proof; infinite where no row can be.
         leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)
         return Decision(
             status=self.status,
