@@ -82,6 +82,8 @@ class Dyadic:
 def exact(values: Array) -> Dyadic:
     """The exact `Dyadic` of a finite float64 array: no rounding, whatever the spread of magnitudes."""
     values = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("infinities and NaN have no exact value")
     mantissa, power = np.frexp(values)
     whole, power = np.ldexp(mantissa, 53), power.astype(np.int64) - 53  # value = whole * 2^power, |whole| < 2^53
     used = whole != 0

@@ -47,6 +47,8 @@ def run(query: IndividualFairness, budget: Budget, settings: Settings, out: opti
     store = settings.store or Path(f"partition-{run_key(describe(query, settings.size, box))}.sqlite")
     if settings.resume and not store.is_file():
         raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
+    if settings.data is not None and query.relax:
+        raise QueryError("--data cannot be weighed with --relax: a row's partner may lie in another part; drop one of the two")
     rows = _rows(query, settings.data)
     store.parent.mkdir(parents=True, exist_ok=True)
     interrupted = False
@@ -114,8 +116,6 @@ def _show(query: IndividualFairness, found: PartitionSummary, seconds: float, co
         markup=False,
     )
     console.print(shares_table(found))
-    if found.rows is not None and query.relax:
-        console.print("A row's part speaks of the pairs that begin in it: with --relax, a partner may lie in the part next to it.")
     if found.reasons:
         console.print("unknown because of: " + ", ".join(f"{reason} ({n:,})" for reason, n in found.reasons.items()))
     trust = found.trust

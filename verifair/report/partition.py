@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from encoders.evaluate import gap
 from encoders.network import Array
-from verifair.errors import CertificateError, DataError
+from verifair.errors import CertificateError, DataError, QueryError
 from verifair.queries import IndividualFairness
 from verifair.verdict import Reason
 from verifair.verify.partition import Partition
@@ -121,8 +121,11 @@ def summary(
 ) -> PartitionSummary:
     """Read the store of a query that `certify_partition` wrote, also an unfinished one; rows: (N, V) raw rows of a table.
 
-    progress is told parts read and in all. Raises DataError for a store of another query, CertificateError for a broken one.
+    progress is told parts read and in all. Raises DataError for a store of another query, CertificateError for a broken one, and
+    QueryError for rows where features are relaxed: a part then speaks of the pairs that begin in it, not of those that end there.
     """
+    if rows is not None and query.relax:
+        raise QueryError("rows cannot be weighed where features are relaxed: a pair may end in another part; drop one of the two")
     with PartitionStore(path) as store:
         box = box_of(query.schema, query.box)
         partition = _partition_of(store, query, box)

@@ -258,6 +258,11 @@ def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Netw
     stray = [name for name in query.relax if name not in names or name in query.protected]
     if stray:
         return f"the query relaxes {stray}: unknown or protected"
+    relaxed = [names.index(name) for name in query.relax]
+    if not (domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == 0))[relaxed].all():
+        return "the query relaxes a feature that the network does not take as it is, in whole numbers"
+    if query.epsilon is not None and network.outputs > 2:
+        return "gaps are between two classes, the network has more"
     reach = [min(width, int(upper[names.index(name)] - lower[names.index(name)])) for name, width in query.relax.items()]
     sizes = upper[protected] - lower[protected] + 1
     count = float(np.prod(sizes))

@@ -119,6 +119,8 @@ def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Que
         return "the query's box is empty or leaves the declared domain"
     if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
         return "the query's protected features are none, repeated, real-valued, or relaxed"
+    if not all(1 <= width <= 100 for width in relax.values()):
+        return "the query relaxes a feature by no sensible width"
     unscaled = domain.integer & ~domain.one_hot & (domain.offset == 0) & (domain.scale == 1)
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
     if not unscaled[list(relax)].all() or size < 2 or differ not in ("all", "any"):
@@ -126,6 +128,8 @@ def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Que
     if epsilon is not None and not SMALLEST <= float(epsilon) <= 1 - SMALLEST:
         return f"epsilon {epsilon} is no gap between probabilities"
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
+    if not len(z):
+        return "the query's box leaves its protected features no two values: it claims nothing"
     gap = None if epsilon is None else Gap(epsilon=float(epsilon), rise=False)
     goal = "no-flip" if gap is None else "no-gap"
     return _Query(
@@ -256,7 +260,8 @@ def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Sche
     prime[:, query.index] = query.z_prime[chunk.pair]
     good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
     good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
-    logits = network.forward(exact(np.concatenate([domain.encode(chunk.x), domain.encode(prime)]))).to_fractions()
+    x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
+    logits = network.forward(exact(np.concatenate([domain.encode(x), domain.encode(prime)]))).to_fractions()
     g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
     for k, (a, b) in enumerate(zip(g[: len(parts)], g[len(parts) :], strict=True)):
         from_, to = (a, b) if chunk.goal[k] == 0 else (b, a)

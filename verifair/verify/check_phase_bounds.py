@@ -44,6 +44,7 @@ from encoders.network import Array, Layer, Network
 from encoders.problem import Booleans, Domain, Gap, Integers
 from verifair.verify.check_bounds import LARGEST, Span, TwinBounds
 
+SMALLEST = 1e-200
 MAX_ROWS = 300
 
 
@@ -209,6 +210,7 @@ class PhaseBounds(TwinBounds):
     def lagrange(self, weights: Array, slopes: Array) -> LeafBounds:
         """Bounds from weights (B, R) of the rows and slopes (B, 2 H), NaN for the default: whatever they are, they hold."""
         claim, layers = self.claim, self.network.layers
+        weights = np.where(weights < SMALLEST, 0.0, weights)  # any weights do; these could vanish in a product
         total, error = weights @ claim.constants, self.eps * (weights @ np.abs(claim.constants))
         alpha, beta = ((weights @ row)[:, None] * claim.margin for row in claim.rows.T)
         size = (weights @ np.abs(claim.rows).sum(axis=1))[:, None] * np.abs(claim.margin)
