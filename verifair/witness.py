@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   probabilities: of the positive class, sigma(g).
+    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   probabilities: sigma(g), of the
+    positive class in fairness queries, of the row's own class against the other one in PBA.
 
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
     float32_agrees: whether onnxruntime, in float32, shows the same violation (None: the model file was not at hand).

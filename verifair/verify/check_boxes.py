@@ -105,6 +105,8 @@ class Checker:
         point = (low == high).all(axis=1)
         for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self._divisible(lower, upper).any(axis=1)]:
             self._reject(int(bad), "a leaf without a bound must be one single point")
+        # Several raw rows may be one input: where the lowest of them cannot be, none may, and the box is cut on.
+        point &= self.domain.legal(lower) & self.domain.legal(other[0])
         self._decide(leaf[point], lower[point], "the claim is false at this point")
         open_ = np.flatnonzero(~point & ~np.isin(leaf, list(self.reason)))
         score = np.zeros((len(leaf), self.domain.variables))
