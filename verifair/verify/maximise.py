@@ -23,6 +23,7 @@ from verifair.verdict import Reason
 from verifair.verify.certificate import Certificate, semantics
 from verifair.verify.fairness_certificate import fairness_certificate
 from verifair.verify.gap_search import Extreme, largest_gap
+from verifair.verify.phase_tree import PhaseTree
 from verifair.verify.questions import NO_FALL, Pairs, box_of, twin_problem
 from verifair.witness import Witness
 
@@ -88,20 +89,19 @@ def maximise(
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
     found = largest_gap(
-        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, seconds=budget.seconds, max_nodes=budget.nodes, seed=budget.seed,
-        progress=progress,
+        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, seconds=budget.seconds,
+        max_nodes=budget.nodes, seed=budget.seed, progress=progress,
     )  # fmt: skip
-    upper = found.upper + SPARE * tolerance
     lower, witness = _witness(query, problem, found)
-    nothing = (not logit and found.upper >= 1) or not np.isfinite(found.upper)
     certificate = None
-    if not nothing:
-        trees = [[found.forest.tree(q, g) for g in range(2)] for q in range(len(batch))]
-        certificate = fairness_certificate(query, batch, box, trees, epsilon=upper, scale=query.scale)
+    if found.evidence:
+        certificate = fairness_certificate(query, batch, box, found.evidence, epsilon=found.claim, scale=query.scale)
+    neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
     reasons = {"": None, "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL}
     return MaximumGap(
-        lower=lower, upper=1.0 if nothing and not logit else upper, witness=witness, certificate=certificate,
-        reason=reasons[found.out_of], scale=query.scale, engine="branch-and-bound", nodes=found.nodes,
+        lower=lower, upper=found.claim if found.evidence or logit else 1.0, witness=witness, certificate=certificate,
+        reason=reasons[found.out_of], scale=query.scale, nodes=found.nodes,
+        engine="branch-and-bound" + ", neuron-branching" * neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
     )  # fmt: skip
 
