@@ -53,6 +53,8 @@ class Budget:
             raise ValueError(f"budget: nodes = {self.nodes}, expected at least 1")
         if self.threads < 1:
             raise ValueError(f"budget: threads = {self.threads}, expected at least 1")
+        if self.seed < 0:
+            raise ValueError(f"budget: seed = {self.seed}, expected 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -112,7 +112,9 @@ def certify(
         return
     if mode == "--partition":
         assert partition is not None
-        settings = certify_partition.Settings(size=partition, store=store, resume=resume, jobs=jobs, data=data, plot=plot)
+        settings = certify_partition.Settings(
+            size=partition, store=store, resume=resume, jobs=jobs, data=data, plot=options.picture(plot)
+        )
         code = certify_partition.run(query, budget, settings, out)
     elif mode == "--targeted":
         code = certify_verdict.several(query, targeted or [], budget, method=options.method_name(method), solver=solver, out=out)

@@ -14,6 +14,7 @@ from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.cli.certify_verdict import asked
 from verifair.queries import IndividualFairness, ProbabilityGap
+from verifair.verdict import Reason
 from verifair.verify.maximise import MaximumGap, maximise
 
 
@@ -86,5 +87,7 @@ def _show(query: ProbabilityGap, result: MaximumGap, tolerance: float) -> None:
         if result.witness.float32_agrees is False:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
     if result.reason is not None:
-        console.print(f"The two sides are not within {tolerance:g} ({result.reason.value}); a longer --timeout closes in further.")
+        spent = result.reason is not Reason.NUMERICAL
+        further = "a longer --timeout closes in further" if spent else "the numbers are too large for float64 bounds"
+        console.print(f"The two sides are not within {tolerance:g} ({result.reason.value}): {further}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")

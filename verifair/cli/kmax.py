@@ -63,6 +63,7 @@ def kmax(
     json: options.Json = None,
 ) -> None:
     started = time.monotonic()
+    plot = options.picture(plot)
     budget = options.budget(timeout, None, seed)
     query = _query(model, schema, protected or [], values or [], buckets, box or [])
     if certificate is not None and not bound:

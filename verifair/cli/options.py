@@ -48,7 +48,14 @@ def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
     try:
         return Budget(seconds=timeout, nodes=nodes, seed=seed)
     except ValueError as error:
-        raise QueryError(f"--timeout {timeout:g}, --nodes {nodes}: {error}") from error
+        raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+
+
+def picture(path: Path | None) -> Path | None:
+    """A plot's path, once its suffix is known to be one that can be drawn; before the run, so that nothing is lost after it."""
+    if path is not None and path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise QueryError(f"--plot {path}: pictures are drawn as .png, .pdf or .svg; name the file so")
+    return path
 
 
 def method_name(method: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from encoders.bounds.twin import Twin
 from encoders.problem import Integers, TwinProblem
+from solvers import registry
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.verdict import Reason, Status
@@ -45,6 +46,8 @@ def solve(
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
     """
     budget = budget or Budget()
+    if solver is not None:
+        registry.get(solver)  # an unknown name is an error also where no solver comes to be asked
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
