@@ -12,6 +12,7 @@ from verifair.cli import certify_maximise, certify_partition, certify_verdict, o
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.schema import Schema
+from verifair.verify.questions import check_possible
 
 EXAMPLE = """
 Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
@@ -104,6 +105,7 @@ def certify(
     if mode == "--partition" and certificate is not None:
         raise QueryError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
     query = _query(model, schema, protected, box, relax, differ, epsilon)
+    check_possible(query)
     budget = options.budget(timeout, nodes, seed)
     out = options.Output(model=model, schema=schema, json=json, certificate=certificate)
     if mode == "--maximise":

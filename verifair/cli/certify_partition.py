@@ -110,11 +110,10 @@ def _headline(query: IndividualFairness) -> str:
 
 def _show(query: IndividualFairness, found: PartitionSummary, seconds: float, console: Console) -> None:
     volume = found.volume
-    console.print(
-        f"{_headline(query)}: certified on {percent(volume['proved'])} of the domain, refuted in parts that make up "
-        f"{percent(volume['violated'])} (each holds at least one pair that is treated differently).",
-        markup=False,
-    )
+    refuted = ""
+    if found.parts["violated"]:
+        refuted = f", refuted in parts that make up {percent(volume['violated'])} (each holds a pair that is treated differently)"
+    console.print(f"{_headline(query)}: certified on {percent(volume['proved'])} of the domain{refuted}.", markup=False)
     console.print(shares_table(found))
     if found.reasons:
         console.print("unknown because of: " + ", ".join(f"{reason} ({n:,})" for reason, n in found.reasons.items()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -89,24 +90,41 @@ def certify_partition(
     )  # fmt: skip
     about = describe(query, size, box)
     with PartitionStore(store, about, resume=resume) as kept:
-        todo, done = _left_over(kept, partition, about["step"])
+        count, finished = partition.count, _finished(kept)
+        done = sum(finished.values())
         if progress is not None:
-            progress(done, partition.count)
-        order = np.random.default_rng(budget.seed).permutation(len(todo))
-        work = (joblib.delayed(_decide_chunk)(task, *todo[k]) for k in _until(order, task.deadline))
+            progress(done, count)
+        work = (
+            joblib.delayed(_decide_chunk)(task, first, size)
+            for first, size in _order(count, about["step"], budget.seed, task.deadline)
+            if first not in finished
+        )
         for chunk in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch=2 * jobs)(work):
             kept.add(chunk)
             done += len(chunk)
             if progress is not None:
-                progress(done, partition.count)
+                progress(done, count)
     return Path(store)
 
 
-def _until(order: Integers, deadline: float) -> Iterator[int]:
-    for k in order:
+def _finished(kept: PartitionStore) -> dict[int, int]:
+    """First part and size of the chunks in which nothing is left open."""
+    return {first: len(status) for first, status in kept.statuses() if (status != UNKNOWN).all()}
+
+
+def _order(count: int, step: int, seed: int, deadline: float) -> Iterator[tuple[int, int]]:
+    """(first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
+    k -> a k + b modulo their number, with a prime to it."""
+    chunks = -(-count // step)
+    rng = np.random.default_rng(seed)
+    a, b = (int(rng.integers(1, chunks + 1)) for _ in range(2))
+    while math.gcd(a, chunks) > 1:
+        a += 1
+    for k in range(chunks):
         if time.time() > deadline:
             return
-        yield int(k)
+        first = (a * k + b) % chunks * step
+        yield first, min(step, count - first)
 
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
@@ -125,14 +143,6 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "size": size,
         "step": max(1, QUESTIONS // len(Pairs.of(query, *box))),
     }
-
-
-def _left_over(kept: PartitionStore, partition: Partition, step: int) -> tuple[list[tuple[int, int]], int]:
-    """(first, count) of the chunks of `step` parts that are still to be decided, or tried again, and how many parts are done."""
-    known = {first: bool((status != UNKNOWN).all()) for first, status in kept.statuses()}
-    starts = range(0, partition.count, step)
-    todo = [(first, min(step, partition.count - first)) for first in starts if not known.get(first, False)]
-    return todo, partition.count - sum(count for _, count in todo)
 
 
 def _decide_chunk(task: Task, first: int, count: int) -> Chunk:

@@ -192,6 +192,19 @@ class Pairs:
         return batch, box[room], pair[room]
 
 
+def check_possible(query: IndividualFairness) -> None:
+    """Raise QueryError when constraints forbid x or x' of every pair outright: a proof about no one is true, and misleads."""
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    impossible = query.schema.domain.impossible
+    gone = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
+    if gone.all():
+        raise QueryError(
+            "the schema's constraints leave no two rows of the box to compare: of every pair one cannot be; widen --box, "
+            "name other protected features, or loosen the constraints"
+        )
+
+
 def twin_problem(query: IndividualFairness | ProbabilityGap, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
     """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
     return TwinProblem(
