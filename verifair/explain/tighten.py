@@ -125,7 +125,8 @@ def _separated(
 
     Where there are no rows to spare (or the tree cannot split), a box is the samples' bounding box.
     """
-    columns = [int(v) for v in space.free]
+    # Rules speak of no protected feature, of the query's or of the schema's: refusing people by one would be discrimination itself.
+    columns = [int(v) for v in space.free if not schema.features[v].protected]
     whole = schema.domain.integer
     leaves: list[Rule] = []
     if len(spared):
