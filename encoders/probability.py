@@ -87,14 +87,18 @@ def _conjugate(gap: arb, m: float) -> arb:
     return _logit(s + gap) - slope * _logit(s)
 
 
+def _check(epsilon: float) -> None:
+    if not SMALLEST <= epsilon <= 1 - SMALLEST:
+        raise ValueError(f"epsilon = {epsilon}: a gap between probabilities lies strictly between 0 and 1 ({SMALLEST} from either)")
+
+
 def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Array]:
     """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
 
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
-    if not SMALLEST <= epsilon <= 1 - SMALLEST:
-        raise ValueError(f"epsilon = {epsilon}: lines are drawn for gaps from {SMALLEST} to 1 - {SMALLEST}")
+    _check(epsilon)
     with _precision(PRECISION):
         low, high = _down(_logit(_ball(epsilon))), _down(-_logit(1 - _ball(epsilon)))
     rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
@@ -155,8 +159,7 @@ def line_at(epsilon: float, b: float) -> tuple[float, float]:
     down.
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
-    if not SMALLEST <= epsilon <= 1 - SMALLEST:
-        raise ValueError(f"epsilon = {epsilon}: lines are drawn for gaps from {SMALLEST} to 1 - {SMALLEST}")
+    _check(epsilon)
     with _precision(PRECISION):
         gap, s = _ball(epsilon), _sigma(_ball(b))
         rest = 1 - s - gap
