@@ -11,7 +11,7 @@ demo: $(VENV)/.base
 	@echo "See demo/: table.txt, outcomes.png, verdicts.sqlite, verdicts.parquet, certificate.json.gz"
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
