@@ -24,6 +24,7 @@ class GrowingTree:
     def split(self, number: int, feature: int, cut: float) -> tuple[int, int]:
         children = self.node(), self.node()
         self.nodes[number] = feature, cut, children
+        self.multipliers.pop(number, None)
         return children
 
     def close(self, number: int, weights: Array, slopes: Array) -> None:
