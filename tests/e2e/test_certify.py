@@ -5,6 +5,7 @@ Ground truth comes from a tiny network whose weights are multiples of 1/16: over
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import itertools
@@ -438,14 +439,105 @@ def test_mistakes_are_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0hello", b'{"format": "other/1"}', b"\x1f\x8b"])
-def test_check_tells_what_is_no_certificate(content: bytes, tiny: list[object], verifair: Run, tmp_path: Path) -> None:
-    for name in ("file.json", "file.json.gz", "file.sqlite"):
+def sqlite_file(*statements: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            for statement in statements:
+                file.execute(statement)
+            file.commit()
+
+    return write
+
+
+OURS = ("CREATE TABLE about (value TEXT)", "CREATE TABLE chunks (first, count, status, nodes, seconds, arrays)")
+INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec", "char ", "KeyError", "no such table", "NoneType")
+"""Words that come out of libraries, and tell a user nothing."""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b"", "is empty"),
+        ("a.sqlite", b"", "is empty"),
+        ("a.json", b"hello", "neither JSON with a certificate nor SQLite"),
+        ("a.json", bytes(range(256)), "neither JSON with a certificate nor SQLite"),
+        ("a.json", b"[1, 2]", "neither JSON with a certificate nor SQLite"),
+        ("a.json", b'{"a": 1}', "is JSON that names no format; expected verifair-certificate/1"),
+        ("a.json", b'{"format": "other/1"}', "names 'other/1' as its format"),
+        ("a.json", b'{"format": "verifair-certificate/9"}', "names 'verifair-certificate/9' as its format"),
+        ("a.json", b'{"format": "verifair-certificate/1"}', "features is missing; expected a verifair-certificate/1 file"),
+        ("a.json", b'{"format": "verifair-certificate/1", "fea', "breaks off or is malformed at line 1, column"),
+        ("a.json", b'{"format": "verifair-certificate/1", "x": "\xff"}', "it is not UTF-8 text"),
+        ("a.json", b'{"format": "verifair-kmax-certificate/1", "upper": "x"}', "features is missing; expected a verifair-kmax"),
+        ("a.json", gzip.compress(b'{"a": 1}'), "does not end in .gz"),
+        ("a.json.gz", b'{"a": 1}', "is not compressed by gzip"),
+        ("a.json.gz", b"\x1f\x8b", "is a damaged gzip file"),
+        ("a.json.gz", gzip.compress(b'{"format": "verifair-certificate/1"' + bytes(99))[:40], "is a damaged gzip file"),
+        ("a.sqlite", b"SQLite format 3\0hello", "is a damaged SQLite file"),
+        ("a.sqlite", sqlite_file("CREATE TABLE people (name)"), "is an SQLite file with the tables people"),
+        ("a.sqlite", sqlite_file("CREATE TABLE runs (a)", "CREATE TABLE verdicts (a)"), "is the store of a pba run"),
+        ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/1"),
+        ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/1"),
+        (
+            "a.sqlite",
+            sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),
+            "what it says of its query lacks 'network_sha256'",
+        ),
+        ("a.json", Path.mkdir, "is a folder"),
+        ("a.json", lambda path: None, "there is no such file"),
+    ],
+)  # fmt: skip
+def test_check_tells_what_is_no_certificate(
+    name: str, content: bytes | Callable[[Path], object], message: str, tiny: list[object], verifair: Run, tmp_path: Path
+) -> None:
+    if isinstance(content, bytes):
         (tmp_path / name).write_bytes(content)
-        code, out, err = verifair("check", tmp_path / name, *about(tiny))
+    else:
+        content(tmp_path / name)
+    code, out, err = verifair("check", tmp_path / name, *about(tiny))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {tmp_path / name}: ")
+    assert message in err
+    assert "expected" in err or "pba --certificate" in err
+    assert err.count("\n") == 1
+    assert not [word for word in INTERNALS if word in err]
+
+
+def test_check_tells_that_a_store_is_damaged(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    store = tmp_path / "t.sqlite"
+    assert verifair("certify", *tiny, "--partition", 5, "--store", store)[0] == 0
+    whole = store.read_bytes()
+    for column, value in (("arrays", b"nothing"), ("status", b"1"), ("status", None), ("count", "x"), ("arrays", None)):
+        store.write_bytes(whole)
+        with contextlib.closing(sqlite3.connect(store)) as file:
+            file.execute(f"UPDATE chunks SET {column} = ?", (value,))
+            file.commit()
+        code, out, err = verifair("check", store, *about(tiny))
         assert (code, out) == (2, "")
-        assert name in err
-        assert err.count("\n") == 1
+        assert str(store) in err
+        assert "damaged; expected a store that certify --partition wrote" in err
+        assert not [word for word in INTERNALS if word in err]
+
+
+def test_check_against_another_network_says_so(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    proof, store = tmp_path / "p.json", tmp_path / "t.sqlite"
+    assert verifair("certify", *tiny, "--box", "age=0:2", "--epsilon", 0.5, "--certificate", proof)[0] == 0
+    assert verifair("certify", *tiny, "--partition", 5, "--store", store)[0] == 0
+    for file in (proof, store):
+        code, out, _ = verifair("check", file, "--demo", "german")
+        assert (code, "REJECTED" in out) == (1, True)
+        assert "it is about another network (sha256" in out
+        assert "check it against its own" in out
+
+
+def test_a_store_without_verdicts_is_not_accepted(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    store = tmp_path / "t.sqlite"
+    assert verifair("certify", *tiny, "--partition", 5, "--store", store, "--timeout", 1e-9)[0] == 0
+    code, out, _ = verifair("check", store, *about(tiny), "--json", tmp_path / "c.json")
+    assert (code, "ACCEPTED" in out) == (1, False)
+    assert "no part in it is decided" in out
+    assert "NOTHING TO ACCEPT" in out
+    assert strict(tmp_path / "c.json")["accepted"] is False
 
 
 def test_help_shows_every_mode(verifair: Run) -> None:

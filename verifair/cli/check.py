@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import re
-import zlib
 from pathlib import Path
 from typing import Annotated
 
@@ -15,30 +12,27 @@ from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.cli import options
-from verifair.errors import CertificateError, QueryError
+from verifair.cli.check_file import kind_of, loaded
+from verifair.errors import QueryError
 from verifair.schema import Schema
 from verifair.verify import kmax_certificate, partition_store
 from verifair.verify.certificate import Certificate, FairnessQuery
 from verifair.verify.check import CheckReport
 from verifair.verify.check import check as recheck
 from verifair.verify.check_kmax import check_kmax
-from verifair.verify.check_partition import check_partition
+from verifair.verify.check_partition import NOTHING_DECIDED, check_partition
 from verifair.verify.kmax_certificate import KmaxCertificate
-from verifair.verify.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
 
 EXAMPLE = """
 Re-proves what `verifair` wrote: certificates of pba, certify and kmax, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
-exactly. Exits with 1 when anything in the file is rejected.
+exactly. Exits with 1 when anything in the file is rejected, is only a solver's claim, or when nothing in it is decided.
 
   verifair check proof.json --model german.onnx --schema german.toml
 
   verifair check adult.sqlite --model adult.onnx --schema adult.toml
 """
-SQLITE = b"SQLite format 3\0"
-NAMED = re.compile(rb'"format"\s*:\s*"([^"\\]*)"')
-HEAD = 1 << 16
-"""Bytes among which a certificate names its format: it is the first key that we write."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +48,7 @@ def check(
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and schema: german or adult.")] = None,
     json: options.Json = None,
 ) -> None:
-    kind = _format(certificate)
+    kind = kind_of(certificate)
     if demo is not None:
         network, described = read_onnx(datasets.network_path(demo)), datasets.load(demo).schema
     elif model is None or schema is None:
@@ -72,10 +66,7 @@ def check(
         console.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
         console.print(f"... and {len(report.rejections) - 10} more")
-    # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
-    only_claims = len(report.rejections) == report.claimed > 0
-    verdict = "ACCEPTED" if report.accepted else "CLAIMED, NOT RE-PROVABLE" if only_claims else "REJECTED"
-    console.print(f"{verdict}: {report.proofs:,} proofs, {report.leaves:,} leaves re-proved in {report.seconds:.1f} s")
+    console.print(f"{_verdict(report)}: {report.proofs:,} proofs, {report.leaves:,} leaves re-proved in {report.seconds:.1f} s")
     options.write_json(
         json,
         {
@@ -88,21 +79,13 @@ def check(
         raise typer.Exit(1)
 
 
-def _format(path: Path) -> str:
-    """Which of our formats a file claims to be; its own reader decides whether it is."""
-    if not path.is_file():
-        raise CertificateError(f"{path}: there is no such file; expected a certificate, or a store of certify --partition")
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(SQLITE))
-        if head == SQLITE:
-            return partition_store.FORMAT
-        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
-            head = file.read(HEAD)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CertificateError(f"{path}: {error}; expected a certificate, or a store of certify --partition") from error
-    named = NAMED.search(head)
-    return named.group(1).decode(errors="replace") if named else "unknown"
+def _verdict(report: CheckReport) -> str:
+    if report.accepted:
+        return "ACCEPTED"
+    if [one.reason for one in report.rejections] == [NOTHING_DECIDED]:
+        return "NOTHING TO ACCEPT"
+    # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
+    return "CLAIMED, NOT RE-PROVABLE" if len(report.rejections) == report.claimed > 0 else "REJECTED"
 
 
 def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[str, CheckReport]:
@@ -113,11 +96,11 @@ def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[s
                 report = check_partition(path, network=network, schema=schema, progress=progress)
                 return _partition_statement(path), report
         case kmax_certificate.FORMAT:
-            bound = KmaxCertificate.load(path)
+            bound = loaded(KmaxCertificate.load, path, kind)
             with options.progress_bar("leaves") as progress:
                 return _kmax_statement(bound), check_kmax(bound, network=network, schema=schema, progress=progress)
         case _:
-            given = Certificate.load(path)
+            given = loaded(Certificate.load, path, kind)
             with options.progress_bar("proofs") as progress:
                 return _statement(given, schema), recheck(given, network=network, schema=schema, progress=progress)
 
@@ -147,7 +130,7 @@ def _kmax_statement(given: KmaxCertificate) -> str:
 
 
 def _partition_statement(path: Path) -> str:
-    counts = {PROVED: 0, VIOLATED: 0}
+    counts = {PROVED: 0, VIOLATED: 0, UNKNOWN: 0}
     with PartitionStore(path) as store:
         for _, status in store.statuses():
             for one in counts:
@@ -155,9 +138,10 @@ def _partition_statement(path: Path) -> str:
         about = store.about
     epsilon, who = about.get("epsilon"), " and ".join(map(str, about.get("protected", ())))
     what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
+    left = f" {counts[UNKNOWN]:,} parts are undecided." if counts[UNKNOWN] else ""
     return (
         f"It states: {what} with {who} in {counts[PROVED]:,} parts (size {about.get('size')}); some does in each of "
-        f"{counts[VIOLATED]:,} others."
+        f"{counts[VIOLATED]:,} others.{left}"
     )
 
 

@@ -26,6 +26,7 @@ from rich.progress import (
 
 from solvers.outcome import Budget
 from verifair.errors import CertificateError, QueryError
+from verifair.verify.partition_store import WRITTEN
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -97,7 +98,7 @@ def readable(store: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, TypeError, ValueError) as error:
-        raise CertificateError(f"{store}: is damaged ({error}); expected a store that certify --partition wrote") from error
+        raise CertificateError(f"{store}: is damaged; expected {WRITTEN}: copy it again, or run again") from error
 
 
 def console() -> Console:

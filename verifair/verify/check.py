@@ -80,6 +80,11 @@ def check(
     )
 
 
+def about_another(what: str, sha256: str, given: str) -> str:
+    """Why a file cannot be checked against this network or schema."""
+    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
+
+
 def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
     """Reasons for which the proofs need not be looked at."""
     if not certificate.intact:
@@ -87,9 +92,9 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
     if not certificate.proofs:
         yield "it holds no proofs"
     if certificate.network_sha256 != network.source_sha256:
-        yield f"it is about another network (sha256 {certificate.network_sha256[:12]}, this one has {network.source_sha256[:12]})"
+        yield about_another("network", certificate.network_sha256, network.source_sha256)
     if certificate.schema_sha256 != schema.sha256:
-        yield f"it is about another schema (sha256 {certificate.schema_sha256[:12]}, this one has {schema.sha256[:12]})"
+        yield about_another("schema", certificate.schema_sha256, schema.sha256)
     if certificate.features != tuple(feature.name for feature in schema.features):
         yield "its features are not those of the schema, in order"
     if certificate.semantics != semantics(network):

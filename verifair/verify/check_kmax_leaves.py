@@ -13,6 +13,7 @@ from encoders.network import Array, Network
 from encoders.problem import Booleans, Integers
 from verifair.schema import Schema
 from verifair.verify.certificate import Tree, semantics
+from verifair.verify.check import about_another
 from verifair.verify.kmax_certificate import KmaxCertificate
 
 
@@ -30,9 +31,9 @@ def misfit(certificate: KmaxCertificate, network: Network, schema: Schema) -> st
     if not certificate.intact:
         return "the digest does not fit the content: the file was changed after it was written"
     if certificate.network_sha256 != network.source_sha256:
-        return f"it is about another network (sha256 {certificate.network_sha256[:12]}, this one has {network.source_sha256[:12]})"
+        return about_another("network", certificate.network_sha256, network.source_sha256)
     if certificate.schema_sha256 != schema.sha256:
-        return f"it is about another schema (sha256 {certificate.schema_sha256[:12]}, this one has {schema.sha256[:12]})"
+        return about_another("schema", certificate.schema_sha256, schema.sha256)
     if certificate.features != tuple(feature.name for feature in schema.features):
         return "its features are not those of the schema, in order"
     if certificate.semantics != semantics(network):

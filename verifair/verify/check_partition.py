@@ -24,15 +24,16 @@ from encoders.problem import Booleans, Gap, Integers
 from verifair.errors import CertificateError
 from verifair.schema import Schema
 from verifair.verify.certificate import Tree
-from verifair.verify.check import CheckReport, phase_flaw
+from verifair.verify.check import CheckReport, about_another, phase_flaw
 from verifair.verify.check_boxes import Checker, Rejection
 from verifair.verify.check_leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
 from verifair.verify.partition import Partition
-from verifair.verify.partition_store import PROVED, VIOLATED, Chunk, PartitionStore
+from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
 from verifair.verify.phase_tree import PhaseTree
 
 DIRECTIONS = ((1, 0), (0, 1))
 """Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
+NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +80,7 @@ def check_partition(
     found: list[Rejection] = []
     proofs = leaves = 0
     with PartitionStore(path) as store:
-        query = _understood(store.about, network, schema)
+        query = _understood(path, store.about, network, schema)
         if isinstance(query, str):
             found.append(Rejection(proof=None, reason=query))
         else:
@@ -87,6 +88,8 @@ def check_partition(
             if any(a + n > b for (a, n), (b, _) in pairwise(spans)):
                 found.append(Rejection(proof=None, reason="chunks overlap"))
             recorded = dict(store.statuses())
+            if not any((status != UNKNOWN).any() for status in recorded.values()):
+                found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
             for done, chunk in enumerate(store.chunks(), start=1):
                 more, count, used = _check_chunk(chunk, query, network, schema)
                 if not np.array_equal(recorded[chunk.first], chunk.status):
@@ -99,22 +102,24 @@ def check_partition(
     )
 
 
-def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Query | str:
+def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _Query | str:
     """The store's query as numbers, or why it is not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
         if about["network_sha256"] != network.source_sha256 or about["output"] != network.output:
-            return f"it is about another network (sha256 {str(about['network_sha256'])[:12]})"
+            return about_another("network", str(about["network_sha256"]), network.source_sha256)
         if about["schema_sha256"] != schema.sha256:
-            return f"it is about another schema (sha256 {str(about['schema_sha256'])[:12]})"
+            return about_another("schema", str(about["schema_sha256"]), schema.sha256)
         if about["rounded"] != list(network.rounded) or domain.columns != network.inputs or network.outputs > 2:
             return "it is about a network that was read differently"
         lower, upper = np.array([about["box"][name] for name in names], dtype=np.float64).T
         index = [names.index(name) for name in about["protected"]]
         relax = {names.index(name): int(width) for name, width in about["relax"].items()}
         epsilon, size, differ = about["epsilon"], int(about["size"]), about["differ"]
-    except (KeyError, ValueError, TypeError) as error:
-        raise CertificateError(f"the store's description is incomplete or malformed ({error!r})") from error
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
+        told = f"what it says of its query {flaw}; expected {WRITTEN}"
+        raise CertificateError(f"{path}: {told}: copy it again, or run again") from error
     if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
         return "the query's box is empty or leaves the declared domain"
     if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
@@ -123,7 +128,7 @@ def _understood(about: dict[str, Any], network: Network, schema: Schema) -> _Que
         return "the query relaxes a feature by no sensible width"
     unscaled = domain.integer & ~domain.one_hot & (domain.offset == 0) & (domain.scale == 1)
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
-    if not unscaled[list(relax)].all() or size < 2 or differ not in ("all", "any"):
+    if not unscaled[list(relax)].all() or not 2 <= size < 2**31 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
     if epsilon is not None and not SMALLEST <= float(epsilon) <= 1 - SMALLEST:
         return f"epsilon {epsilon} is no gap between probabilities"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +20,9 @@ import numpy.typing as npt
 from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/1"
+WRITTEN = "a store that certify --partition wrote"
+PBA = {"runs", "verdicts"}
+"""Tables of the other store that we write (`verifair.verify.store`)."""
 Integers = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 UNKNOWN, PROVED, VIOLATED = 0, 1, 2
@@ -66,6 +68,9 @@ class Chunk:
 ARRAYS = tuple(field.name for field in fields(Chunk) if field.name not in ("first", "nodes", "seconds"))
 SMALL = {"size": np.int32, "feature": np.int32, "phase_size": np.int32, "phase_feature": np.int32, "phase_start": np.int32,
          "phase_index": np.int32, "pair": np.int32, "goal": np.int8}  # fmt: skip
+REAL = ("cut", "phase_cut", "phase_value", "x", "margins")
+WIDE = ("x", "margins")
+"""Arrays of real numbers, and with two dimensions; the others are lists of whole numbers."""
 
 
 class PartitionStore:
@@ -74,21 +79,42 @@ class PartitionStore:
     def __init__(self, path: str | Path, about: dict[str, Any] | None = None, *, resume: bool = False) -> None:
         self.path = Path(path)
         if about is None and not self.path.is_file():
-            raise CertificateError(f"{self.path}: no such file; expected a store that certify --partition wrote")
+            raise CertificateError(f"{self.path}: no such file; expected {WRITTEN}")
         try:
             self.connection = sqlite3.connect(self.path, timeout=60)
             if about is None:
-                self.about = json.loads(self.connection.execute("SELECT value FROM about").fetchone()[0])
+                self.about = self._found()
             else:
                 self._begin(about, resume)
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            if about is None:
+                raise CertificateError(f"{self.path}: is a damaged SQLite file; expected {WRITTEN}") from error
             raise DataError(f"{self.path}: not a store of partitions ({error}); name another file with --store") from error
-        if self.about.get("format") != FORMAT:
-            raise CertificateError(f"{self.path}: format {self.about.get('format')!r}, expected {FORMAT}")
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _found(self) -> dict[str, Any]:
+        """What a file says that it is about. Raises CertificateError for what is no store."""
+        tables = self._tables()
+        if tables >= PBA:
+            raise CertificateError(
+                f"{self.path}: is the store of a pba run, which holds verdicts; check the proofs that pba --certificate writes"
+            )
+        if not {"about", "chunks"} <= tables:
+            holds = f"with the tables {', '.join(sorted(tables)[:5])}" if tables else "without tables"
+            raise CertificateError(f"{self.path}: is an SQLite file {holds}; expected {WRITTEN}: name another file")
+        found = self.connection.execute("SELECT value FROM about").fetchone()
+        about = None if found is None else json.loads(found[0])
+        kind = about.get("format") if isinstance(about, dict) else None
+        if not isinstance(about, dict) or kind != FORMAT:
+            named = "names no format" if kind is None else f"has the format {kind!r}"
+            raise CertificateError(f"{self.path}: {named}, expected {FORMAT}, {WRITTEN}: name another file")
+        return about
 
     def _begin(self, about: dict[str, Any], resume: bool) -> None:
         self.about = {"format": FORMAT, **about}
-        tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = self._tables()
         if tables - {"about", "chunks"}:
             raise ValueError(f"it has tables of its own: {', '.join(sorted(tables))}")
         self.connection.execute("PRAGMA journal_mode=WAL")
@@ -125,7 +151,7 @@ class PartitionStore:
         """(first, status) of all chunks, in order: all that a report needs."""
         for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
             if len(status) != count:
-                raise CertificateError(f"{self.path}: the chunk of part {first} is damaged; name another file with --store")
+                raise CertificateError(f"{self.path}: {_damaged(first)}")
             yield first, np.frombuffer(status, dtype=np.int8)
 
     def effort(self) -> tuple[int, float]:
@@ -145,7 +171,14 @@ class PartitionStore:
         try:
             with np.load(io.BytesIO(packed), allow_pickle=False) as content:
                 arrays = {name: content[name] for name in ARRAYS}
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-            raise CertificateError(f"{self.path}: the chunk of part {first} cannot be read ({error}); run it again") from error
+            for name, value in arrays.items():
+                if value.dtype.kind != ("f" if name in REAL else "i") or value.ndim != (2 if name in WIDE else 1):
+                    raise ValueError(f"{name} is an array of another kind")
+        except Exception as error:  # numpy, zipfile and tokenize raise nearly everything where bytes were changed
+            raise CertificateError(f"{self.path}: {_damaged(first)}") from error
         wide = {name: value.astype(np.int64) if value.dtype == np.int32 else value for name, value in arrays.items()}
         return Chunk(first=first, nodes=nodes, seconds=seconds, **wide)
+
+
+def _damaged(first: int) -> str:
+    return f"the chunk of part {first} is damaged; expected {WRITTEN}: copy it again, or run again"
