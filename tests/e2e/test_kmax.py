@@ -63,6 +63,20 @@ def test_answer_plot_and_json_agree_with_the_runtime(german: Path, tmp_path: Pat
     assert len(set(np.floor(10 * probability))) == answer["runtime_k"]
 
 
+def test_nobody_depends_on_protected_values(german: Path, tmp_path: Path) -> None:
+    """Two wide buckets and one person whose two probabilities lie in the same one: k = 1 is all there is."""
+    dataset = datasets.load("german")
+    row = dataset.test.iloc[10]
+    box = [part for name in row.index if name not in ("credit", "sex") for part in ("--box", f"{name}={row[name]}")]
+    files = german / "german.onnx", "--schema", german / "german.toml"
+    done = verifair("kmax", *files, "--protected", "sex", *box, "--buckets", 2, "--timeout", 2, "--plot", tmp_path / "k.png")
+    assert done.returncode == 0, done.stderr
+    assert "k = 1" in done.stdout
+    assert "none had k >= 2" in " ".join(done.stdout.split())
+    assert "nan" not in done.stdout
+    assert (tmp_path / "k.png").stat().st_size > 0
+
+
 @pytest.mark.parametrize("method", ["rw", "sa-knn"])
 def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
     done = verifair(

@@ -181,9 +181,10 @@ def _show(space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdic
         agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
         console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
     skipped = f"; {s.skipped:,} rows of the table lie outside and were left out" if s.skipped else ""
+    had = f"{100 * s.success_rate:.1f}% had k >= 2, {s.mean_k:.1f} on average" if s.instances else "none had k >= 2"
     console.print(
         f"Search ({found.method}, seed {found.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
-        f"{100 * s.success_rate:.1f}% had k >= 2, {s.mean_k:.1f} on average; best after {s.best_seconds:.2f} s{skipped}."
+        f"{had}; best after {s.best_seconds:.2f} s{skipped}."
     )
 
 

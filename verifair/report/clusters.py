@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,12 @@ def search_plot(found: ClusterSearch, best: Cluster, outcomes: pd.DataFrame, pat
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     seconds = [max(point.seconds, 1e-4) for point in found.trace]
-    left.step(seconds, [point.k for point in found.trace], where="post", color="#2166ac", label=f"best k met ({found.method})")
+    steps = [point.k for point in found.trace]
+    left.step(seconds, steps, where="post", color="#2166ac", marker=".", label=f"best k met ({found.method})")
     if upper is not None:
         left.axhline(upper, color="#b2182b", linestyle="--", label="certified upper bound")
     left.set_xscale("log")
+    left.set_xlim(_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
     left.set_xlabel("seconds")
     left.set_ylabel("k, outcome buckets of one person")
     left.set_ylim(0, max(best.k, upper or 0) + 1)
@@ -37,9 +40,15 @@ def search_plot(found: ClusterSearch, best: Cluster, outcomes: pd.DataFrame, pat
     right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
     right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color="#2166ac")
     right.set_xlim(0, len(outcomes) + 1)
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_ylim(0, 1)
     right.set_xlabel("variants of the same person, sorted")
     right.set_ylabel("probability of the positive class")
     right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _decade(seconds: float, side: Callable[[float], float]) -> float:
+    """The power of ten beside it: a search that ended at once spans a decade, not an axis of millionths of a second."""
+    return float(10.0 ** side(np.log10(seconds)))
