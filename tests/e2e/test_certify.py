@@ -200,6 +200,24 @@ def test_what_is_not_decided_is_unknown(german: list[object], verifair: Run, tmp
     assert strict(tmp_path / "v.json")["reason"] == "time"
 
 
+def test_a_certificate_that_is_not_written_is_explained(
+    tiny: list[object], german: list[object], verifair: Run, tmp_path: Path
+) -> None:
+    proof = tmp_path / "p.json"
+    code, out, _ = verifair("certify", *tiny, "--certificate", proof)
+    assert (code, proof.exists(), "VIOLATED" in out) == (0, False, True)
+    assert "no certificate was written: the two rows are the evidence" in out
+    proof.write_text("older")
+    code, out, _ = verifair("certify", *german, "--timeout", 1e-9, "--certificate", proof)
+    assert (code, proof.read_text(), "UNKNOWN" in out) == (0, "older", True)
+    assert f"no certificate was written: nothing was proved; {proof} is there from before" in out
+    targeted = ("--targeted", "age=1:9", "--targeted", "age=0:20")
+    code, out, _ = verifair("certify", *tiny, "--certificate", tmp_path / "proofs", *targeted)
+    assert (code, "no certificate was written for 1 of 2" in out) == (0, True)
+    code, out, _ = verifair("certify", *tiny)
+    assert "certificate" not in out
+
+
 def test_relaxed_people_differ_a_little_more(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
     """The largest gap between people whose age may differ by one, against brute force."""
     pairs = [(row, row + np.array([shift, 0])) for row in ROWS for shift in (-1, 0, 1) if 0 <= row[0] + shift <= 20]

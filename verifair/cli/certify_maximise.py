@@ -54,8 +54,9 @@ def run(
         },
     )
     _show(query, result, tolerance)
-    if saved:
-        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True, markup=False)
+    line = f"certificate: {out.check_line(saved)}" if saved else out.unsaved_line("no bound was proved in the time given")
+    if line:
+        options.console().print(line, soft_wrap=True, markup=False)
 
 
 def rounded(value: float, *, up: bool) -> str:

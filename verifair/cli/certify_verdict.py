@@ -24,6 +24,11 @@ from verifair.verify.questions import Pairs, box_of
 from verifair.witness import Witness
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
+UNPROVED = {
+    Status.VIOLATED: "the two rows are the evidence, and anybody can evaluate them (--json FILE keeps them)",
+    Status.UNKNOWN: "nothing was proved",
+}
+"""Why a verdict has no certificate."""
 NEXT_FEATURE = re.compile(r",(?=[^,=]+=)")
 """A comma within a category's name is none between two features."""
 
@@ -47,8 +52,9 @@ def one(query: IndividualFairness, budget: Budget, *, method: str, solver: str |
         },
     )
     _show(query, verdict)
-    if saved:
-        options.console().print(f"certificate: {out.check_line(saved)}", soft_wrap=True, markup=False)
+    line = f"certificate: {out.check_line(saved)}" if saved else out.unsaved_line(UNPROVED.get(verdict.status, "there is none"))
+    if line:
+        options.console().print(line, soft_wrap=True, markup=False)
     return EXIT_CODES[verdict.status]
 
 
@@ -189,6 +195,10 @@ def _show_all(
     saved = [file for file in files if file is not None]
     if saved:
         console.print(f"{len(saved)} certificates in {out.certificate}: {out.check_line(saved[0])}", soft_wrap=True, markup=False)
+    if out.certificate is not None and len(saved) < len(verdicts):
+        n = len(verdicts) - len(saved)
+        why = "refuted ones show their rows in --json FILE, of unknown ones nothing was proved"
+        console.print(f"no certificate was written for {n} of {len(verdicts)}: {why}", soft_wrap=True)
     for semantics in dict.fromkeys(verdict.semantics for verdict in verdicts):
         console.print(f"About the {semantics}.")
 

@@ -87,6 +87,13 @@ class Output:
         certificate.save(self.certificate)
         return self.certificate
 
+    def unsaved_line(self, why: str) -> str | None:
+        """What became of a certificate that was asked for and that there is none of; None when nobody asked."""
+        if self.certificate is None:
+            return None
+        old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
+        return f"no certificate was written: {why}{old}"
+
     def check_line(self, file: Path) -> str:
         """How to check a file of proofs."""
         return f"{file} (verifair check {file} --model {self.model} --schema {self.schema})"
