@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
@@ -42,24 +43,40 @@ def _percent(share: float) -> str:
 
 
 def effects_table(effects: Sequence[Effect]) -> Grid:
-    """HyFair's Table IV, and what happens near the clusters; ID: the share of rows that are ID instances (success rate)."""
-    grid = Grid(title="Before and after", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    local = any(e.local_success is not None for e in effects)
-    columns = ("", "accuracy", "refused", "max k", "mean k", "#ID", "ID", *(("near: k", "near: ID") if local else ()))
-    for number, column in enumerate(columns):
-        grid.add_column(column, justify="right" if number else "left", no_wrap=True)
+    """HyFair's Table IV, and what happens near the clusters; ID: the share of rows that are ID instances (success rate).
+
+    An intervention is a column here, not a line: so everything can be read on a screen of 80 columns.
+    """
+    grid = Grid(title="Before and after", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("", no_wrap=True)
     for e in effects:
-        cells = [f"{e.max_k}", f"{e.mean_k:.2f}", f"{e.instances:,}", f"{100 * e.success_rate:.1f}%"]
-        if e.local_success is not None and e.local_k is not None:
-            cells += [f"{e.local_k:.2f}", f"{100 * e.local_success:.1f}%"]
-        accuracy = "-" if e.accuracy is None else f"{e.accuracy:.4f}"
-        grid.add_row(e.intervention, accuracy, "-" if e.abstained is None else f"{100 * e.abstained:.2f}%", *cells)
+        grid.add_column(e.intervention.replace(" + ", "\n+ "), justify="right", no_wrap=True)
+    lines = {
+        "accuracy": [_number(e.accuracy, ".4f") for e in effects],
+        "refused": [_number(e.abstained, ".2%") for e in effects],
+        "max k": [f"{e.max_k}" for e in effects],
+        "mean k": [_number(e.mean_k, ".2f") for e in effects],
+        "#ID": [f"{e.instances:,}" for e in effects],
+        "ID": [f"{e.success_rate:.1%}" for e in effects],
+        "near: mean k": [_number(e.local_k, ".2f") for e in effects],
+        "near: ID": [_number(e.local_success, ".1%") for e in effects],
+    }
+    for name, cells in lines.items():
+        if set(cells) != {"-"}:
+            grid.add_row(name, *cells)
     return grid
+
+
+def _number(value: float | None, form: str) -> str:
+    """A dash where there is none: no labels, no one answered, no one with k >= 2."""
+    return "-" if value is None or np.isnan(value) else format(value, form)
 
 
 def comparison_table(lines: Sequence[dict[str, object]]) -> Grid:
     """HyFair's Table III, one pair of lines a cluster."""
-    grid = Grid(*lines[0], title="LIME and rules (HyFair, Table III)", title_justify="left")
+    grid = Grid(title="LIME and rules (HyFair, Table III)", title_justify="left")
+    for name in lines[0]:
+        grid.add_column(name, overflow="fold")
     for line in lines:
         grid.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line.values()))
     return grid
@@ -71,7 +88,6 @@ def rules_plot(schema: Schema, rules: Sequence[Explained], measure: str, path: P
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import numpy as np
 
     rules = rules[:PLOTTED]
     labels = [textwrap.fill(one.rule.words(schema), 70) for one in rules]
