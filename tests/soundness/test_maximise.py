@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,9 +24,10 @@ from encoders.problem import Forbidden, TwinProblem
 from verifair.verify.attack import Climb, Objective, attack
 from verifair.verify.boxes import anywhere
 from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_lines import conjugate, gap_below
-from verifair.verify.gap_phases import PhaseProofs
+from verifair.verify.gap_lines import STEEPEST, conjugate, gap_below, weights_of
+from verifair.verify.gap_phases import PhaseSearch
 from verifair.verify.phase_tree import PhaseTree
+from verifair.verify.questions import no_gap
 
 from .random_twins import FLIP, STYLES, random_network, random_problem, rational
 from .test_phases import wide_problem
@@ -142,11 +144,9 @@ def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, 
 
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
-def test_neuron_branching_takes_over(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no turn for the input search but the whole box, the proofs are trees of neurons, and the checker takes them."""
-    module = sys.modules["verifair.verify.gap_search"]
-    for name, value in (("FIRST_LOOK", 0.0), ("WAIT", 0.0)):
-        monkeypatch.setattr(module, name, value)
+def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no step of the input search but the whole box, the proofs are trees of neurons, and the checker takes them."""
+    monkeypatch.setattr(InputSearch, "step", lambda self: None)
     kinds = set()
     for seed, style in product(range(6), ("plain", "sparse", "integer", "duplicate")):
         query = a_query(seed, style, scale=scale, constrained=seed % 3 == 2, relaxed=seed % 4 == 3)
@@ -157,30 +157,74 @@ def test_neuron_branching_takes_over(scale: str, monkeypatch: pytest.MonkeyPatch
     assert PhaseTree in kinds
 
 
-@settings(max_examples=10, deadline=None)
-@given(seed=seeds, cuts=st.integers(0, 3))
-def test_cells_proved_one_by_one_prove_the_whole(seed: int, cuts: int) -> None:
-    """Every cell counts as too hard as a whole: the checker takes the joined tree, and that of a larger epsilon."""
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, logit=st.booleans())
+def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) -> None:
+    """After every few splits: the bound is true, what is claimed is hardly more, and the checker takes it; larger ones too."""
     problem = wide_problem(seed, (6, 5))
-    search = InputSearch(problem, False, 1e-3, np.random.default_rng(seed))
+    search = InputSearch(problem, logit, 1e-3, np.random.default_rng(seed))
     search.begin()
-    proofs = PhaseProofs(search, 1e-4)
-    for _ in range(cuts):
-        search.step()
-    proofs._cells |= {(cell, d) for cell in range(search.forest.count) for d in (0, 1)}
-    for _ in range(30):
-        proofs.attempt(10.0, np.inf, 1 << 40)
-    largest = most_of(problem, "gap")
-    assert (proofs.bound.min(axis=0) >= 0).all()
-    for q in range(len(problem.batch)):
-        for d in (0, 1):
-            assert proofs.bound[q, d] + 1e-4 >= largest[q, d] - 1e-9
-            if np.isfinite(proofs.bound[q, d]):
-                higher = min(float(proofs.bound[q, d]) + 0.05, 0.99)
-                tree = proofs.at(q, d, higher, np.inf)
-                assert tree is not None
-                assert proofs._holds(q, d, higher + 1e-4, tree)
-    assert min(np.minimum(search.bounds(), proofs.bound).max(), 1.0) >= largest.max() - 1e-9
+    largest = most_of(problem, "logit" if logit else "gap")
+    for q, d in product(range(len(problem.batch)), (0, 1)):
+        one, last = PhaseSearch(search, q, d), np.inf
+        for most in (1, 5, 25, 125):
+            one.run(np.inf, most)
+            slack = 1e-9 * (1 + abs(largest[q, d]))
+            assert one.bound >= largest[q, d] - slack
+            assert one.bound <= last + slack
+            last = one.bound
+            for bound in (last, last + 0.05):
+                claim = one.least_claim(bound + 1e-4)
+                if not logit and bound > 0.99:
+                    continue
+                assert bound < claim <= bound + 1e-4 + 2e-3 * (1 + bound)
+                assert one.proof(claim) is not None
+    assert search.value <= largest.max() + 1e-9 * (1 + abs(largest.max()))
+
+
+@settings(max_examples=50, deadline=None)
+@given(epsilon=st.floats(0.01, 0.99), first=st.floats(0, 1e3), second=st.floats(0, 1e3), direction=st.integers(0, 1))
+def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float, second: float, direction: int) -> None:
+    goal = no_gap(epsilon)[direction]
+    weights = weights_of(np.array([first]), np.array([second]), goal.rows, direction)[0]
+    assert (weights >= 0).all()
+    assert (weights > 0).sum() <= 2
+    line = [second, -first] if direction else [-first, second]
+    assert weights @ goal.rows == pytest.approx(line, rel=1e-9, abs=1e-9 * (first + second))
+    if first > 0 and 1 / STEEPEST < second / first < STEEPEST:  # no constant lies over the curve's, and not far below
+        best = float(conjugate(epsilon, np.array([second / first]))[0]) * first
+        size = (first + second) * (1 + abs(np.log(epsilon)) + abs(np.log1p(-epsilon)))
+        assert best - 0.02 * size <= weights @ goal.constants <= best + 1e-6 * size
+
+
+def a_hard_query() -> vf.ProbabilityGap:
+    """Of six real features: not closed within a minute."""
+    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
+    real = [{"name": f"x{k}", "kind": "real", "range": (-1, 1)} for k in range(6)]
+    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, *real]})
+    network = random_network(np.random.default_rng(0), schema.domain.columns, "plain", depth=2, width=16, outputs=1)
+    return vf.ProbabilityGap(network=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
+
+
+def test_an_interrupt_keeps_what_is_known() -> None:
+    """Ctrl-C while it searches: a bracket with an accepted certificate, at once."""
+    query = a_hard_query()
+    tells = []
+
+    def progress(found: float, bound: float) -> None:
+        tells.append(bound)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["verifair.verify.gap_search"], "TOLD", 0.0)
+        found = vf.maximise(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
+    assert len(tells) == 1
+    assert found.reason is vf.Reason.INTERRUPTED
+    assert found.seconds < 25
+    assert found.lower < found.upper <= tells[0] + 1e-3
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=query.network, schema=query.schema).accepted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def most_of(problem: TwinProblem, objective: Objective) -> np.ndarray:

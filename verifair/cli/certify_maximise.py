@@ -6,7 +6,6 @@ import decimal
 from typing import Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
@@ -26,21 +25,8 @@ def run(
         network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
         relax=pairs.relax, scale=scale,
     )  # fmt: skip
-    known: list[tuple[float, float]] = []
-    try:
-        with options.closing_bar() as bar:
-
-            def progress(found: float, bound: float) -> None:
-                known[:] = [(found, bound)]
-                bar(found, bound)
-
-            result = maximise(query, budget=budget, tolerance=tolerance, progress=progress)
-    except KeyboardInterrupt:
-        stood = f"; until then it met {known[0][0]:.5f} and bounded it by {known[0][1]:.5f}" if known else ""
-        Console(stderr=True, highlight=False).print(
-            f"interrupted: no bound was certified{stood} (--timeout ends a run with a certificate)", soft_wrap=True, markup=False
-        )
-        raise typer.Exit(options.INTERRUPTED) from None
+    with options.closing_bar() as progress:
+        result = maximise(query, budget=budget, tolerance=tolerance, progress=progress)
     saved = out.save_certificate(result.certificate)
     options.write_json(
         out.json,
@@ -57,6 +43,8 @@ def run(
     line = f"certificate: {out.check_line(saved)}" if saved else out.unsaved_line("no bound was proved in the time given")
     if line:
         options.console().print(line, soft_wrap=True, markup=False)
+    if result.reason is Reason.INTERRUPTED:
+        raise typer.Exit(options.INTERRUPTED)
 
 
 def rounded(value: float, *, up: bool) -> str:
@@ -88,7 +76,8 @@ def _show(query: ProbabilityGap, result: MaximumGap, tolerance: float) -> None:
         if result.witness.float32_agrees is False:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
     if result.reason is not None:
-        spent = result.reason is not Reason.NUMERICAL
-        further = "a longer --timeout closes in further" if spent else "the numbers are too large for float64 bounds"
+        further = {
+            Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "this is what stood until then",
+        }.get(result.reason, "a longer --timeout closes in further")  # fmt: skip
         console.print(f"The two sides are not within {tolerance:g} ({result.reason.value}): {further}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")

@@ -134,6 +134,18 @@ class InputSearch:
             self.value, self.where = float(np.abs(gaps[best])), (int(nodes.question[best]), int(gaps[best] < 0))
             self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
 
+    def offer(self, question: int, raw: Array) -> None:
+        """Climb from the best of some raw points (N, V) when it beats what is known."""
+        second = self.problem.batch.take(np.full(len(raw), question)).second(raw)
+        raw = raw[self.problem.domain.legal(raw) & self.problem.domain.legal(second)]
+        if not len(raw):
+            return
+        margins = self.twin.evaluate(np.full(len(raw), question), self.twin.local.encode(raw[:, self.twin.variables]))
+        gaps = margins[:, 0] - margins[:, 1] if self.logit else expit(margins[:, 0]) - expit(margins[:, 1])
+        best = int(np.abs(gaps).argmax())
+        if np.abs(gaps[best]) > self.value:
+            self.met(question, int(gaps[best] < 0), raw[best])
+
     def begin(self) -> None:
         """Bound the whole boxes."""
         count = len(self.start)

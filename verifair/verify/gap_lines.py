@@ -63,15 +63,36 @@ def best_line(bounds: GoalBounds, radius: Array, m: Array, known: float, parents
     return gap_below(-lower[best], slopes[best], known, parents), slopes[best]
 
 
-def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
+def gap_below(w: Array, m: Array, known: float, parents: Array, halvings: int = HALVINGS) -> Array:
     """(N,) bounds on the gap where a - m b <= w: `known` where that suffices, at most `parents` (N,), found by bisection."""
     low, high = np.full(len(w), known), np.minimum(parents, 1.0)
     left = np.flatnonzero(~(w <= conjugate(known, m)) & (high > known))
     high[np.setdiff1d(np.arange(len(w)), left)] = known
     below, above, w, m = low[left], high[left], w[left], m[left]
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (below + above) / 2
         enough = w <= conjugate(middle, m)
         below, above = np.where(enough, below, middle), np.where(enough, middle, above)
     high[left] = above
     return high
+
+
+def weights_of(first: Array, second: Array, rows: Array, direction: int) -> Array:
+    """Weights (N, R) of a claim's rows (R, 2) that add up to -A a + B b, A = first and B = second (N,): of the two rows on either
+    side of it, which leaves the largest constants as c is concave. A single row is -a + b."""
+    weights = np.zeros((len(first), len(rows)))
+    if len(rows) == 1:
+        weights[:, 0] = first
+        return weights
+    b, a = rows.T[:: 1 if direction else -1]
+    size, total = b - a, first + second
+    angle = b / size  # from 0, the row -a, to 1, the row b
+    order = np.argsort(angle)
+    at = np.divide(second, total, out=np.zeros_like(total), where=total > 0)
+    next_one = np.clip(np.searchsorted(angle[order], at), 1, len(order) - 1)
+    left, right = order[next_one - 1], order[next_one]
+    share = np.clip((at - angle[left]) / (angle[right] - angle[left]), 0.0, 1.0)
+    row = np.arange(len(first))
+    weights[row, left] = (1 - share) * total / size[left]
+    weights[row, right] = share * total / size[right]
+    return weights

@@ -1,210 +1,214 @@
-"""Neuron branching for the largest gap: proofs of "at most epsilon" for smaller and smaller epsilon, cell by cell.
+"""Neuron branching for the largest gap of one question in one direction: the regions with the largest bounds are split first.
 
-Where few neurons are unstable, splitting signs beats cutting boxes by far, and best on the cells that a few dozen cuts of the
-inputs leave. An attempt at an epsilon goes down the input search's tree from the root: what neuron branching does not prove within
-a few nodes is replaced by its halves. The cells' proofs are put together into one `PhaseTree` of the whole box.
-Sound? yes: every leaf was proved by the checker's kernel; points that speak against an epsilon go to the input search, which
-evaluates them.   Complete? no: an attempt that takes too long is given up.
+A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most what is known". Where its multipliers do not prove
+that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall, (g', g) for a rise), and
+the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it proves the largest bound
+of its leaves. At the end the leaves' A, B are written as weights of the rows that the claim then reached has.
+Sound? yes: the checker's kernel bounds w, and a tree is given out only when the checker accepts it.   Complete? to the tolerance,
+given time, where all variables are whole.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from scipy.special import expit
 
 from encoders.network import Array
-from encoders.problem import Goal, TwinProblem
-from verifair.verdict import Reason
-from verifair.verify.boxes import rows_at
+from encoders.problem import Goal
+from verifair.verify.check_phase_bounds import PhaseClaim, Regions
 from verifair.verify.check_phases import check_phases
 from verifair.verify.gap_inputs import InputSearch
+from verifair.verify.gap_lines import SLACK, gap_below, weights_of
+from verifair.verify.phase_growing import GrowingTree
+from verifair.verify.phase_relaxation import Relaxation, Relaxed
 from verifair.verify.phase_tree import PhaseTree
-from verifair.verify.phases import claim_of, decide_by_phases
+from verifair.verify.phases import claim_of
 from verifair.verify.questions import no_gap
 
-Integers = npt.NDArray[np.int64]
-
-PATIENCE = 150
-"""Nodes of neuron branching on a cell that could be halved."""
-STEP = 0.5, 0.3
-"""Where an attempt aims between the best point and the bound: the first one, and those after a success."""
-NEAR = 20
-"""Tolerances from the best point within which an attempt aims at it."""
-HOPE = 0.7
-"""Share of the time left within which an attempt, going on as it did, must be through."""
 ROOM = 1e-9
-"""Of an epsilon below 1."""
+"""Between an epsilon that is claimed and 0 or 1."""
+HALVINGS = 30
+"""Of what is between a bound and what is known."""
 
 
-@dataclass(kw_only=True, eq=False)
-class _Attempt:
-    """Cells (forest ids) of a question and direction that are proved at an epsilon, and those still to be with their shares of the
-    whole; done: the share proved, spent: seconds."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Leaf:
+    """A region (B = 1) and its number in the tree. bound: on the gap (-inf: the region proves any claim).
 
-    aim: float
-    epsilon: float
-    pending: list[tuple[int, float]]
-    proved: dict[int, PhaseTree] = field(default_factory=dict)
-    done: float = 0.0
-    spent: float = 0.0
-
-
-class PhaseProofs:
-    """What neuron branching has proved so far.
-
-    bound: (Q, 2) gaps of questions and directions.   spare: a proof at epsilon counts as a bound of epsilon - spare, so that
-    `bound` compares with that of the input search.   nodes: of neuron branching.
+    first, second, least: A a - B b <= -least over the region, the rounding (`error`) allowed for.   slopes: (2 H,) that show it.
+    feature, cut, basis: as in `Relaxed`.
     """
 
-    def __init__(self, search: InputSearch, spare: float) -> None:
-        self.search, self.spare = search, spare
-        self.bound = np.full((len(search.start), 2), np.inf)
+    number: int
+    region: Regions
+    bound: float
+    first: float
+    second: float
+    least: float
+    error: float
+    slopes: Array
+    feature: int
+    cut: float
+    basis: Any
+
+
+class PhaseSearch:
+    """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at."""
+
+    def __init__(self, search: InputSearch, question: int, direction: int) -> None:
+        self.search, self.question, self.direction = search, question, direction
         self.nodes = 0
-        self._trees: dict[tuple[int, int], dict[float, PhaseTree]] = {}  # by the bounds they prove
-        self._cells: set[tuple[int, int]] = set()  # (cell, direction) too hard as a whole
-        self._hard: dict[tuple[int, int], float] = {}  # bounds that took too long
-        self._begun: dict[tuple[int, int], _Attempt] = {}
+        self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
+        self._known, self._order = search.known, itertools.count()
+        self._heap: list[tuple[float, int, _Leaf]] = []
+        self._done: list[_Leaf] = []  # at most what was known, or not to be split
+        self._stuck = -np.inf  # the largest bound of the latter
+        claim = self._claim(self._known)
+        self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
+        if claim is not None and self.possible:
+            self._relaxation = Relaxation(self._problem.network, self._problem.domain, claim)
+            self._tree = GrowingTree(2 * sum(self._problem.network.hidden))
 
-    def attempt(self, patience: float, end: float, most: int) -> bool:
-        """Try for some seconds to prove a smaller bound where the bound is largest.
+    @property
+    def bound(self) -> float:
+        """On the gap; infinite before the first run."""
+        if not self.nodes:
+            return np.inf
+        return max(self._largest, self._stuck, self.search.known)
 
-        True when it gained something: a bound, a better point, or hope of a bound well before `end`. most: nodes in all.
-        """
-        bounds = np.minimum(self.search.bounds(), self.bound)
-        q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
-        value, started = self.search.value, time.monotonic()
-        one = self._begun.get((q, d))
-        if one is None or not self.search.known <= one.aim < bounds[q, d]:
-            aim = self._aim(q, d, float(bounds[q, d]))
-            one = _Attempt(aim=aim, epsilon=aim + self.spare, pending=[(q, 1.0)])
-        tree = self._prove(q, d, one, min(end, started + patience), most)
-        now = time.monotonic()
-        one.spent += now - started
-        self._begun.pop((q, d), None)
-        if tree is not None:
-            self.bound[q, d] = one.aim
-            self._trees.setdefault((q, d), {})[one.aim] = tree
-            self.search.taken[q, d] = one.aim <= self.search.known
-            self._hard.pop((q, d), None)
-            return True
-        if self.search.value > value:
-            return True
-        if one.spent * (1 - one.done) < HOPE * one.done * (end - now):
-            self._begun[q, d] = one
-            return True
-        if bounds[q, d] - one.aim > self.search.tolerance:
-            self._hard[q, d] = one.aim
-        else:
-            self._hard.pop((q, d), None)  # from the bottom again, with more time
-        return False
+    @property
+    def finished(self) -> bool:
+        """Nothing is left to split."""
+        return not self.possible or (self.nodes > 0 and self._largest <= self.search.known)
 
-    def _aim(self, q: int, d: int, bound: float) -> float:
-        """The next bound to try: one that is proved elsewhere (all proofs have to come to one bound in the end); what is known when
-        that is near; else a good part of the way there, above what was too hard."""
-        known, hard = self.search.known, self._hard.get((q, d), -np.inf)
-        shared = [aim for aim in self.proved() if max(known, np.nextafter(hard, np.inf)) <= aim < bound]
-        if shared:
-            return max(shared)
-        least = max(self.search.value, hard, 0.0)
-        near = least > hard and bound - least <= NEAR * self.search.tolerance
-        if near or not np.isfinite(bound):
-            return known
-        return max(least + STEP[(q, d) in self._trees] * (bound - least), known)
+    @property
+    def _largest(self) -> float:
+        return -self._heap[0][0] if self._heap else -np.inf
 
-    def proved(self) -> list[float]:
-        """Bounds that some question and direction has a proof of, ascending."""
-        return sorted({aim for trees in self._trees.values() for aim in trees})
+    def run(self, deadline: float, most: int) -> None:
+        """Split regions until none is left that may hold more than is known, or time or nodes are up."""
+        with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
+            if not self.nodes and self.possible:
+                whole = Regions.whole(self._relaxation.claim, self._problem.network)
+                self._look(whole, [self._tree.node()], None, deadline)
+            while not self.finished and self.nodes < most and time.monotonic() < deadline:
+                self._step(deadline)
 
-    def _prove(self, q: int, d: int, one: _Attempt, deadline: float, most: int) -> PhaseTree | None:
-        """A proof that the gap of question q in direction d is at most one.epsilon; None when there is not enough time, or a point
-        speaks against it (the input search has been told)."""
-        problem, forest = self.search.problem, self.search.forest
-        if not self.search.logit and one.epsilon >= 1 - ROOM:
-            return None
-        if claim_of(self._claim(q, d, one.epsilon, q)).flaw(problem.network, problem.domain) is not None:
-            return None
-        while one.pending:
-            cell, share = one.pending[-1]
-            left = int(forest.left[cell])
-            halves = [(left + 1, share / 2), (left, share / 2)] if left >= 0 else []
-            if halves and (cell, d) in self._cells:
-                one.pending[-1:] = halves
-                continue
-            seconds, nodes = deadline - time.monotonic(), most - self.nodes
-            if seconds <= 0 or nodes <= 0:
-                return None
-            claim = self._claim(q, d, one.epsilon, cell)
-            answer = decide_by_phases(claim, 0, 0, seconds=seconds, max_nodes=min(nodes, PATIENCE) if halves else nodes)
-            self.nodes += answer.nodes
-            if answer.tree is not None:
-                one.proved[cell] = answer.tree
-                one.done += share
-                one.pending.pop()
-            elif answer.witness is not None:
-                self.search.met(q, d, answer.witness)
-                return None
-            elif not halves:
-                return None
-            elif answer.nodes >= PATIENCE / 2:  # also when time is up: half of it has been spent in vain
-                self._cells.add((cell, d))
-            elif answer.reason is not Reason.TIME:
-                return None
-        tree = self._joined(q, one.proved)
-        return tree if self._holds(q, d, one.epsilon, tree) else None
+    def _step(self, deadline: float) -> None:
+        """Split the region with the largest bound."""
+        if self.search.known > self._known:
+            claim = self._claim(self.search.known)
+            if claim is None:
+                self.possible = False  # the gap is as good as 1
+                return
+            self._known = self.search.known
+            self._relaxation.aim(claim)
+        _, _, leaf = heapq.heappop(self._heap)
+        halves = self._relaxation.halves(leaf.region, leaf.feature, leaf.cut)
+        self._look(halves, list(self._tree.split(leaf.number, leaf.feature, leaf.cut)), leaf, deadline)
 
-    def at(self, q: int, d: int, bound: float, deadline: float) -> PhaseTree | None:
-        """The proof of exactly this bound: the one there is; that of a smaller one, whose multipliers often still do; or a new one,
-        if there is time before the deadline."""
-        trees, epsilon = self._trees.get((q, d), {}), bound + self.spare
-        if bound in trees or not trees or min(trees) > bound:
-            return trees.get(bound)
-        nearest = trees[max(aim for aim in trees if aim < bound)]
-        if self._holds(q, d, epsilon, nearest):
-            return nearest
-        return self._prove(q, d, _Attempt(aim=bound, epsilon=epsilon, pending=[(q, 1.0)]), deadline, 1 << 62)
-
-    def _holds(self, q: int, d: int, epsilon: float, tree: PhaseTree) -> bool:
-        """Whether the checker accepts a tree."""
-        problem = self.search.problem
-        return check_phases(problem.network, problem.domain, claim_of(self._claim(q, d, epsilon, q)), tree) is None
-
-    def _claim(self, q: int, d: int, epsilon: float, cell: int) -> TwinProblem:
-        """One question about one cell and one direction."""
-        search, at = self.search, np.array([q])
-        lower, upper = (rows_at(search.twin, at, ends[[cell]]) for ends in (search.lower, search.upper))
-        batch = replace(search.problem.batch.take(at), lower=lower, upper=upper)
-        if search.logit:
-            goal = Goal(rows=np.array([[1.0, -1.0] if d else [-1.0, 1.0]]), constant=np.array([epsilon]), strict=False)
-        else:
-            goal = no_gap(epsilon)[d]
-        return replace(search.problem, batch=batch, goals=(goal,))
-
-    def _joined(self, q: int, proved: dict[int, PhaseTree]) -> PhaseTree:
-        """One tree of the whole box: the input search's cuts above the cells' own trees."""
-        forest = self.search.forest
-        features: list[Integers] = []
-        cuts: list[Array] = []
-        sizes: list[Integers] = []
-        leaves: list[PhaseTree] = []
-        pending = [q]
-        while pending:
-            cell = pending.pop()
-            if cell in proved:
-                tree = proved[cell]
-                leaves.append(tree)
-                features.append(tree.feature)
-                cuts.append(tree.cut)
-                sizes.append(np.diff(tree.start))
+    def _look(self, regions: Regions, numbers: list[int], parent: _Leaf | None, deadline: float) -> None:
+        """Bound regions by what their multipliers prove, and offer the points of their LPs."""
+        self.nodes += len(regions)
+        basis = None if parent is None else parent.basis
+        found = self._relaxation.solve(regions, basis, max(deadline - time.monotonic(), 1.0))
+        for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
+            region = regions.take(slice(b, b + 1))
+            leaf = self._leaf(number, region, relaxed)
+            if parent is not None and leaf.bound > parent.bound:  # the LP failed, or aimed at another epsilon
+                leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
+            if leaf.bound <= self._known:
+                self._done.append(leaf)
+            elif leaf.feature == -1:
+                self._stuck = max(self._stuck, leaf.bound)
+                self._done.append(leaf)
             else:
-                features.append(forest.variable[[cell]])
-                cuts.append(forest.cut[[cell]])
-                sizes.append(np.zeros(1, dtype=np.int64))
-                pending += [int(forest.left[cell]) + 1, int(forest.left[cell])]
-        return PhaseTree(
-            feature=np.concatenate(features), cut=np.concatenate(cuts),
-            start=np.cumsum(np.concatenate([np.zeros(1, dtype=np.int64), *sizes])),
-            index=np.concatenate([tree.index for tree in leaves]), value=np.concatenate([tree.value for tree in leaves]),
+                heapq.heappush(self._heap, (-leaf.bound, next(self._order), leaf))
+            if relaxed.raw is not None and not relaxed.proved:
+                self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
+
+    def _leaf(self, number: int, region: Regions, relaxed: Relaxed) -> _Leaf:
+        claim = self._relaxation.claim
+        b, a = (relaxed.weights @ claim.rows)[:: 1 if self.direction else -1]
+        first, second, least = float(-a), float(b), relaxed.bound - float(relaxed.weights @ claim.constants)
+        if relaxed.plain or (relaxed.proved and first == 0 == second):
+            bound = -np.inf
+        else:
+            bound = self._known if relaxed.proved else self._gap(first, second, least)
+        return _Leaf(
+            number=number, region=region, bound=bound, first=first, second=second, least=least, error=relaxed.error,
+            slopes=relaxed.slopes, feature=relaxed.feature, cut=relaxed.cut, basis=relaxed.basis,
         )  # fmt: skip
+
+    def _inherited(self, relaxed: Relaxed, region: Regions, parent: _Leaf) -> Relaxed:
+        """With the parent's multipliers instead."""
+        weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.claim.rows, self.direction)
+        found = self._relaxation.bounded(region, weights, parent.slopes[None])
+        bound, error = float(found.bound[0]), float(found.error[0])
+        return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
+
+    def _gap(self, first: float, second: float, least: float) -> float:
+        """The gap that A a - B b <= -least allows."""
+        if self.search.logit:
+            return max(-least / first, 0.0) * (1 + 1e-12) if first > 0 else np.inf
+        if first > 0:
+            w, m = np.array([-least / first]), np.array([second / first])
+            return float(gap_below(w, m, self._known, np.ones(1), HALVINGS)[0])
+        return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
+
+    def _claim(self, epsilon: float) -> PhaseClaim | None:
+        """The claim that the gap is at most epsilon; None where there is nothing to claim."""
+        if self.search.logit:
+            row = np.array([[1.0, -1.0] if self.direction else [-1.0, 1.0]])
+            goal = Goal(rows=row, constant=np.array([epsilon]), strict=False)
+        elif ROOM <= epsilon <= 1 - ROOM:
+            goal = no_gap(epsilon)[self.direction]
+        else:
+            return None
+        return claim_of(replace(self._problem, goals=(goal,)))
+
+    def least_claim(self, epsilon: float) -> float:
+        """The least that all leaves prove, epsilon or more; infinite where that is nothing. A little more than `bound`: the rows of
+        a claim are some lines under the curve, not all."""
+        if not self.nodes:
+            return np.inf
+        leaves = [leaf for leaf in self._leaves() if leaf.bound > -np.inf]
+        first, second = (np.array([getattr(leaf, name) for leaf in leaves]) for name in ("first", "second"))
+        need = np.array([leaf.error - leaf.least for leaf in leaves])  # room for summing in another order
+
+        def proved(at: float) -> bool:
+            claim = self._claim(at)
+            return claim is not None and bool(
+                (weights_of(first, second, claim.rows, self.direction) @ claim.constants >= need).all()
+            )
+
+        low, high = epsilon, max(2 * epsilon, self.bound + 1.0) if self.search.logit else 1 - ROOM
+        if proved(low):
+            return low
+        if not proved(high):
+            return np.inf
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if proved(middle) else (middle, high)
+        return high
+
+    def proof(self, epsilon: float) -> PhaseTree | None:
+        """A tree that the checker accepts as a proof of "at most epsilon", or None."""
+        claim = self._claim(epsilon)
+        if claim is None or not self.nodes:
+            return None
+        leaves = self._leaves()
+        first, second = (np.array([getattr(leaf, name) for leaf in leaves]) for name in ("first", "second"))
+        for leaf, weights in zip(leaves, weights_of(first, second, claim.rows, self.direction), strict=True):
+            self._tree.close(leaf.number, weights, leaf.slopes)
+        tree = self._tree.preorder()
+        return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
+
+    def _leaves(self) -> list[_Leaf]:
+        return [*self._done, *(leaf for _, _, leaf in self._heap)]

@@ -1,7 +1,8 @@
 """The search behind `maximise`: the largest probability (or logit) gap over a box, a point below and a certified bound above.
 
-An attack opens it (`attack`); then boxes are cut, those with the largest bounds first (`gap_inputs`), and neuron branching
-proves smaller and smaller bounds over a coarse partition into boxes (`gap_phases`). The two take turns.
+An attack opens it (`attack`); then two searches take turns, each with bounds of its own: cutting boxes of inputs (`gap_inputs`) and
+splitting signs of neurons (`gap_phases`). A turn goes to the one whose bound would be the smaller in the end, were it to come down
+as it last did; now and then to the other.
 Sound? yes: the certificate claims "gap <= upper", which `check` re-proves in ball arithmetic.  Complete? yes, to the tolerance,
 given time.
 Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; corrects it: probabilities are never linear in logits.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -19,23 +21,22 @@ from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.verify.certificate import Tree
 from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_phases import PhaseProofs
+from verifair.verify.gap_phases import PhaseSearch
+from verifair.verify.interrupts import held_back
 from verifair.verify.phase_tree import PhaseTree
 
-FIRST_LOOK = 0.04
-"""Share of the time for the attack that opens the search, and for the first boxes."""
-FIRST_TRY = 0.08
-"""Share of the time for the first attempt by neuron branching."""
-LAST = 0.05
-"""Share of the time kept for proofs to be brought to the same bound."""
-GROWTH = 1.5
-"""Of the time for an attempt that failed."""
-TOLD = 0.25
-"""Seconds between reports of progress."""
-ANEW = 0.15
+FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
+"""Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end."""
+OTHER = 6
+"""Every so many turns are for the search that is behind."""
+ANEW = 0.1
 """Share of a turn for another attack."""
-WAIT = 1.5
-"""Turns of the input search after an attempt that failed, as multiples of its time."""
+SHORTEST, TOLD = 0.05, 0.25
+"""Seconds of a turn, at least, and between reports of progress."""
+FORGET = 0.7
+"""What an older rate of progress counts beside the last one."""
+
+OutOf = Literal["", "time", "nodes", "float", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,6 +44,7 @@ class Extreme:
     """What was found of the largest gap: a bound on it, and the best point met (raw x (V,), its question and direction).
 
     evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
+    out_of: why the bound is further from the point than the tolerance.
     """
 
     upper: float
@@ -53,7 +55,7 @@ class Extreme:
     point: Array
     evidence: list[list[Tree | PhaseTree]]
     nodes: int
-    out_of: str
+    out_of: OutOf
 
 
 def largest_gap(
@@ -70,83 +72,146 @@ def largest_gap(
     """Bracket the largest gap over all questions of a problem, whatever its goals. progress is told (witness, bound).
 
     tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.
+    Ctrl-C ends it early, with what is known by then.
     """
-    started = time.monotonic()
     inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
-    inputs.attack(FIRST_LOOK * seconds)
-    inputs.begin()
     most = max_nodes if max_nodes is not None else 1 << 62
-    proofs = PhaseProofs(inputs, spare)
-    end = started + (1 - LAST) * seconds
-    patience, turn = FIRST_TRY * seconds, FIRST_LOOK * seconds
-    while not _closed(inputs, proofs) and time.monotonic() < end and inputs.nodes + proofs.nodes < most:
-        until = min(end, time.monotonic() + turn)
-        while time.monotonic() < until and not inputs.finished and inputs.nodes + proofs.nodes < most:
-            inputs.run(min(until, time.monotonic() + TOLD), most - proofs.nodes)
-            _tell(progress, inputs, proofs)
-        if _closed(inputs, proofs) or time.monotonic() >= end:
-            continue
-        before = time.monotonic()
-        if proofs.attempt(patience, end, most - inputs.nodes):
-            turn = 0.0
-        elif inputs.finished and time.monotonic() < before + patience:
-            break  # neither can go on: float64 ends here
-        else:
-            turn, patience = max(WAIT * (time.monotonic() - before), patience), GROWTH * patience
-            inputs.attack(ANEW * turn)
-        _tell(progress, inputs, proofs)
-    return _extreme(inputs, proofs, started + seconds, most)
-
-
-def _tell(progress: Callable[[float, float], None] | None, inputs: InputSearch, proofs: PhaseProofs) -> None:
-    if progress is not None:
-        progress(inputs.value, _upper(inputs, proofs))
-
-
-def _upper(inputs: InputSearch, proofs: PhaseProofs) -> float:
-    return float(np.minimum(inputs.bounds(), proofs.bound).max())
-
-
-def _closed(inputs: InputSearch, proofs: PhaseProofs) -> bool:
-    return _upper(inputs, proofs) <= inputs.known
-
-
-def _extreme(inputs: InputSearch, proofs: PhaseProofs, deadline: float, most: int) -> Extreme:
-    """The proofs of one common bound."""
-    upper, of_inputs, stuck = max(_upper(inputs, proofs), inputs.known), inputs.bounds(), inputs.finished
-    inputs.close_all()
-    larger = [aim for aim in proofs.proved() if aim > upper]
-    evidence: list[list[Tree | PhaseTree]] | None = None
-    for one in (upper, *larger, float(max(of_inputs.max(), upper))):  # neuron branching may not have proved this very bound
-        upper = one
-        evidence = _evidence(inputs, proofs, of_inputs, upper, deadline)
-        if evidence is not None:
-            break
-    out_of = ""
-    if upper > inputs.known:
-        out_of = "nodes" if inputs.nodes + proofs.nodes >= most else "float" if stuck else "time"
+    search = _Search(inputs, time.monotonic() + (1 - LAST) * seconds, most, progress)
+    with held_back() as interrupted:
+        inputs.attack(FIRST_LOOK * seconds)
+        inputs.begin()
+        turn = max(TURN * seconds, SHORTEST)
+        while not (search.closed or search.over or interrupted()):
+            until = min(search.end, time.monotonic() + turn)
+            if not search.take_turn(until, interrupted):
+                break  # neither can go on: float64 ends here
+            if not search.closed:
+                inputs.attack(ANEW * turn)
+    out_of: OutOf = ""
+    if not search.closed:
+        out_of = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
+    upper, evidence = search.proofs(spare)
     return Extreme(
-        upper=upper, claim=upper + proofs.spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
-        point=inputs.point, evidence=evidence or [], nodes=inputs.nodes + proofs.nodes, out_of=out_of,
+        upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
+        point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of or ("" if upper <= inputs.known else "float"),
     )  # fmt: skip
 
 
-def _evidence(
-    inputs: InputSearch, proofs: PhaseProofs, of_inputs: Array, upper: float, deadline: float
-) -> list[list[Tree | PhaseTree]] | None:
-    """[question][direction] proofs of `upper`; None when neuron branching has none; empty when there is nothing to prove."""
-    if not np.isfinite(upper) or (not inputs.logit and upper + proofs.spare >= 1):
-        return []
-    evidence: list[list[Tree | PhaseTree]] = []
-    for q in range(len(of_inputs)):
-        row: list[Tree | PhaseTree] = []
-        for d in (0, 1):
-            if of_inputs[q, d] <= upper:
-                row.append(inputs.forest.tree(q, d))
-                continue
-            tree = proofs.at(q, d, upper, deadline)
-            if tree is None:
-                return None
-            row.append(tree)
-        evidence.append(row)
-    return evidence
+class _Pace:
+    """How fast a bound comes down. spent: seconds its search has had."""
+
+    def __init__(self) -> None:
+        self.spent, self.rate = 0.0, np.inf
+        self.last: tuple[float, float] | None = None  # seconds spent, and the log of what was left to close
+
+    def note(self, seconds: float, left: float) -> None:
+        self.spent += seconds
+        now = float(np.log(max(left, 1e-12)))
+        if self.last is not None and self.spent > self.last[0]:
+            fresh = max(self.last[1] - now, 0.0) / (self.spent - self.last[0])
+            self.rate = fresh if np.isinf(self.rate) else FORGET * self.rate + (1 - FORGET) * fresh
+        self.last = self.spent, now
+
+    def forecast(self, seconds: float) -> float:
+        """The log of what would be left after so many seconds more; -inf before two turns."""
+        return -np.inf if self.last is None or np.isinf(self.rate) else self.last[1] - self.rate * seconds
+
+
+class _Search:
+    """Both searches, and whose turn it is."""
+
+    def __init__(self, inputs: InputSearch, end: float, most: int, progress: Callable[[float, float], None] | None) -> None:
+        self.inputs, self.end, self.most, self.progress = inputs, end, most, progress
+        self.phases: dict[tuple[int, int], PhaseSearch] = {}
+        self.of_inputs, self.of_phases = _Pace(), _Pace()
+        self.turns = 0
+
+    @property
+    def nodes(self) -> int:
+        return self.inputs.nodes + sum(one.nodes for one in self.phases.values())
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.end or self.nodes >= self.most
+
+    @property
+    def closed(self) -> bool:
+        return self.upper <= self.inputs.known
+
+    @property
+    def upper(self) -> float:
+        return float(self._bounds().max())
+
+    def _bounds(self) -> Array:
+        """(Q, 2) the smaller bounds of both searches."""
+        bounds = self.inputs.bounds()
+        for at, one in self.phases.items():
+            bounds[at] = min(bounds[at], one.bound)
+        return bounds
+
+    def take_turn(self, until: float, interrupted: Callable[[], bool]) -> bool:
+        """Let one of the two go on until then; False when neither can."""
+        worst = self._worst()
+        if worst is None and self.inputs.finished:
+            return False
+        left = self.end - time.monotonic()
+        ahead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
+        phases = not ahead if self.turns % OTHER == OTHER - 1 else ahead or self.turns == 1
+        self.turns += 1
+        if worst is None or not (phases or self.inputs.finished):
+            self._cut(until, interrupted)
+        else:
+            self._split(worst, until, interrupted)
+        return True
+
+    def _cut(self, until: float, interrupted: Callable[[], bool]) -> None:
+        started = told = time.monotonic()
+        while not self.inputs.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
+            self.inputs.step()
+            told = self._tell(told)
+        self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
+
+    def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
+        started = told = time.monotonic()
+        one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at))
+        while not one.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
+            one.run(min(until, told + TOLD), self.most - self.nodes + one.nodes)
+            told = self._tell(told)
+        self.inputs.taken[at] = one.bound <= self.inputs.known
+        self.of_phases.note(time.monotonic() - started, min(one.bound, 1.0) - self.inputs.known)
+
+    def _tell(self, told: float) -> float:
+        if self.progress is None or time.monotonic() < told + TOLD:
+            return told
+        self.progress(self.inputs.value, self.upper)
+        return time.monotonic()
+
+    def _worst(self) -> tuple[int, int] | None:
+        """The question and direction with the largest bound that neuron branching can lower."""
+        bounds = self._bounds()
+        for at, one in self.phases.items():
+            if one.finished:
+                bounds[at] = -np.inf
+        q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
+        return (q, d) if bounds[q, d] > self.inputs.known else None
+
+    def proofs(self, spare: float) -> tuple[float, list[list[Tree | PhaseTree]]]:
+        """The least common bound, and proofs of bound + spare; none where there is nothing to prove."""
+        of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
+        self.inputs.close_all()
+        trees: dict[tuple[int, int], PhaseTree | None] = {}
+        while True:
+            claim = upper + spare
+            if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
+                return upper, []
+            needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
+            least = {at: self.phases[at].least_claim(claim) for at in needed}
+            larger = [min(one - spare, of_inputs[at]) for at, one in least.items() if one > claim]
+            if not larger:
+                trees = {at: self.phases[at].proof(claim) for at in needed}
+                larger = [of_inputs[at] for at, tree in trees.items() if tree is None]
+            if not larger:
+                break
+            upper = max(float(np.nextafter(upper, np.inf)), *larger)
+        of_boxes = self.inputs.forest.tree
+        return upper, [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]

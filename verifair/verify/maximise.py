@@ -29,6 +29,9 @@ from verifair.witness import Witness
 
 SPARE = 0.1
 """Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
+REASONS = {
+    "": None, "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ def maximise(
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap:
     """The largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far as
-    the budget goes.
+    the budget goes; Ctrl-C ends it with what is known by then.
 
     Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
     Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
@@ -97,10 +100,9 @@ def maximise(
     if found.evidence:
         certificate = fairness_certificate(query, batch, box, found.evidence, epsilon=found.claim, scale=query.scale)
     neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
-    reasons = {"": None, "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL}
     return MaximumGap(
         lower=lower, upper=found.claim if found.evidence or logit else 1.0, witness=witness, certificate=certificate,
-        reason=reasons[found.out_of], scale=query.scale, nodes=found.nodes,
+        reason=REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
     )  # fmt: skip

@@ -71,14 +71,14 @@ class Relaxation:
         self.claim = claim
         self._lp = None
 
-    def solve(self, regions: Regions, bases: list[Any], seconds: float) -> list[Relaxed]:
-        """What is known of B regions; bases: of their parents' LPs.   seconds: for each LP."""
+    def solve(self, regions: Regions, basis: Any, seconds: float) -> list[Relaxed]:
+        """What is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = PhaseBounds(self.network, self.domain, self.claim, regions)
         point = bounds.point
         plain = vacuous(self.domain, self.claim, regions) | ((bounds.empty | bounds.alike) & ~point)
         for k in np.flatnonzero(point & ~plain):
             plain[k] = holds_at(self.network, self.domain, self.claim, regions.lower[k])
-        solved = {b: self._run(bounds, b, bases[b], seconds) for b in np.flatnonzero(~plain & ~point).tolist()}
+        solved = {b: self._run(bounds, b, basis, seconds) for b in np.flatnonzero(~plain & ~point).tolist()}
         weights = np.zeros((len(regions), len(self.claim.rows)))
         slopes = np.full(regions.active.shape, np.nan)
         for b, (outcome, _) in solved.items():
@@ -87,17 +87,21 @@ class Relaxation:
         proved = plain | (~point & leaf.proved & (leaf.bound >= leaf.error))  # room for summing in another order
         out = []
         for b in range(len(regions)):
-            values, basis = (solved[b][0].values, solved[b][1]) if b in solved else (None, None)
+            values, own = (solved[b][0].values, solved[b][1]) if b in solved else (None, None)
             region, raw = regions.take(slice(b, b + 1)), regions.lower[b] if point[b] else None
             if values is not None:
                 raw = self._raw(bounds, b, region, values)
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
             one = Relaxed(
                 proved=bool(proved[b]), plain=bool(plain[b]), value=self._value(values), raw=raw, weights=weights[b],
-                slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=basis,
+                slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own,
             )  # fmt: skip
             out.append(one)
         return out
+
+    def bounded(self, regions: Regions, weights: Array, slopes: Array) -> LeafBounds:
+        """What multipliers, (B, R) and (B, 2 H), prove of regions."""
+        return PhaseBounds(self.network, self.domain, self.claim, regions).lagrange(weights, slopes)
 
     def halves(self, regions: Regions, feature: int, cut: float) -> Regions:
         """The two regions (B = 2) that a split of one (B = 1) leaves."""

@@ -140,7 +140,7 @@ class _Search:
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
         """Close regions, or find a witness, or keep them to be split, the least bound first."""
         self.nodes += len(regions)
-        found = self.relaxation.solve(regions, [basis] * len(regions), self.deadline - time.monotonic())
+        found = self.relaxation.solve(regions, basis, self.deadline - time.monotonic())
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             if relaxed.proved:
