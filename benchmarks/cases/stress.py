@@ -4,7 +4,9 @@ Adult at size 6 with sex (3,290,112 parts), Bank at 10 with age (1,002,000), Ger
 random order, so that a run that ends early has decided a sample of all parts; `reached` are those it decided or gave up, `cut off`
 the parts of the few chunks that the end of the run caught half-way. Stores lie in the folder, and the next run continues them
 (`--fresh` begins anew), after Ctrl-C too. `MiB begin`, `MiB end`: the most resident memory of all processes together in the first
-and in the last tenth of this run, its first seconds left out, sampled twice a second. `all, h` is for all parts at this run's rate.
+and in the last tenth of this run, its first seconds left out, sampled twice a second. `CPU s` is what all processes together have
+used: more than the processes times `seconds` it cannot be, and less where other work goes on. `all, h` is for all parts at this
+run's rate.
 
     python -m benchmarks.cases.stress --nets AC-1 GC-3 --seconds 10       a shorter run
 """
@@ -82,7 +84,7 @@ def _lines(subject: Subject, folder: Path, seconds: float, jobs: int, fresh: boo
     yield {
         "net": subject.name, "protected": protected, "size": size, "parts": counts.parts, "reached": reached,
         "%": f"{reached / counts.parts:.2%}", "proved": counts.proved, "refuted": counts.refuted, "given up": counts.given_up,
-        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": spent, "parts/s": rate,
+        "cut off": counts.cut_off, "claimed": counts.claimed, "seconds": spent, "CPU s": memory.cpu, "parts/s": rate,
         "all, h": counts.parts / rate / 3600 if rate else float("nan"), "MiB begin": begin, "MiB end": end,
         "store MiB": path.stat().st_size / 2**20,
     }  # fmt: skip
@@ -111,14 +113,16 @@ class _Progress:
         if now - self.told > REPORT:
             self.told = now
             rate = (done - self.first) / (now - self.started)
-            print(f"   {self.name}: {done} of {parts} parts, {rate:.0f} a second, {resident():.0f} MiB", flush=True)
+            print(f"   {self.name}: {done} of {parts} parts, {rate:.0f} a second, {usage()[0]:.0f} MiB", flush=True)
 
 
 class Memory:
-    """Samples (seconds, MiB) of the resident memory of this process and its children, taken in a thread while the context lasts."""
+    """Samples (seconds, MiB) of the resident memory of this process and its children, taken in a thread while the context lasts;
+    and the CPU seconds that they have used in it."""
 
     def __init__(self) -> None:
         self.samples: list[tuple[float, float]] = []
+        self.first, self.cpu = usage()[1], 0.0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -133,7 +137,9 @@ class Memory:
     def _sample(self) -> None:
         started = time.perf_counter()
         while not self.over.wait(SAMPLE):
-            self.samples.append((time.perf_counter() - started, resident()))
+            size, cpu = usage()
+            self.samples.append((time.perf_counter() - started, size))
+            self.cpu = cpu - self.first
 
     def ends(self) -> tuple[float, float]:
         """The most in the first and in the last tenth of the time (NaN where nothing could be sampled)."""
@@ -143,22 +149,26 @@ class Memory:
         return max(first, default=float("nan")), max(last, default=float("nan"))
 
 
-def resident() -> float:
-    """MiB of resident memory of this process and its descendants, shared pages counted in each; NaN off Linux."""
+def usage() -> tuple[float, float]:
+    """MiB of resident memory of this process and its descendants, shared pages counted in each, and the CPU seconds that they and
+    their ended children have used; NaN off Linux."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
+    ticks: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             after_name = (folder / "stat").read_text().rpartition(")")[2].split()
             parents[int(folder.name)], pages[int(folder.name)] = int(after_name[1]), int(after_name[21])
+            ticks[int(folder.name)] = sum(int(field) for field in after_name[11:15])
         except (OSError, IndexError):
             continue  # it has just ended
     if os.getpid() not in pages:
-        return float("nan")
+        return float("nan"), float("nan")
     ours = {os.getpid()}
     while more := {child for child, parent in parents.items() if parent in ours} - ours:
         ours |= more
-    return sum(pages[one] for one in ours) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    size = sum(pages[one] for one in ours) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return size, sum(ticks[one] for one in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
