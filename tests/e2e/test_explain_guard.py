@@ -137,6 +137,50 @@ def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     assert schema.inside(raw).tolist() == [False, True]
 
 
+def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
+    box = ("--box", "duration=6:24", "--box", "status=no account")
+    done = verifair(
+        "explain", "german.onnx", "--schema", "german.toml", "--protected", "sex", "--protected", "age", "--iterations", 30,
+        "--samples", 1000, *box, "--out", "boxed", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "within the box" in done.stdout
+    (cluster,) = json.loads((folder / "boxed" / "rules.json").read_text())["clusters"]
+    assert 6 <= cluster["x"]["duration"] <= 24
+    assert cluster["x"]["status"] == "no account"
+    done = verifair(
+        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", *box, "--target", 0.15,
+        "--out", "boxed.onnx", "--timeout", 10, "--iterations", 10, "--certificate", "new/folder/boxed.json.gz", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "--protected sex --box duration=6:24 --box 'status=no account' --differ any --maximise" in " ".join(done.stdout.split())
+    checked = verifair("check", "new/folder/boxed.json.gz", "--model", "german.onnx", "--schema", "boxed.toml", cwd=folder)
+    assert checked.returncode == 0, checked.stdout
+    assert "where status = no account, duration = 6 .. 24" in checked.stdout
+
+
+def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
+    """Three times; the last network refuses all that its schema forbids, so that proofs about the schema hold for its answers."""
+    schema = "german.toml"
+    for k, when in enumerate(({"duration": {"low": 60}}, {"credit-amount": {"high": 1000}}, {"housing": "rent"})):
+        (folder / "again.json").write_text(json.dumps({"rules": [{"when": when}]}))
+        done = verifair(
+            "guard", "german.onnx", "--schema", schema, "--rules", "again.json", "--out", f"again{k}.onnx", "--iterations", 10,
+            cwd=folder,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert (f"and {k} of an earlier guardrail" in " ".join(done.stdout.split())) == (k > 0)
+        schema = f"again{k}.toml"
+    dataset = datasets.load("german")
+    raw = dataset.schema.raw(dataset.frame)
+    session = onnxruntime.InferenceSession((folder / "again2.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    (abstain,) = session.run(["abstain"], {"x": dataset.schema.encode(raw).astype(np.float32)})
+    assert (Schema.load(folder / "again2.toml").inside(raw) == ~abstain).all()
+    assert 0 < abstain.mean() < 1
+    names = [constraint.name for constraint in Schema.load(folder / "again2.toml").constraints]
+    assert len(set(names)) == len(names) == 3
+
+
 BAD = {
     "no rules": (("guard", "--demo", "german", "--out", "x.onnx"), "--rules"),
     "missing file": (("guard", "--demo", "german", "--rules", "no.json", "--out", "x.onnx"), "no.json"),

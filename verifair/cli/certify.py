@@ -52,7 +52,7 @@ def certify(
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
     flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
-    box: Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")] = None,
+    box: options.Box = None,
     relax: Annotated[
         list[str] | None, typer.Option("--relax", help="feature=units: the two may differ by so much here as well; repeat.")
     ] = None,

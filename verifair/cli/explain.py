@@ -46,6 +46,7 @@ def explain(
     data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet (recommended).")] = None,
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its data: german or adult.")] = None,
     protected: Protected = None,
+    box: options.Box = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for rules.json, rules.txt and rules.png.")] = None,
     measure: Annotated[str, typer.Option("--measure", help="k: outcome buckets; gap: largest probability gap.")] = "k",
     buckets: Annotated[int, typer.Option("--buckets", help="Outcome buckets of k.")] = 20,
@@ -66,7 +67,10 @@ def explain(
     started = time.monotonic()
     options.budget(timeout, None, seed)
     described, path, dataset = inputs(model, schema, data, demo)
-    query = KDiscrimination(network=read_onnx(path), schema=described, protected=names(described, protected), buckets=buckets)
+    query = KDiscrimination(
+        network=read_onnx(path), schema=described, protected=names(described, protected), buckets=buckets,
+        box=options.parsed_box(box or []),
+    )  # fmt: skip
     settings = Settings(
         measure=measure, rounds=rounds, samples=samples, quantile=quantile, delta=delta, depth=depth, leaf=leaf, purity=purity,
         iterations=iterations, seconds=timeout / (2 * max(rounds, 1)), seed=seed,
@@ -85,6 +89,9 @@ def explain(
             rules_plot(described, by_difference(found.found), measure, out / "rules.png")
     options.write_json(json, answer | {"proof": False, "seed": seed})
     _show(described, found, settings, lines, options.console(), shown=SHOWN)
+    if query.box:
+        about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
+        options.console().print(f"{about} {options.box_options(query.box)}", soft_wrap=True, markup=False)
     if out is not None and found.rules:
         source, rules = f"--demo {demo}" if demo else f"{model} --schema {schema}", out / "rules.json"
         options.console().print(f"wrote {rules}; next: verifair guard {source} --rules {rules} --out guarded.onnx", soft_wrap=True)

@@ -13,7 +13,7 @@ import onnx
 import typer
 from rich.console import Console
 
-from encoders.network import Array
+from encoders.network import Array, Network
 from encoders.onnx_reader import read_onnx
 from encoders.problem import Integers
 from verifair.cli import options
@@ -56,6 +56,7 @@ def guard(
     data: Annotated[Path | None, typer.Option("--data", help="Table to measure accuracy and abstention on.")] = None,
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its data: german or adult.")] = None,
     protected: Protected = None,
+    box: options.Box = None,
     retrain: Annotated[Path | None, typer.Option("--retrain", help="Write the retrained network here (NAME.onnx).")] = None,
     epochs: Annotated[int, typer.Option("--epochs", help="Of retraining.")] = 5,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of retraining.")] = 1e-3,
@@ -77,7 +78,7 @@ def guard(
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
     given = rules_file.NOTHING if rules is None else rules_file.load(rules, described)
     rows, labels, dataset = _measured(dataset, outside)
-    query = _query(given, described, read_onnx(path), protected)
+    query = _query(given, described, read_onnx(path), protected, options.parsed_box(box or []))
     kept, tightened = guardrail.snapped(given.rules, described), None
     if target is not None:
         tightened = _tighten(query, dataset, target, kept, timeout / 2, seed)
@@ -111,8 +112,10 @@ def guard(
     console.print(effects_table(effects))
     if added is not None:
         console.print(f"wrote {retrain}: {added.people:,} discriminatory people with all their variants ({len(added.raw):,} rows)")
-    console.print(f"wrote {out} ({len(kept)} rules) and {written}")
-    about = " ".join(f"--protected {name}" for name in query.protected)
+    before = len(guardrail.earlier(described))
+    also = f", and {before} of an earlier guardrail that the schema was made for" if before else ""
+    console.print(f"wrote {out} ({len(kept)} rules{also}) and {written}", soft_wrap=True)
+    about = " ".join([*(f"--protected {name}" for name in query.protected), options.box_options(query.box)]).rstrip()
     command = f"verifair certify {path} --schema {written} {about} --differ any --maximise"
     console.print(f"To prove what is left: {command}", soft_wrap=True)
 
@@ -162,6 +165,7 @@ def _save(tightened: Tightened, query: KDiscrimination, path: Path, certificate:
         },
     )  # fmt: skip
     if certificate is not None and tightened.bound.certificate is not None:
+        certificate.parent.mkdir(parents=True, exist_ok=True)
         tightened.bound.certificate.save(certificate)
 
 
@@ -209,8 +213,11 @@ def _write(path: Path, out: Path, kept: Sequence[Rule], schema: Schema, rows: Ar
     return toml
 
 
-def _query(given: RuleFile, schema: Schema, network: Any, protected: list[str] | None) -> KDiscrimination:
-    asked = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query}
+def _query(
+    given: RuleFile, schema: Schema, network: Network, protected: list[str] | None, box: dict[str, Any]
+) -> KDiscrimination:
+    """What the rules were found by, unless the command line says something else."""
+    asked = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query} | ({"box": box} if box else {})
     return KDiscrimination(
         network=network, schema=schema, protected=names(schema, protected or given.query.get("protected")), **asked
     )

@@ -51,7 +51,7 @@ def kmax(
         typer.Option("--values", help="Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."),
     ] = None,
     buckets: Annotated[int, typer.Option("--buckets", help="Outcome buckets of equal width in [0, 1].")] = 20,
-    box: Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")] = None,
+    box: options.Box = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table of rows to start from and to walk among.")] = None,
     method: Annotated[str, typer.Option("--search", help=f"{', '.join(METHODS)} (HyFair, Algorithm 1).")] = "sa",
     chains: Annotated[int, typer.Option("--chains", help="Rows that walk at once.")] = 64,
@@ -85,9 +85,11 @@ def kmax(
             verdict = certified(query, budget=left, start=found.peers, progress=progress)
     # Files before the screen: whoever pipes us into `head` still gets them.
     if verdict is not None and certificate is not None:
+        certificate.parent.mkdir(parents=True, exist_ok=True)
         verdict.certificate.save(certificate)
     best = _best(space, found, verdict)
     if plot is not None:
+        plot.parent.mkdir(parents=True, exist_ok=True)
         search_plot(found, best, clusters.outcomes(space, best), plot, upper=verdict.upper if verdict else None)
     options.write_json(json, _answer(space, found, best, verdict, time.monotonic() - started))
     _show(space, found, best, verdict, options.console())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,6 +35,7 @@ Model = Annotated[Path, typer.Argument(help="The network, an ONNX file.", show_d
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Description of the inputs (TOML).", show_default=False)]
 DataFile = Annotated[Path, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole answer to this JSON file.")]
+Box = Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for the whole run; what is left then is UNKNOWN.")]
 Method = Annotated[
@@ -123,6 +125,15 @@ def parsed_box(texts: Sequence[str], *, option: str = "--box") -> dict[str, Any]
             raise QueryError(f"{option} names {name!r} twice; give each feature once")
         out[name] = tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value
     return out
+
+
+def box_options(box: Mapping[str, Any]) -> str:
+    """The box as somebody would type it."""
+    parts = []
+    for name, value in box.items():
+        ends = value if isinstance(value, (tuple, list)) else (value,)
+        parts.append("--box " + shlex.quote(f"{name}={':'.join(map(str, ends))}"))
+    return " ".join(parts)
 
 
 @contextmanager

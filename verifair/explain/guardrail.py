@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from encoders.network import Array
 from encoders.onnx_graph import graph_input
 from encoders.problem import Booleans, Domain
 from encoders.runtime import open_session
+from verifair.constraint_boxes import boxes_of
 from verifair.errors import DataError, QueryError
 from verifair.explain.rules import Rule, refused
 from verifair.explain.rules_file import when
@@ -41,6 +44,9 @@ ABSTAIN = "abstain"
 OLDEST_OPSET = 9
 """Where `Where` came into ONNX."""
 PREFIX = "guard/"
+REFUSED = "refused"
+NAME = re.compile(rf"{REFUSED}( \(\d+\))?( \d+)?")
+"""What the constraints of a guarded schema are called."""
 
 
 def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:
@@ -82,8 +88,25 @@ def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
 
 
 def guarded_schema(schema: Schema, rules: Sequence[Rule]) -> Schema:
-    """The schema with each (snapped) rule as a constraint: proofs about it are proofs about everything that is answered."""
-    return schema.forbidding([when(rule, schema) for rule in rules], "refused")
+    """The schema with each (snapped) rule as a constraint: proofs about it are proofs about everything that is answered, by a
+    network that refuses these rules and those of `earlier`."""
+    taken = {constraint.name or "" for constraint in schema.constraints}
+    free = (REFUSED if n == 1 else f"{REFUSED} ({n})" for n in count(1))
+    name = next(one for one in free if not any(other == one or other.startswith(f"{one} ") for other in taken))
+    return schema.forbidding([when(rule, schema) for rule in rules], name)
+
+
+def earlier(schema: Schema) -> tuple[Rule, ...]:
+    """The snapped rules of guardrails that the schema was made for: what it forbids because they refuse it.
+
+    A new guardrail of the model itself must refuse them as well, or it would answer people of whom no proof speaks.
+    """
+    rules = []
+    for constraint in schema.constraints:
+        if constraint.never is not None and NAME.fullmatch(constraint.name or ""):
+            boxes = boxes_of(constraint, schema.features)
+            rules += [Rule(lower=lower, upper=upper) for lower, upper in zip(boxes.lower, boxes.upper, strict=True)]
+    return snapped(rules, schema)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,6 +140,7 @@ def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
 def guard(model: Path, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
     """The stored model with its outputs masked and a new bool output `abstain` [N]; rules must be snapped.
 
+    It refuses these rules and the `earlier` ones of a schema that is guarded already.
     Raises ModelError for a model that cannot be wrapped: an opset below OLDEST_OPSET, or an output called `abstain`.
     """
     stored = onnx_file.load(model)
@@ -131,6 +155,7 @@ def guard(model: Path, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto
     if width != schema.domain.columns:
         raise ModelError(model, f"takes {width} columns, the schema describes {schema.domain.columns}")
     (kind,) = (i.type.tensor_type.elem_type for i in graph.input if i.name == name)
+    rules = [*earlier(schema), *rules]
     _add_abstain(graph, name, width, helper.tensor_dtype_to_np_dtype(kind), columns_of(rules, schema.domain))
     for output in graph.output:
         if output.type.tensor_type.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
