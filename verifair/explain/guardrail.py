@@ -30,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from encoders import onnx_file
 from encoders.errors import ModelError
-from encoders.network import Array
+from encoders.network import Array, Network
 from encoders.onnx_graph import graph_input
 from encoders.problem import Booleans, Domain
 from encoders.runtime import open_session
@@ -137,12 +137,18 @@ def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
     return Columns(columns=used, lower=lower[:, used], upper=upper[:, used])
 
 
-def guard(model: Path, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
+def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
     """The stored model with its outputs masked and a new bool output `abstain` [N]; rules must be snapped.
 
     It refuses these rules and the `earlier` ones of a schema that is guarded already.
-    Raises ModelError for a model that cannot be wrapped: an opset below OLDEST_OPSET, or an output called `abstain`.
+    model: the ONNX file, or a network that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
+    OLDEST_OPSET, an output called `abstain`, or a network without a file.
     """
+    if isinstance(model, Network):
+        if model.source is None:
+            raise ModelError("network", "was not read from a file; a guardrail wraps an ONNX file: export it, and pass the file")
+        model = model.source
+    model = Path(model)
     stored = onnx_file.load(model)
     name, shape, _ = graph_input(model, stored.model)
     graph = stored.model.graph

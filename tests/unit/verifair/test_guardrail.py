@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,23 @@ def test_what_cannot_be_guarded_is_said(schema: Schema, rules: tuple[Rule, ...],
     onnx.save(guard(model(tmp_path / "m.onnx", columns), rules, schema), once)
     with pytest.raises(ModelError, match="guarded"):
         guard(once, rules, schema)
+    network = read_onnx(tmp_path / "m.onnx")
+    assert guard(network, rules, schema) == guard(str(tmp_path / "m.onnx"), rules, schema)
+    with pytest.raises(ModelError, match="was not read from a file"):
+        guard(replace(network, source=None), rules, schema)
+
+
+def test_a_guarded_schema_s_rules_are_refused_again(schema: Schema, rules: tuple[Rule, ...], tmp_path: Path) -> None:
+    """Half of the rules, then the other: as all at once, at every edge, through two files."""
+    half, again = tmp_path / "half.toml", tmp_path / "again.toml"
+    path = model(tmp_path / "m.onnx", schema.domain.columns)
+    guarded_schema(schema, rules[::2]).save(half)
+    wrapped = guard(path, rules[1::2], Schema.load(half))
+    guarded_schema(Schema.load(half), rules[1::2]).save(again)
+    raw = np.concatenate([edge_rows(rules, schema, 20, np.random.default_rng(4)), random_rows(schema, 1000)])
+    assert (abstains(path, wrapped, schema.encode(raw)) == refused(rules, raw)).all()
+    assert (Schema.load(again).inside(raw) == ~refused(rules, raw)).all()
+    assert (abstains(path, guard(path, (), Schema.load(again)), schema.encode(raw)) == refused(rules, raw)).all()
 
 
 def test_only_columns_with_a_condition_are_compared(schema: Schema, rules: tuple[Rule, ...]) -> None:
