@@ -444,6 +444,9 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
         (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),
         (["--partition", "3", "--data", "no.csv"], "no such file"),
         (["--partition", "3", "--timeout", "0"], "positive number"),
+        (["--partition", "3", "--store", "."], "--store .: is a folder"),
+        (["--json", "."], "--json .: is a folder"),
+        (["--certificate", "/dev/null/p.json"], "nothing can be written in"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -546,6 +549,11 @@ def test_check_against_another_network_says_so(tiny: list[object], verifair: Run
         assert (code, "REJECTED" in out) == (1, True)
         assert "it is about another network (sha256" in out
         assert "check it against its own" in out
+
+
+def test_check_takes_a_demo_or_files(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    code, _, err = verifair("check", tmp_path / "p.json", *about(tiny), "--demo", "german")
+    assert (code, "--demo brings its own model and schema" in err) == (2, True)
 
 
 def test_a_store_without_verdicts_is_not_accepted(tiny: list[object], verifair: Run, tmp_path: Path) -> None:

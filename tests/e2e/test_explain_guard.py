@@ -177,6 +177,9 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     (abstain,) = session.run(["abstain"], {"x": dataset.schema.encode(raw).astype(np.float32)})
     assert (Schema.load(folder / "again2.toml").inside(raw) == ~abstain).all()
     assert 0 < abstain.mean() < 1
+    done = verifair("guard", "again0.onnx", "--schema", schema, "--rules", "again.json", "--out", "more.onnx", cwd=folder)
+    assert done.returncode == 3
+    assert "again0.onnx: is guarded already; pass the model itself" in done.stderr
     names = [constraint.name for constraint in Schema.load(folder / "again2.toml").constraints]
     assert len(set(names)) == len(names) == 3
 
@@ -197,6 +200,16 @@ BAD = {
     "nothing to search": (("explain", "--demo", "german", "--protected", "gender"), "gender"),
     "samples": (("explain", "--demo", "german", "--samples", 3), "samples"),
     "no high leaf": (("explain", "--demo", "german", "--purity", 1, "--depth", 1, "--iterations", 5), "no leaf"),
+    "delta": (("explain", "--demo", "german", "--delta", "nan"), "delta"),
+    "out is a file": (("explain", "--demo", "german", "--out", "german.toml"), "nothing can be written in"),
+    "iterations": (("guard", "--demo", "german", "--rules", "one.json", "--out", "x.onnx", "--iterations", -5), "at least 1"),
+    "proof": (("guard", "--demo", "german", "--rules", "one.json", "--out", "x.onnx", "--certificate", "p.json"), "add --target"),
+    "same file": (("guard", "--demo", "german", "--rules", "one.json", "--out", "x.onnx", "--retrain", "./x.onnx"), "same file"),
+    "protected here": (("guard", "--demo", "german", "--rules", "one.json", "--out", "x.onnx", "--protected", "duration"),
+                       "'duration', which is protected"),
+    "query": (("guard", "--demo", "german", "--rules", "query.json", "--out", "x.onnx"), "query.json: query is not as"),
+    "box": (("guard", "--demo", "german", "--rules", "box.json", "--out", "x.onnx"), "box.json: query.box is not as"),
+    "clusters": (("guard", "--demo", "german", "--rules", "clusters.json", "--out", "x.onnx"), "a list of people"),
     "two sources": (("explain", "german.onnx", "--demo", "german"), "--demo"),
 }  # fmt: skip
 
@@ -213,6 +226,8 @@ def test_mistakes_are_one_clear_line(
     }  # fmt: skip
     for name, listed in rules.items():
         (folder / f"{name}.json").write_text(json.dumps({"rules": listed}))
+    for name, more in (("query", {"query": 3}), ("box", {"query": {"box": 3}}), ("clusters", {"clusters": 5})):
+        (folder / f"{name}.json").write_text(json.dumps({"rules": rules["one"], **more}))
     arguments, word = BAD[case]
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])

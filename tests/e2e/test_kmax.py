@@ -106,6 +106,9 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
         (["--no-bound", "--certificate", "x.json"], "drop --no-bound"),
         (["--data", "missing.csv"], "no such file"),
         (["--protected", "sex"], "named twice"),
+        (["--values", "credit-amount=300:1e300:1"], "more than 1,000 values"),
+        (["--certificate", "."], "--certificate .: is a folder; name a file in it"),
+        (["--json", "x.json", "--certificate", "x.json"], "--json and --certificate name the same file"),
     ],
 )
 def test_mistakes_are_one_line(german: Path, extra: list[str], message: str) -> None:

@@ -104,6 +104,9 @@ def certify(
         raise QueryError(f"{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
     if mode == "--partition" and certificate is not None:
         raise QueryError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+    options.check_outputs(
+        {"--json": json, "--plot": plot, "--store": store, "--certificate": None if mode == "--targeted" else certificate}
+    )
     query = _query(model, schema, protected, box, relax, differ, epsilon)
     check_possible(query)
     budget = options.budget(timeout, nodes, seed)

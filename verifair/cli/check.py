@@ -48,6 +48,9 @@ def check(
     demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and schema: german or adult.")] = None,
     json: options.Json = None,
 ) -> None:
+    options.check_outputs({"--json": json})
+    if demo is not None and (model is not None or schema is not None):
+        raise QueryError("--demo brings its own model and schema: drop it, or drop the others")
     kind = kind_of(certificate)
     if demo is not None:
         network, described = read_onnx(datasets.network_path(demo)), datasets.load(demo).schema

@@ -66,6 +66,7 @@ def explain(
 ) -> None:
     started = time.monotonic()
     options.budget(timeout, None, seed)
+    options.check_outputs({"--json": json, "--out": None if out is None else out / "rules.json"})
     described, path, dataset = inputs(model, schema, data, demo)
     query = KDiscrimination(
         network=read_onnx(path), schema=described, protected=names(described, protected), buckets=buckets,

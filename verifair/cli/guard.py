@@ -13,6 +13,7 @@ import onnx
 import typer
 from rich.console import Console
 
+from encoders.errors import ModelError
 from encoders.network import Array, Network
 from encoders.onnx_reader import read_onnx
 from encoders.problem import Integers
@@ -73,12 +74,18 @@ def guard(
     for file in (out, *([] if retrain is None else [retrain])):
         if file.suffix != ".onnx":
             raise DataError(f"{file}: a network is written as NAME.onnx; end the name in .onnx")
+    if certificate is not None and target is None:
+        raise QueryError("--certificate keeps the proof that --target makes: add --target GAP, or drop it")
+    if iterations < 1:
+        raise QueryError(f"--iterations {iterations}: expected at least 1")
+    options.check_outputs({"--out": out, "--retrain": retrain, "--certificate": certificate, "--json": json})
     described, path, dataset = inputs(model, schema, data, demo)
     if retrain is not None and (dataset is None or described.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
     given = rules_file.NOTHING if rules is None else rules_file.load(rules, described)
     rows, labels, dataset = _measured(dataset, outside)
-    query = _query(given, described, read_onnx(path), protected, options.parsed_box(box or []))
+    query = _query(given, described, _network(path), protected, options.parsed_box(box or []))
+    rules_file.check_protected(rules, given.rules, query.protected, described)
     kept, tightened = guardrail.snapped(given.rules, described), None
     if target is not None:
         tightened = _tighten(query, dataset, target, kept, timeout / 2, seed)
@@ -211,6 +218,16 @@ def _write(path: Path, out: Path, kept: Sequence[Rule], schema: Schema, rows: Ar
     narrowed.save(toml)
     onnx.save(wrapped, out)
     return toml
+
+
+def _network(path: Path) -> Network:
+    try:
+        return read_onnx(path)
+    except ModelError as error:
+        if guardrail.is_guarded(path):
+            told = "is guarded already; pass the model itself, and the guarded schema: the new guardrail refuses the old rules, too"
+            raise ModelError(path, told) from error
+        raise
 
 
 def _query(

@@ -17,7 +17,7 @@ from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.cli import options
 from verifair.errors import QueryError
-from verifair.queries import KDiscrimination
+from verifair.queries import MAX_COMBINATIONS, KDiscrimination
 from verifair.report.clusters import search_plot
 from verifair.schema import Schema
 from verifair.search import clusters
@@ -64,6 +64,7 @@ def kmax(
 ) -> None:
     started = time.monotonic()
     plot = options.picture(plot)
+    options.check_outputs({"--json": json, "--plot": plot, "--certificate": certificate})
     budget = options.budget(timeout, None, seed)
     query = _query(model, schema, protected or [], values or [], buckets, box or [])
     if certificate is not None and not bound:
@@ -132,6 +133,8 @@ def _range(schema: Schema, name: str, text: str, parts: list[str]) -> list[float
     low, high, step = numbers if len(numbers) == 3 else (*numbers, 1.0) if len(numbers) == 2 else (0.0, 0.0, 0.0)
     if step <= 0 or low > high:
         raise QueryError(f"--values {text}: expected low:high:step with low <= high and a positive step, e.g. age=20:80:10")
+    if (high - low) / step > MAX_COMBINATIONS:
+        raise QueryError(f"--values {text}: are more than {MAX_COMBINATIONS:,} values; take a larger step")
     return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]
 
 

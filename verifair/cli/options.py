@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,23 @@ def picture(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise QueryError(f"--plot {path}: pictures are drawn as .png, .pdf or .svg; name the file so")
     return path
+
+
+def check_outputs(files: Mapping[str, Path | None]) -> None:
+    """Raise QueryError for what cannot be written, option -> path; before the run, so that nothing is lost after it."""
+    for option, path in files.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            raise QueryError(f"{option} {path}: is a folder; name a file in it")
+        near = next(folder for folder in path.absolute().parents if folder.exists())
+        if not (near.is_dir() and os.access(near, os.W_OK)):
+            raise QueryError(f"{option} {path}: nothing can be written in {near}; name a file elsewhere")
+    named = [path.resolve() for path in files.values() if path is not None]
+    twice = next((path for path in named if named.count(path) > 1), None)
+    if twice is not None:
+        both = " and ".join(option for option, path in files.items() if path is not None and path.resolve() == twice)
+        raise QueryError(f"{both} name the same file, {twice.name}; give each its own")
 
 
 def method_name(method: str) -> str:

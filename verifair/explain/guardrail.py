@@ -176,6 +176,11 @@ def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) ->
     return stored.model
 
 
+def is_guarded(model: Path) -> bool:
+    """Has the ONNX file a guardrail?"""
+    return ABSTAIN in {output.name for output in onnx_file.load(model).model.graph.output}
+
+
 def _digest(rules: Sequence[Rule], schema: Schema) -> str:
     return hashlib.sha256(json.dumps([when(rule, schema) for rule in rules], sort_keys=True).encode()).hexdigest()
 

@@ -46,6 +46,8 @@ class Settings:
         for name, least in (("rounds", 1), ("samples", 100), ("depth", 1), ("leaf", 1), ("iterations", 1)):
             if getattr(self, name) < least:
                 raise QueryError(f"{name} = {getattr(self, name)}, expected at least {least}")
+        if self.delta is not None and not 0 <= self.delta < np.inf:
+            raise QueryError(f"delta = {self.delta}, expected the least fall of the severity by negation, 0 or more")
         if not 0 < self.purity <= 1:
             raise QueryError(f"purity = {self.purity}, expected a share of a leaf's samples, above 0 and at most 1")
 

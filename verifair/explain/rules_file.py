@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from encoders.network import Array
 from verifair.constraint import Constraint
@@ -128,8 +129,8 @@ def load(path: Path, schema: Schema) -> RuleFile:
         for rule in _read(path, number, one, schema):
             rules.append(rule)
             words.append(rule.words(schema))
-    query = given.get("query", {})
-    _check_protected(path, rules, query.get("protected", []), schema)
+    query = _query(path, given.get("query", {}))
+    check_protected(path, rules, query.get("protected", []), schema)
     return RuleFile(
         rules=tuple(rules),
         words=tuple(words),
@@ -149,7 +150,24 @@ def _read(path: Path, number: int, one: dict[str, Any], schema: Schema) -> list[
     return [Rule(lower=lower, upper=upper) for lower, upper in zip(boxes.lower, boxes.upper, strict=True)]
 
 
-def _check_protected(path: Path, rules: Sequence[Rule], protected: Sequence[str], schema: Schema) -> None:
+class _Query(BaseModel):
+    """What the rules were found by, as far as `verifair guard` asks the same again."""
+
+    protected: list[str] = []
+    buckets: int = 20
+    box: dict[str, float | str | tuple[float | str, float | str]] = {}
+    values: dict[str, list[float]] = {}
+
+
+def _query(path: Path, given: Any) -> dict[str, Any]:
+    try:
+        return _Query.model_validate(given).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        place = ".".join(["query", *map(str, error.errors()[0]["loc"][:2])])
+        raise DataError(f"{path}: {place} is not as `verifair explain` writes it; leave it out, or explain again") from error
+
+
+def check_protected(path: Path | None, rules: Sequence[Rule], protected: Sequence[str], schema: Schema) -> None:
     """A guardrail that looked at protected features would itself treat people differently by them."""
     for number, rule in enumerate(rules, start=1):
         for name in (schema.features[v].name for v in rule.conditions):
@@ -164,5 +182,6 @@ def _clusters(path: Path, listed: Sequence[Any], schema: Schema) -> Array:
     try:
         rows = [[schema.raw_value(f.name, one["x"][f.name]) for f in schema.features] for one in listed]
     except (KeyError, TypeError, SchemaError) as error:
-        raise DataError(f"{path}: clusters: {error}; leave them out, or explain again with this schema") from error
+        flaw = str(error) if isinstance(error, SchemaError) else "expected a list of people, each with an x of all features"
+        raise DataError(f"{path}: clusters: {flaw}; leave them out, or explain again with this schema") from error
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(schema.features))
