@@ -148,11 +148,14 @@ class PhaseLP:
                 changing.append(_triangle(p, n, a_low, a_high))
             changing += _first_difference(block, at) if k == 0 else _deeper_difference(block, at)
         sparse, row_lower, row_upper = matrix(changing, self.width)
+        both = self.fixed, sparse
+        data, indices = (np.concatenate([getattr(part, name) for part in both]) for name in ("data", "indices"))
+        starts = np.concatenate([self.fixed.indptr, sparse.indptr[1:] + self.fixed.nnz])
         return Program(
             lower=lower,
             upper=np.maximum(lower, upper),
             integer=np.zeros(self.width, dtype=bool),
-            rows=sp.csr_array(sp.vstack([self.fixed, sparse], format="csr")),
+            rows=sp.csr_array((data, indices, starts), shape=(len(starts) - 1, self.width)),
             row_lower=np.concatenate([self.fixed_lower, row_lower]),
             row_upper=np.concatenate([self.fixed_upper, row_upper]),
             objective=np.eye(1, self.width, self.t)[0],

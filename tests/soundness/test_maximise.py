@@ -24,7 +24,7 @@ from encoders.problem import Forbidden, TwinProblem
 from verifair.verify.attack import Climb, Objective, attack
 from verifair.verify.boxes import anywhere
 from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_lines import STEEPEST, conjugate, gap_below, weights_of
+from verifair.verify.gap_lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
 from verifair.verify.gap_phases import PhaseSearch
 from verifair.verify.phase_tree import PhaseTree
 from verifair.verify.questions import no_gap
@@ -290,7 +290,11 @@ def test_lines_lie_under_the_curve_and_bound_gaps(epsilon: float, slope: float, 
     a = float(m[0] * b + constant)
     assert expit(a) - expit(b) <= epsilon, "a line that crosses the curve would close boxes with larger gaps"
     w = constant + off
-    bound = float(gap_below(np.array([w]), m, known, np.array([1.0]))[0])
     points = np.linspace(-60, 60, 2001)
-    assert (expit(m[0] * points + w) - expit(points)).max() <= max(bound, known) + 1e-12
+    largest = (expit(m[0] * points + w) - expit(points)).max()
+    bound = float(gap_below(np.array([w]), m, known, np.array([1.0]))[0])
+    assert largest <= bound + 1e-12
     assert bound <= 1.0
+    closer = gap_of(w, float(m[0]), known)
+    assert largest <= closer + 1e-12
+    assert known <= closer <= bound + 2e-6

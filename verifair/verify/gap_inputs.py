@@ -11,7 +11,6 @@ Sound? yes: D, U, L', w are rigorous, and sigma has 1e-9 to spare.  Complete? to
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +33,7 @@ Booleans = npt.NDArray[np.bool_]
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
 """Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
 TOP, MOST, LINEAR = 256, 2048, 128
-"""Boxes cut in a step (fewer in the beginning: the first cuts are what neuron branching starts from), boxes bounded at a time."""
+"""Boxes cut in a step (fewer in the beginning), boxes bounded at a time."""
 POLISH = 0.25
 """Seconds for an ascent from a better point."""
 
@@ -95,11 +94,6 @@ class InputSearch:
     def _priority(self, part: _Left) -> Array:
         """(N,) the larger bound of the directions that are this search's business."""
         return np.asarray(np.where(self.taken[self.question[part.ids]], -np.inf, part.bound).max(axis=1))
-
-    def run(self, deadline: float, max_nodes: int | None) -> None:
-        """Cut boxes until none is left, or time or boxes are up."""
-        while not self.finished and time.monotonic() < deadline and (max_nodes is None or self.nodes < max_nodes):
-            self.step()
 
     def attack(self, seconds: float) -> None:
         """Look for a good point by ascents; goes on where it left off."""

@@ -63,17 +63,30 @@ def best_line(bounds: GoalBounds, radius: Array, m: Array, known: float, parents
     return gap_below(-lower[best], slopes[best], known, parents), slopes[best]
 
 
-def gap_below(w: Array, m: Array, known: float, parents: Array, halvings: int = HALVINGS) -> Array:
+def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
     """(N,) bounds on the gap where a - m b <= w: `known` where that suffices, at most `parents` (N,), found by bisection."""
     low, high = np.full(len(w), known), np.minimum(parents, 1.0)
     left = np.flatnonzero(~(w <= conjugate(known, m)) & (high > known))
     high[np.setdiff1d(np.arange(len(w)), left)] = known
     below, above, w, m = low[left], high[left], w[left], m[left]
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         middle = (below + above) / 2
         enough = w <= conjugate(middle, m)
         below, above = np.where(enough, below, middle), np.where(enough, middle, above)
     high[left] = above
+    return high
+
+
+def gap_of(w: float, m: float, known: float) -> float:
+    """The same for one line, to a millionth of what is above `known`: a hundred candidates at once, three times."""
+    low, high = known, 1.0
+    for _ in range(3):
+        candidates = np.linspace(low, high, 101)[:-1]
+        enough = np.flatnonzero(w <= conjugate(candidates, np.full(100, m)))
+        k = int(enough[0]) if len(enough) else 100
+        low, high = float(candidates[max(k - 1, 0)]), float(candidates[k]) if k < 100 else high
+        if k == 0:
+            break
     return high
 
 

@@ -24,7 +24,7 @@ from encoders.problem import Goal
 from verifair.verify.check_phase_bounds import PhaseClaim, Regions
 from verifair.verify.check_phases import check_phases
 from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_lines import SLACK, gap_below, weights_of
+from verifair.verify.gap_lines import SLACK, gap_of, weights_of
 from verifair.verify.phase_growing import GrowingTree
 from verifair.verify.phase_relaxation import Relaxation, Relaxed
 from verifair.verify.phase_tree import PhaseTree
@@ -34,7 +34,7 @@ from verifair.verify.questions import no_gap
 ROOM = 1e-9
 """Between an epsilon that is claimed and 0 or 1."""
 HALVINGS = 30
-"""Of what is between a bound and what is known."""
+"""Of what is between a bound and 1, for the least claim."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,8 +158,7 @@ class PhaseSearch:
         if self.search.logit:
             return max(-least / first, 0.0) * (1 + 1e-12) if first > 0 else np.inf
         if first > 0:
-            w, m = np.array([-least / first]), np.array([second / first])
-            return float(gap_below(w, m, self._known, np.ones(1), HALVINGS)[0])
+            return gap_of(-least / first, second / first, self._known)
         return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
 
     def _claim(self, epsilon: float) -> PhaseClaim | None:

@@ -181,9 +181,11 @@ class _Search:
         self.of_phases.note(time.monotonic() - started, min(one.bound, 1.0) - self.inputs.known)
 
     def _tell(self, told: float) -> float:
-        if self.progress is None or time.monotonic() < told + TOLD:
+        """Report progress when it is time; returns when that was last."""
+        if time.monotonic() < told + TOLD:
             return told
-        self.progress(self.inputs.value, self.upper)
+        if self.progress is not None:
+            self.progress(self.inputs.value, self.upper)
         return time.monotonic()
 
     def _worst(self) -> tuple[int, int] | None:
