@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -37,15 +36,6 @@ STYLES_HERE = tuple(style for style in STYLES if style not in ("huge", "mixed"))
 TOLERANCE = 1e-3
 CONSTRAINTS: list[dict[str, Any]] = [{"never": {"sex": "m", "age": {"low": 3}}}, {"never": {"town": "a", "hours": {"high": 0}}}]
 seeds = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(autouse=True)
-def _no_runtime() -> Iterator[None]:
-    """These networks are in no file that a runtime could load."""
-    module = sys.modules["verifair.verify.maximise"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "runtime_logits", lambda network, x: network.forward(x.astype(float)))
-        yield
 
 
 def a_schema(constraints: list[dict[str, Any]], outputs: int) -> vf.Schema:

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from encoders.dyadic import exact
 from encoders.evaluate import pair
+from encoders.network import Array
 from encoders.probability import gap_bounds
 from encoders.problem import TwinProblem
 from encoders.runtime import runtime_logits
@@ -119,15 +120,22 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tup
     weights = problem.margin
     exactly = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
     rows = [raw[0], second[0]]
-    runtime = [float((runtime_logits(query.network, one.astype(np.float32)) @ weights)[0]) for one in (x, x_prime)]
     if exactly[0] < exactly[1]:
-        exactly, rows, runtime = exactly[::-1], rows[::-1], runtime[::-1]
+        exactly, rows, x, x_prime = exactly[::-1], rows[::-1], x_prime, x
     logit = query.scale == "logit"
     gap = float(np.nextafter(float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
     outputs = float(exactly[0]), float(exactly[1])
-    shown = runtime[0] - runtime[1] if logit else float(expit(runtime[0]) - expit(runtime[1]))
     return max(gap, 0.0), Witness(
         x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
         probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
-        float32_agrees=bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap))) if query.network.source else None,
+        float32_agrees=_replayed(query, problem, x, x_prime, gap),
     )  # fmt: skip
+
+
+def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:
+    """Whether float32 onnxruntime shows the gap as well; None for a network without a file."""
+    if query.network.source is None:
+        return None
+    g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))
+    shown = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
+    return bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap)))
