@@ -184,6 +184,48 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     assert len(set(names)) == len(names) == 3
 
 
+CTRL_C = """
+import os, signal
+from verifair.explain import {module} as module
+asked = module.{function}
+calls = []
+def interrupted(*arguments, **options):
+    calls.append(0)
+    if len(calls) == {call}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return asked(*arguments, **options)
+module.{function} = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C as a search begins."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.parametrize(
+    ("module", "function", "call", "command", "said"),
+    [
+        ("rounds", "search", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
+        ("rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "interrupted: 1 of 3 clusters were explained"),
+        ("tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
+        ("mitigation", "search", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"), "cut2.onnx and cut2.toml are written"),
+    ],
+)
+def test_ctrl_c_ends_it_and_says_what_stands(
+    module: str, function: str, call: int, command: tuple[object, ...], said: str, folder: Path
+) -> None:
+    (folder / "one.json").write_text(json.dumps({"rules": [{"when": {"duration": {"low": 40}}}]}))
+    program = CTRL_C.format(module=module, function=function, call=call)
+    arguments = [*map(str, command), "--demo", "german", "--iterations", "60", "--timeout", "60"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=folder, timeout=100, check=False
+    )
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (130, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "cut" / "rules.json").exists() == ("1 of 3" in said) or command[0] == "guard"
+    assert not (folder / "cut.onnx").exists()
+
+
 BAD = {
     "no rules": (("guard", "--demo", "german", "--out", "x.onnx"), "--rules"),
     "missing file": (("guard", "--demo", "german", "--rules", "no.json", "--out", "x.onnx"), "no.json"),

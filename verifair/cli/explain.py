@@ -18,7 +18,7 @@ from verifair.cli import options
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
 from verifair.explain import lime, rules_file
-from verifair.explain.rounds import Rounds, Settings, explain_rounds
+from verifair.explain.rounds import INTERRUPTED, Rounds, Settings, explain_rounds
 from verifair.explain.samples import severity_of
 from verifair.queries import KDiscrimination
 from verifair.report.rules import by_difference, comparison_table, print_rules, rules_plot
@@ -77,8 +77,12 @@ def explain(
         iterations=iterations, seconds=timeout / (2 * max(rounds, 1)), seed=seed,
     )  # fmt: skip
     rows = None if dataset is None else legal_rows(dataset, outside)[0]
-    with options.progress_bar("clusters") as progress:
-        found = explain_rounds(query, settings, rows=rows, deadline=started + timeout, progress=progress)
+    try:
+        with options.progress_bar("clusters") as progress:
+            found = explain_rounds(query, settings, rows=rows, deadline=started + timeout, progress=progress)
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False).print("interrupted: no cluster was explained")
+        raise typer.Exit(options.INTERRUPTED) from None
     lines = _baseline(query, settings, found, rows) if baseline else []
     answer = rules_file.content(query, found.found, asdict(settings), dropped=True)
     answer |= {"stopped": found.stopped, "lime": lines, "seconds": time.monotonic() - started}
@@ -96,6 +100,9 @@ def explain(
     if out is not None and found.rules:
         source, rules = f"--demo {demo}" if demo else f"{model} --schema {schema}", out / "rules.json"
         options.console().print(f"wrote {rules}; next: verifair guard {source} --rules {rules} --out guarded.onnx", soft_wrap=True)
+    if found.stopped == INTERRUPTED:
+        Console(stderr=True, highlight=False).print(f"interrupted: {len(found.found)} of {rounds} clusters were explained")
+        raise typer.Exit(options.INTERRUPTED)
 
 
 def inputs(model: Path | None, schema: Path | None, data: Path | None, demo: str | None) -> tuple[Schema, Path, Dataset | None]:

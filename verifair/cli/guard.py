@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,7 +89,8 @@ def guard(
     rules_file.check_protected(rules, given.rules, query.protected, described)
     kept, tightened = guardrail.snapped(given.rules, described), None
     if target is not None:
-        tightened = _tighten(query, dataset, target, kept, timeout / 2, seed)
+        with _interrupted("nothing was written"):
+            tightened = _tighten(query, dataset, target, kept, timeout / 2, seed)
         kept = tightened.rules
     written = _write(path, out, kept, described, rows, seed)
     if tightened is not None:
@@ -101,7 +103,8 @@ def guard(
                 progress=progress,
             )  # fmt: skip
         asked.append(("retrained", with_network(query, read_onnx(retrain))))
-    effects = _effects(asked, kept, rows, labels, given.clusters, iterations, timeout - (time.monotonic() - started), seed)
+    with _interrupted(f"{out} and {written} are written; what they change was not measured"):
+        effects = _effects(asked, kept, rows, labels, given.clusters, iterations, timeout - (time.monotonic() - started), seed)
     options.write_json(
         json,
         {
@@ -125,6 +128,16 @@ def guard(
     about = " ".join([*(f"--protected {name}" for name in query.protected), options.box_options(query.box)]).rstrip()
     command = f"verifair certify {path} --schema {written} {about} --differ any --maximise"
     console.print(f"To prove what is left: {command}", soft_wrap=True)
+
+
+@contextmanager
+def _interrupted(stands: str) -> Iterator[None]:
+    """After Ctrl-C, say what stands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False).print(f"interrupted: {stands}", soft_wrap=True, markup=False)
+        raise typer.Exit(options.INTERRUPTED) from None
 
 
 def _effects(

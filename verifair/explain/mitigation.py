@@ -70,6 +70,8 @@ def effect(
     accuracy, abstained = score(query.network, query.schema, rules, data, labels) if data is not None else (None, None)
     found = search(outside(query, rules), data=data, seconds=seconds, iterations=iterations, seed=seed, enough=10**9)
     s = found.statistics
+    if s.stopped == "interrupted":
+        raise KeyboardInterrupt  # the search gives back what it met; a line of the table it is not
     local_k, local_success = _local(query, rules, clusters, data, seed) if clusters is not None and len(clusters) else (None, None)
     return Effect(
         intervention=intervention, accuracy=accuracy, abstained=abstained, rows=s.rows, max_k=found.k, mean_k=s.mean_k,

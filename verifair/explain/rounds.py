@@ -20,6 +20,8 @@ from verifair.search.space import Space
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
 """Of the search for a large gap, see `climb`."""
 SIGNIFICANT = 0.05
+INTERRUPTED = "interrupted"
+"""Why there are fewer rounds after Ctrl-C."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,8 @@ def explain_rounds(
     """HyFair's debugging, round by round.
 
     rows: (N, V) raw data.   deadline: on time.monotonic().   centre: (V,) where to begin, instead of searching.
-    Raises QueryError when the first round finds nothing to explain; later rounds then stop.
+    Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C stops them, too, and is raised
+    where there is no explanation yet.
     """
     found: list[Explanation] = []
     stopped = None
@@ -95,10 +98,10 @@ def explain_rounds(
             break
         try:
             found.append(_round(query, settings, rules, rows, deadline, centre if number == 0 else None, number))
-        except QueryError as error:
+        except (QueryError, KeyboardInterrupt) as error:
             if not found:
                 raise
-            stopped = str(error)
+            stopped = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
             break
         if progress is not None:
             progress(number + 1, settings.rounds)
@@ -119,7 +122,10 @@ def _round(
         centre = climb(space, rows, seed)
     elif centre is None:
         seconds = max(min(settings.seconds, deadline - time.monotonic()), 0.01)
-        centre = search(asked, data=rows, seconds=seconds, iterations=settings.iterations, seed=seed).cluster.x
+        met = search(asked, data=rows, seconds=seconds, iterations=settings.iterations, seed=seed)
+        if met.statistics.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+        centre = met.cluster.x
     return explain(
         space, centre, severity, rows=rows, samples=settings.samples, quantile=settings.quantile, delta=settings.significant(space),
         depth=settings.depth, leaf=settings.leaf, purity=settings.purity, seed=seed,

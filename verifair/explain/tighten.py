@@ -28,6 +28,7 @@ from verifair.explain.samples import Neighbourhood, severity_of
 from verifair.queries import KDiscrimination, ProbabilityGap
 from verifair.schema import Schema
 from verifair.search.space import Space
+from verifair.verdict import Reason
 from verifair.verify.maximise import MaximumGap, maximise
 
 SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
@@ -70,7 +71,7 @@ def tighten(
 
     rows: (N, V) raw data, whom the rules should spare.   depth: of each round's tree, the most conditions that a rule can have.
     seconds: for all; half of them, or what the rounds leave, for the last proof. Raises QueryError for a target that is no
-    gap, and SchemaError when nothing would be left to answer.
+    gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing would be left to answer.
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
@@ -80,6 +81,8 @@ def tighten(
         left = max(seconds - (time.monotonic() - started), 0.1)
         last = len(steps) >= rounds or left < 2 * each
         bound = _bound(query, kept, left if last else each, target, seed)
+        if bound.reason is Reason.INTERRUPTED:
+            raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants the next round
         steps.append(Step(rules=len(kept), lower=bound.lower, upper=bound.upper))
         if progress is not None:
             progress(len(steps), rounds + 1)
