@@ -24,6 +24,7 @@ from benchmarks.fairify import Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
 from verifair.errors import Disagreement
 from verifair.queries import ProbabilityGap
+from verifair.verdict import Reason
 from verifair.verify.check import check
 from verifair.verify.maximise import MaximumGap, maximise
 
@@ -52,6 +53,8 @@ def run(folder: Path, *, seconds: float = 60.0, check_seconds: float = 120.0, ne
 def _line(subject: Subject, seconds: float, check_seconds: float) -> dict[str, Any]:
     query = ProbabilityGap(network=subject.network, schema=subject.schema, protected=[subject.main])
     found = maximise(query, budget=Budget(seconds=seconds), tolerance=TOLERANCE)
+    if found.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt
     listed = subject.listed.get("exhaustive", {}).get(subject.main)
     if listed is not None and not found.lower - 1e-9 <= listed["max_probability_gap"] <= found.upper + 1e-9:
         raise Disagreement(f"{subject.name}: the gap is {listed['max_probability_gap']}, ours {found.lower}..{found.upper}")

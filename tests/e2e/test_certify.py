@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -425,6 +426,8 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
         (["--protected", "sex"], "named twice"),
         (["--differ", "some"], "expected 'all' or 'any'"),
         (["--method", "magic"], "'magic' is unknown"),
+        (["--method", "bnb", "--solver", "highs"], "bnb asks no solver"),
+        (["--demo", "german"], "--demo brings its own model"),
         (["--targeted", "age=3", "--maximise"], "different questions"),
         (["--targeted", "age=3,sex"], "'3,sex' is not a number"),
         (["--targeted", "age=3", "--box", "age=4"], "is in --box as well"),
@@ -549,6 +552,21 @@ def test_check_against_another_network_says_so(tiny: list[object], verifair: Run
         assert (code, "REJECTED" in out) == (1, True)
         assert "it is about another network (sha256" in out
         assert "check it against its own" in out
+
+
+@pytest.mark.parametrize("mode", [(), ("--maximise",), ("--partition", 40)])
+def test_a_demo_is_certified_and_checked(mode: tuple[object, ...], verifair: Run, tmp_path: Path) -> None:
+    """The line that the screen shows for checking works as it stands."""
+    row = datasets.load("german").test.iloc[0]
+    box = [part for name in row.index if name not in ("credit", "sex", "duration") for part in ("--box", f"{name}={row[name]}")]
+    file = ("--store", tmp_path / "s.sqlite") if "--partition" in mode else ("--certificate", tmp_path / "p.json")
+    question = () if "--maximise" in mode else ("--epsilon", 0.9)
+    code, out, _ = verifair("certify", "--demo", "german", "--protected", "sex", *box, *question, *mode, *file)
+    assert code == 0
+    shown = re.search(r"\(verifair (check .*--demo german)\)", out)
+    assert shown is not None
+    code, out, _ = verifair(*shown[1].split())
+    assert (code, "ACCEPTED" in out) == (0, True)
 
 
 def test_check_takes_a_demo_or_files(tiny: list[object], verifair: Run, tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ import typer
 
 from encoders.onnx_reader import read_onnx
 from verifair.cli import certify_maximise, certify_partition, certify_verdict, options
+from verifair.cli.inputs import Inputs, inputs
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
-from verifair.schema import Schema
 from verifair.verify.questions import check_possible
 
 EXAMPLE = """
 Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
+
+The whole domain of a shipped network (--demo works in every example below, in place of the files):
+
+  verifair certify --demo german --protected sex
 
 One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
 
@@ -47,8 +51,9 @@ def register(app: typer.Typer) -> None:
 
 
 def certify(
-    model: options.Model,
-    schema: options.SchemaFile,
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
+    demo: options.Demo = None,
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
     flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
@@ -87,12 +92,12 @@ def certify(
     exit_verdict: options.ExitVerdict = False,
 ) -> None:
     mode = _mode(targeted, maximise, partition)
-    given = {
+    used = {
         "--logit": logit, "--tolerance": tolerance is not None, "--store": store is not None, "--resume": resume,
         "--jobs": jobs > 1, "--data": data is not None, "--plot": plot is not None,
     }  # fmt: skip
     for option, belongs in ONLY.items():
-        if given[option] and mode != belongs:
+        if used[option] and mode != belongs:
             raise QueryError(f"{option} belongs to {belongs}{f', not to {mode}' if mode else ''}; drop one, or ask with {belongs}")
     if flip and epsilon is not None:
         raise QueryError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
@@ -107,10 +112,11 @@ def certify(
     options.check_outputs(
         {"--json": json, "--plot": plot, "--store": store, "--certificate": None if mode == "--targeted" else certificate}
     )
-    query = _query(model, schema, protected, box, relax, differ, epsilon)
+    given = inputs(model, schema, data, demo)
+    query = _query(given, protected, box, relax, differ, epsilon)
     check_possible(query)
     budget = options.budget(timeout, nodes, seed)
-    out = options.Output(model=model, schema=schema, json=json, certificate=certificate)
+    out = options.Output(source=given.words, json=json, certificate=certificate)
     if mode == "--maximise":
         scale: Literal["logit", "probability"] = "logit" if logit else "probability"
         certify_maximise.run(query, scale, budget, 1e-4 if tolerance is None else tolerance, out)
@@ -118,7 +124,8 @@ def certify(
     if mode == "--partition":
         assert partition is not None
         settings = certify_partition.Settings(
-            size=partition, store=store, resume=resume, jobs=jobs, data=data, plot=options.picture(plot)
+            size=partition, store=store, resume=resume, jobs=jobs, plot=options.picture(plot),
+            data=None if demo is not None and relax else given.frame,
         )
         code = certify_partition.run(query, budget, settings, out)
     elif mode == "--targeted":
@@ -138,10 +145,9 @@ def _mode(targeted: list[str] | None, maximise: bool, partition: int | None) -> 
 
 
 def _query(
-    model: Path, schema: Path, protected: list[str] | None, box: list[str] | None, relax: list[str] | None, differ: str,
-    epsilon: float | None,
+    given: Inputs, protected: list[str] | None, box: list[str] | None, relax: list[str] | None, differ: str, epsilon: float | None
 ) -> IndividualFairness:  # fmt: skip
-    network, described = read_onnx(model), Schema.load(schema)
+    network, described = read_onnx(given.model), given.schema
     if not protected:
         known = ", ".join(described.protected_names) or "none is declared protected"
         raise QueryError(f"certify needs a protected feature: pass --protected NAME (protected in the schema: {known})")

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import typer
 from rich.console import Console
 
 from encoders.network import Array
 from solvers.outcome import Budget
-from verifair import datasets
 from verifair.cli import options
 from verifair.cli.certify_verdict import EXIT_CODES, asked, holds
 from verifair.errors import DataError, QueryError
@@ -33,7 +33,7 @@ class Settings:
     store: Path | None
     resume: bool
     jobs: int
-    data: Path | None
+    data: pd.DataFrame | None
     plot: Path | None
 
 
@@ -98,9 +98,9 @@ def run(query: IndividualFairness, budget: Budget, settings: Settings, out: opti
     return EXIT_CODES[status]
 
 
-def _rows(query: IndividualFairness, data: Path | None) -> Array | None:
+def _rows(query: IndividualFairness, data: pd.DataFrame | None) -> Array | None:
     """Raw rows, also those outside the domain; read first, so that a mistake in the table costs no time."""
-    return None if data is None else query.schema.raw(datasets.read_table(data), outside="keep")
+    return None if data is None else query.schema.raw(data, outside="keep")
 
 
 def _headline(query: IndividualFairness) -> str:

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from encoders.network import Array
 from encoders.onnx_reader import read_onnx
-from verifair import datasets
 from verifair.cli import options
+from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
 from verifair.explain import lime, rules_file
@@ -41,10 +41,10 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    model: Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")] = None,
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet (recommended).")] = None,
-    demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its data: german or adult.")] = None,
+    demo: options.Demo = None,
     protected: Protected = None,
     box: options.Box = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for rules.json, rules.txt and rules.png.")] = None,
@@ -67,9 +67,10 @@ def explain(
     started = time.monotonic()
     options.budget(timeout, None, seed)
     options.check_outputs({"--json": json, "--out": None if out is None else out / "rules.json"})
-    described, path, dataset = inputs(model, schema, data, demo)
+    given = inputs(model, schema, data, demo)
+    described, dataset = given.schema, given.dataset
     query = KDiscrimination(
-        network=read_onnx(path), schema=described, protected=names(described, protected), buckets=buckets,
+        network=read_onnx(given.model), schema=described, protected=names(described, protected), buckets=buckets,
         box=options.parsed_box(box or []),
     )  # fmt: skip
     settings = Settings(
@@ -98,25 +99,11 @@ def explain(
         about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
         options.console().print(f"{about} {options.box_options(query.box)}", soft_wrap=True, markup=False)
     if out is not None and found.rules:
-        source, rules = f"--demo {demo}" if demo else f"{model} --schema {schema}", out / "rules.json"
+        source, rules = given.words.removeprefix("--model "), out / "rules.json"
         options.console().print(f"wrote {rules}; next: verifair guard {source} --rules {rules} --out guarded.onnx", soft_wrap=True)
     if found.stopped == INTERRUPTED:
         Console(stderr=True, highlight=False).print(f"interrupted: {len(found.found)} of {rounds} clusters were explained")
         raise typer.Exit(options.INTERRUPTED)
-
-
-def inputs(model: Path | None, schema: Path | None, data: Path | None, demo: str | None) -> tuple[Schema, Path, Dataset | None]:
-    """Schema, path of the model, and the table if there is one."""
-    if demo is not None:
-        if model is not None or schema is not None or data is not None:
-            raise QueryError("--demo brings its own model, schema and data: drop it, or drop the others")
-        dataset = datasets.load(demo)
-        return dataset.schema, datasets.network_path(demo), dataset
-    if model is None or schema is None:
-        raise QueryError("MODEL and --schema are needed; pass them, or try a shipped example with --demo german")
-    described = Schema.load(schema)
-    frame = None if data is None else datasets.read_table(data)
-    return described, model, None if frame is None else Dataset(name=str(data), frame=frame, schema=described)
 
 
 def names(schema: Schema, protected: list[str] | None) -> list[str]:

@@ -19,7 +19,8 @@ from encoders.network import Array, Network
 from encoders.onnx_reader import read_onnx
 from encoders.problem import Integers
 from verifair.cli import options
-from verifair.cli.explain import Outside, Protected, inputs, legal_rows, names
+from verifair.cli.explain import Outside, Protected, legal_rows, names
+from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
 from verifair.explain import guardrail, mitigation, retraining, rules_file
@@ -47,8 +48,8 @@ def register(app: typer.Typer) -> None:
 
 
 def guard(
-    model: Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")] = None,
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
     rules: Annotated[Path | None, typer.Option("--rules", help="rules.json of `verifair explain`, or your own.")] = None,
     target: Annotated[
         float | None, typer.Option("--target", help="Add rules from counterexamples until no probability gap above it is left.")
@@ -56,7 +57,7 @@ def guard(
     certificate: Annotated[Path | None, typer.Option("--certificate", help="With --target: write the proof (.json.gz).")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table to measure accuracy and abstention on.")] = None,
-    demo: Annotated[str | None, typer.Option("--demo", help="Use a shipped network and its data: german or adult.")] = None,
+    demo: options.Demo = None,
     protected: Protected = None,
     box: options.Box = None,
     retrain: Annotated[Path | None, typer.Option("--retrain", help="Write the retrained network here (NAME.onnx).")] = None,
@@ -80,7 +81,8 @@ def guard(
     if iterations < 1:
         raise QueryError(f"--iterations {iterations}: expected at least 1")
     options.check_outputs({"--out": out, "--retrain": retrain, "--certificate": certificate, "--json": json})
-    described, path, dataset = inputs(model, schema, data, demo)
+    source = inputs(model, schema, data, demo)
+    described, path, dataset = source.schema, source.model, source.dataset
     if retrain is not None and (dataset is None or described.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
     given = rules_file.NOTHING if rules is None else rules_file.load(rules, described)

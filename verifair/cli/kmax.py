@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from encoders.network import Array
 from encoders.onnx_reader import read_onnx
-from verifair import datasets
 from verifair.cli import options
+from verifair.cli.inputs import Inputs, inputs
 from verifair.errors import QueryError
 from verifair.queries import MAX_COMBINATIONS, KDiscrimination
 from verifair.report.clusters import search_plot
@@ -32,7 +31,9 @@ from verifair.verify.kmax_verdict import KmaxVerdict
 EXAMPLE = """
 Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
 
-Example: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
+Example: verifair kmax --demo german --protected sex --protected age
+
+With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
 """
 SEARCHING = 0.5
 """Share of the time that goes to the search where a bound is to be certified too."""
@@ -43,8 +44,9 @@ def register(app: typer.Typer) -> None:
 
 
 def kmax(
-    model: options.Model,
-    schema: options.SchemaFile,
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
+    demo: options.Demo = None,
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat: all combine.")] = None,
     values: Annotated[
         list[str] | None,
@@ -66,11 +68,12 @@ def kmax(
     plot = options.picture(plot)
     options.check_outputs({"--json": json, "--plot": plot, "--certificate": certificate})
     budget = options.budget(timeout, None, seed)
-    query = _query(model, schema, protected or [], values or [], buckets, box or [])
+    given = inputs(model, schema, data, demo)
+    query = _query(given, protected or [], values or [], buckets, box or [])
     if certificate is not None and not bound:
         raise QueryError("--certificate proves the upper bound: drop --no-bound")
     space = Space.of(query)
-    rows = _rows(query.schema, data)
+    rows = None if given.frame is None else query.schema.raw(given.frame, outside="keep")
     if method == "sa-knn" and rows is None:
         raise QueryError("--search sa-knn walks among the rows of a table: pass --data TABLE, or choose --search sa")
     seeds = SolverSeeds(space=space, pool=Pool.of(space, rows))
@@ -99,10 +102,8 @@ def kmax(
         raise typer.Exit(options.INTERRUPTED)
 
 
-def _query(
-    model: Path, schema: Path, protected: list[str], values: list[str], buckets: int, box: list[str]
-) -> KDiscrimination:
-    network, described = read_onnx(model), Schema.load(schema)
+def _query(given: Inputs, protected: list[str], values: list[str], buckets: int, box: list[str]) -> KDiscrimination:
+    network, described = read_onnx(given.model), given.schema
     described.check_network(network)
     if not protected:
         known = ", ".join(described.protected_names) or "none is declared protected"
@@ -136,10 +137,6 @@ def _range(schema: Schema, name: str, text: str, parts: list[str]) -> list[float
     if (high - low) / step > MAX_COMBINATIONS:
         raise QueryError(f"--values {text}: are more than {MAX_COMBINATIONS:,} values; take a larger step")
     return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]
-
-
-def _rows(schema: Schema, data: Path | None) -> Array | None:
-    return None if data is None else schema.raw(datasets.read_table(data), outside="keep")
 
 
 def _best(space: Space, found: ClusterSearch, verdict: KmaxVerdict | None) -> Cluster:

@@ -32,8 +32,9 @@ from verifair.verify.partition_store import WRITTEN
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-Model = Annotated[Path, typer.Argument(help="The network, an ONNX file.", show_default=False)]
-SchemaFile = Annotated[Path, typer.Option("--schema", help="Description of the inputs (TOML).", show_default=False)]
+Model = Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)]
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")]
+Demo = Annotated[str | None, typer.Option("--demo", help="Use a shipped network, its schema and data: german or adult.")]
 DataFile = Annotated[Path, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole answer to this JSON file.")]
 Box = Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")]
@@ -92,10 +93,9 @@ class Saves(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """Where an answer goes, and the files that it is about."""
+    """Where an answer goes. source: the options that name the model and schema it is about."""
 
-    model: Path
-    schema: Path
+    source: str
     json: Path | None
     certificate: Path | None
 
@@ -116,7 +116,7 @@ class Output:
 
     def check_line(self, file: Path) -> str:
         """How to check a file of proofs."""
-        return f"{file} (verifair check {file} --model {self.model} --schema {self.schema})"
+        return f"{file} (verifair check {file} {self.source})"
 
 
 @contextmanager

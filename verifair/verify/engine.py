@@ -48,6 +48,8 @@ def solve(
     budget = budget or Budget()
     if solver is not None:
         registry.get(solver)  # an unknown name is an error also where no solver comes to be asked
+        if method == "bnb":
+            raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
