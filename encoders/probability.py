@@ -46,6 +46,9 @@ def _ball(value: Fraction | float) -> arb:
 
 
 def _sigma(a: arb) -> arb:
+    if a < 0:  # the exponential of a huge number is not a number
+        power = a.exp()
+        return power / (1 + power)
     return 1 / (1 + (-a).exp())
 
 
@@ -166,3 +169,16 @@ def line_at(epsilon: float, b: float) -> tuple[float, float]:
         slope = float((s * (1 - s) / ((s + gap) * rest)).mid()) if rest > 0 else STEEPEST
         m = float(np.clip(slope, 1 / STEEPEST, STEEPEST))
         return m, _down(_conjugate(gap, m))
+
+
+def line_of(epsilon: float, m: float) -> float:
+    """c of the line of slope m under phi: a <= m b + c is sufficient for a gap of at most epsilon.
+
+    Sound? yes: c = min over b of phi(b) - m b, rounded down.
+    Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST and 1 / STEEPEST <= m <= STEEPEST.
+    """
+    _check(epsilon)
+    if not 1 / STEEPEST <= m <= STEEPEST:
+        raise ValueError(f"m = {m}: expected a slope between {1 / STEEPEST:g} and {STEEPEST:g}")
+    with _precision(PRECISION):
+        return _down(_conjugate(_ball(epsilon), m))

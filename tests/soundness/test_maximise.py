@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from dataclasses import replace
@@ -17,11 +18,12 @@ from scipy.special import expit
 
 import verifair as vf
 from encoders.bounds.twin import Twin
-from encoders.network import Network
+from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
 from verifair.verify.attack import Climb, Objective, attack
 from verifair.verify.boxes import anywhere
+from verifair.verify.check_phases import check_phases
 from verifair.verify.gap_inputs import InputSearch
 from verifair.verify.gap_lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
 from verifair.verify.gap_phases import PhaseSearch
@@ -153,10 +155,10 @@ def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) 
     """After every few splits: the bound is true, what is claimed is hardly more, and the checker takes it; larger ones too."""
     problem = wide_problem(seed, (6, 5))
     search = InputSearch(problem, logit, 1e-3, np.random.default_rng(seed))
-    search.begin()
+    search.begin(lambda: False)
     largest = most_of(problem, "logit" if logit else "gap")
     for q, d in product(range(len(problem.batch)), (0, 1)):
-        one, last = PhaseSearch(search, q, d), np.inf
+        one, last = PhaseSearch(search, q, d, 1e-4), np.inf
         for most in (1, 5, 25, 125):
             one.run(np.inf, most)
             slack = 1e-9 * (1 + abs(largest[q, d]))
@@ -172,6 +174,32 @@ def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) 
     assert search.value <= largest.max() + 1e-9 * (1 + abs(largest.max()))
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, data=st.data())
+def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int, data: st.DataObject) -> None:
+    """A true proof, damaged at random (the leaves' own lines too), put forward for a bound that is false by a hair."""
+    problem = wide_problem(seed, (6, 5))
+    search = InputSearch(problem, False, 1e-4, np.random.default_rng(seed))
+    search.begin(lambda: False)
+    largest = most_of(problem, "gap")
+    q, d = np.unravel_index(largest.argmax(), largest.shape)
+    one = PhaseSearch(search, int(q), int(d), 1e-5)
+    one.run(np.inf, 60)
+    claim = one.least_claim(one.bound)
+    false = one._claim(float(largest.max()) - 1e-9)
+    if claim > 0.99 or false is None or largest.max() < 0.01:
+        return
+    tree = one.proof(claim)
+    assert tree is not None
+    assert check_phases(problem.network, problem.domain, false, tree) is not None
+    rng = np.random.default_rng(data.draw(seeds))
+    for _ in range(20):
+        value = np.where(rng.random(len(tree.value)) < 0.3, tree.value * np.exp(rng.standard_normal(len(tree.value))), tree.value)
+        index = np.where(rng.random(len(tree.index)) < 0.05, rng.integers(0, tree.index.max(initial=0) + 1, len(tree.index)), tree.index)
+        damaged = replace(tree, value=value, index=index)
+        assert check_phases(problem.network, problem.domain, false, damaged) is not None
+
+
 @settings(max_examples=50, deadline=None)
 @given(epsilon=st.floats(0.01, 0.99), first=st.floats(0, 1e3), second=st.floats(0, 1e3), direction=st.integers(0, 1))
 def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float, second: float, direction: int) -> None:
@@ -185,6 +213,58 @@ def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float,
         best = float(conjugate(epsilon, np.array([second / first]))[0]) * first
         size = (first + second) * (1 + abs(np.log(epsilon)) + abs(np.log1p(-epsilon)))
         assert best - 0.02 * size <= weights @ goal.constants <= best + 1e-6 * size
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("reals", [1, 3])
+def test_bounds_over_real_features_are_accepted_too(reals: int, tolerance: float) -> None:
+    """Boxes around the optimum are proved by lines that lie hardly under the curve; the checker finds such lines as well."""
+    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
+    features = [protected, *({"name": f"r{k}", "kind": "real", "range": (-1, 1)} for k in range(reals))]
+    schema = vf.Schema.build({"positive": "logit > 0", "features": features})
+    closed = 0
+    for seed in (3, 9, 10, 28, 84, 93, 109):
+        network = random_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
+        query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["sex"])
+        found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=tolerance)
+        assert found.certificate is not None
+        assert vf.check(found.certificate, network=query.network, schema=schema).accepted
+        closed += found.reason is None
+    assert closed >= 4
+
+
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+@pytest.mark.parametrize(("depth", "size"), [(3, 1e30), (7, 1e30), (8, 1e38), (12, 1e38)])
+def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
+    """Logits of 1e90, 1e210 and more than float64 holds: no bound at all, or a true one; never a warning."""
+    shapes = [np.array([[1.0, 0.5], [-1.0, 0.25]]), *[np.array([[1.0, -0.5], [0.5, 1.0]])] * depth, np.array([[1.0, -1.0]])]
+    layers = []
+    for k, weight in enumerate(shapes):
+        weight = np.float32(size if 0 < k <= depth else 1.0) * weight.astype(np.float32)
+        layers.append(Layer(weight=weight.astype(float), bias=np.zeros(len(weight)), slope=np.full(len(weight), float(k > depth))))
+    network = Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="0" * 64)
+    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
+    age = {"name": "age", "kind": "integer", "range": (0, 3)}
+    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, age]})
+    query = vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], scale=scale)  # type: ignore[arg-type]
+    found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
+    if scale == "probability":
+        assert found.lower <= 0.5 <= found.upper  # at age 0 both logits are 0 in theory's limit: sex alone moves 1/2 to 0 or 1
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["reason"] == (found.reason and found.reason.value)
+    if found.certificate is not None:
+        assert vf.check(found.certificate, network=network, schema=schema).accepted
+
+
+def test_many_questions_end_in_time() -> None:
+    """200 values of a protected feature are 19,900 questions: what there is no time for keeps the trivial bound."""
+    protected = {"name": "zone", "kind": "integer", "range": (0, 199), "protected": True}
+    age = {"name": "age", "kind": "integer", "range": (0, 9)}
+    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, age]})
+    network = random_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
+    query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
+    found = vf.maximise(query, budget=vf.Budget(seconds=0.05))
+    assert (found.upper, found.reason, found.certificate) == (1.0, vf.Reason.TIME, None)
+    assert 0 < found.lower <= 1
 
 
 def a_hard_query() -> vf.ProbabilityGap:

@@ -17,7 +17,7 @@ from encoders.network import Array, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.verify.check_bounds import TwinBounds
-from verifair.verify.check_leaves import Leaves
+from verifair.verify.check_leaves import Asked, Leaves
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -33,6 +33,8 @@ SLACK = 1e-6
 UNIT = 2.0**-50
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
+TRIES = 33
+"""Further lines tried on a box that no row of a gap seems to prove."""
 FEW = 3
 """Goals of up to so many rows have all of them bounded."""
 
@@ -179,8 +181,33 @@ class Checker:
             shared = np.minimum(p, -q)
             mix = np.stack([shared, p - shared, -q - shared], axis=1)
             value = base[mine] @ mix.T - (np.abs(mix @ slope[mine]) @ radius[mine][:, :, None])[:, :, 0] + c
-            chosen[mine] = table[(value / mix.sum(axis=1)).argmax(axis=1)]
+            value = value / mix.sum(axis=1)
+            best = value.argmax(axis=1)
+            chosen[mine] = table[best]
+            short = np.flatnonzero(value.max(axis=1) < 0)
+            if len(short):
+                at = np.flatnonzero(mine)[short]
+                chosen[at] = self._between(self.tasks.asked[k], best[short], base[at], slope[at], radius[at])
         return chosen
+
+    def _between(self, asked: Asked, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
+        """(N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
+        rise = asked.gap is not None and asked.gap.rise
+        steepness = 0 if rise else 1
+        coarse, dense = np.array(asked.rows)[:, steepness], asked.denser()
+        coarse[:2] = 0.0, np.inf  # the rows -a and b
+        order = np.argsort(coarse)
+        place = np.argsort(order)[best]
+        ends = (np.searchsorted(dense[:, steepness], coarse[order[np.clip(place + k, 0, len(order) - 1)]]) for k in (-1, 1))
+        start, end = (np.clip(one, 0, len(dense) - 1) for one in ends)
+        at = start[:, None] + np.linspace(0, 1, TRIES) * (end - start)[:, None]
+        rows = dense[at.astype(np.int64)]  # (N, TRIES, 3)
+        m = rows[:, :, steepness]
+        shared = np.minimum(m, 1.0)
+        alone = [m - shared, 1.0 - shared] if rise else [1.0 - shared, m - shared]
+        mix = np.stack([shared, *alone], axis=2)
+        value = (mix * base[:, None]).sum(axis=2) - (np.abs(mix @ slope) @ radius[:, :, None])[:, :, 0] + rows[:, :, 2]
+        return np.asarray(rows[np.arange(len(rows)), (value / mix.sum(axis=2)).argmax(axis=1)])
 
     def _decide(self, leaf: Integers, raw: Array, text: str) -> None:
         """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false."""

@@ -32,6 +32,10 @@ GOALS = {
 The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
 
 
+DENSE = 4095
+"""Lines of a gap that are looked at where its rows do not suffice."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 when not strict).
@@ -51,6 +55,13 @@ class Asked:
             return cls(rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=False, gap=gap)
         strict = goal in ("observed", "flipped") or (goal == "robust" and classes[0] > classes[1])
         return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=strict)
+
+    def denser(self) -> Array:
+        """(N, 3) many more lines of a gap, by slope; none for other goals."""
+        if self.gap is None:
+            return np.empty((0, 3))
+        rows, constants = gap_rows(self.gap.epsilon, rise=self.gap.rise, count=DENSE)
+        return np.column_stack([rows, constants])[2:]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,7 +3,8 @@
 The claim: at every x of a raw box (x' = x but for `prime`, and shifted by `offset`) some row r of the goal has
 v_r = rows[r] . (g(x), g(x')) + constants[r] >= 0. The tree cuts the box by raw variables and by the signs of pre-activations; a
 *region* is a leaf's box with its signs. For weights w >= 0 of the rows and *any* slopes alpha, beta, one for each neuron of the
-two copies, Lagrangian backward substitution gives a lower bound of  sum_r w_r v_r  over the region: from the last layer down,
+two copies, Lagrangian backward substitution gives a lower bound of  sum_r w_r v_r  over the region. (For a probability gap a leaf
+may bring one line of its own, of any slope, instead of rows: `encoders.probability.line_of`.) From the last layer down,
 
     P y + Q y'  =  s (P a + Q a') + p r + q r',      p = (1 - s) P,  q = (1 - s) Q,  r = max(a, 0),  s the neuron's slope,
     p r + q r'  >=  alpha a + beta a' + c,           c = min of  p r + q r' - alpha a - beta a'  over all (a, a') that can be:
@@ -41,6 +42,7 @@ from functools import cached_property
 import numpy as np
 
 from encoders.network import Array, Layer, Network
+from encoders.probability import STEEPEST, line_of
 from encoders.problem import Booleans, Domain, Gap, Integers
 from verifair.verify.check_bounds import LARGEST, Span, TwinBounds
 
@@ -69,6 +71,12 @@ class PhaseClaim:
     def second(self, raw: Array) -> Array:
         """Raw points x' (B, V) of raw points x."""
         return np.where(self.differs, self.prime, raw if self.offset is None else raw + self.offset)
+
+    def own_row(self, m: float) -> tuple[Array, float]:
+        """The row (2,) and the constant of the line of slope m under the curve of a probability gap; NaN where there is none."""
+        if self.gap is None or not 1 / STEEPEST <= m <= STEEPEST:
+            return np.full(2, np.nan), np.nan
+        return np.array([m, -1.0] if self.gap.rise else [-1.0, m]), line_of(self.gap.epsilon, m)
 
     def flaw(self, network: Network, domain: Domain) -> str | None:
         """Why no tree can prove this claim here, or None."""
@@ -207,14 +215,23 @@ class PhaseBounds(TwinBounds):
         follows = ((self.claim.rows.sum(axis=1) == 0) & (self.claim.constants >= 0)).any()
         return np.asarray(same & follows & self.in_range)
 
-    def lagrange(self, weights: Array, slopes: Array) -> LeafBounds:
-        """Bounds from weights (B, R) of the rows and slopes (B, 2 H), NaN for the default: whatever they are, they hold."""
+    def lagrange(self, weights: Array, slopes: Array, own: Array | None = None) -> LeafBounds:
+        """Bounds from weights (B, R) of the rows and slopes (B, 2 H), NaN for the default: whatever they are, they hold.
+
+        own: (B,) the slope m of a line under the claim's curve that takes the place of all rows, NaN where none does.
+        """
         claim, layers = self.claim, self.network.layers
         weights = np.where(weights < SMALLEST, 0.0, weights)  # any weights do; these could vanish in a product
-        total, error = weights @ claim.constants, self.eps * (weights @ np.abs(claim.constants))
-        alpha, beta = ((weights @ row)[:, None] * claim.margin for row in claim.rows.T)
-        size = (weights @ np.abs(claim.rows).sum(axis=1))[:, None] * np.abs(claim.margin)
-        error = error + self._rounding(size, self.spans[-1].size)
+        total, size_of_total = weights @ claim.constants, weights @ np.abs(claim.constants)
+        row = weights @ claim.rows
+        size = weights @ np.abs(claim.rows).sum(axis=1)
+        own = np.full(len(weights), np.nan) if own is None else own
+        for b in np.flatnonzero(~np.isnan(own)):
+            row[b], total[b] = claim.own_row(float(own[b]))
+            size[b], size_of_total[b] = np.abs(row[b]).sum(), abs(total[b])
+            weights[b] = 1.0  # it says something: a bound of exactly 0 is enough
+        alpha, beta = row[:, :1] * claim.margin, row[:, 1:] * claim.margin
+        error = self.eps * size_of_total + self._rounding(size[:, None] * np.abs(claim.margin), self.spans[-1].size)
         nowhere = np.zeros(len(weights), dtype=bool)
         first: list[Array] = []
         second: list[Array] = []

@@ -36,11 +36,11 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
     multipliers = _multipliers(tree, nodes, regions.active.shape[1], len(claim.rows))
     if isinstance(multipliers, str):
         return multipliers
-    slopes, weights = multipliers
+    slopes, weights, own = multipliers
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         for start in range(0, len(nodes), CHUNK):
             part = slice(start, start + CHUNK)
-            proved = proved_leaves(network, domain, claim, regions.take(part), weights[part], slopes[part])
+            proved = proved_leaves(network, domain, claim, regions.take(part), weights[part], slopes[part], own[part])
             for k in np.flatnonzero(~proved)[:1] + start:
                 box = f"{regions.lower[k].tolist()} .. {regions.upper[k].tolist()}"
                 signs = int(regions.active[k].sum() + regions.inactive[k].sum())
@@ -49,7 +49,7 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
 
 
 def proved_leaves(
-    network: Network, domain: Domain, claim: PhaseClaim, regions: Regions, weights: Array, slopes: Array
+    network: Network, domain: Domain, claim: PhaseClaim, regions: Regions, weights: Array, slopes: Array, own: Array
 ) -> Booleans:
     """(B,) which regions the multipliers (or the region itself) prove."""
     proved = vacuous(domain, claim, regions)
@@ -58,7 +58,7 @@ def proved_leaves(
         bounds = PhaseBounds(network, domain, claim, regions.take(left))
         for k in np.flatnonzero(bounds.point):
             proved[left[k]] = holds_at(network, domain, claim, regions.lower[left[k]])
-        found: LeafBounds = bounds.lagrange(weights[left], slopes[left])
+        found: LeafBounds = bounds.lagrange(weights[left], slopes[left], own[left])
         proved[left] |= found.proved & ~bounds.point
     return proved
 
@@ -131,17 +131,17 @@ def _leaves(tree: PhaseTree, root: Regions, domain: Domain) -> tuple[Integers, R
     return np.array(nodes, dtype=np.int64), Regions(lower=lower, upper=upper, active=active, inactive=inactive)
 
 
-def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> tuple[Array, Array] | str:
-    """Slopes (L, 2 H), NaN where left out, and weights (L, R) of the leaves, or what is wrong with them."""
-    table = np.full((len(nodes), neurons + rows), np.nan)
-    table[:, neurons:] = 0.0
+def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> tuple[Array, Array, Array] | str:
+    """Slopes (L, 2 H), NaN where left out, weights (L, R), and slopes of own lines (L,), NaN for none; or what is wrong."""
+    table = np.full((len(nodes), neurons + rows + 1), np.nan)
+    table[:, neurons:-1] = 0.0
     if not np.isfinite(tree.value).all():
         return "a multiplier is not a finite number"
-    if len(tree.index) and not (tree.index.min() >= 0 and tree.index.max() < neurons + rows):
-        return f"a multiplier belongs to none of the {neurons} neurons and {rows} rows"
+    if len(tree.index) and not (tree.index.min() >= 0 and tree.index.max() <= neurons + rows):
+        return f"a multiplier belongs to none of the {neurons} neurons and {rows} rows, and is no line's slope"
     for k, node in enumerate(nodes.tolist()):
         part = slice(int(tree.start[node]), int(tree.start[node + 1]))
         table[k, tree.index[part]] = tree.value[part]
     if (table[:, neurons:] < 0).any():
         return "a row has a negative weight"
-    return table[:, :neurons], table[:, neurons:]
+    return table[:, :neurons], table[:, neurons:-1], table[:, -1]

@@ -11,6 +11,7 @@ Sound? yes: D, U, L', w are rigorous, and sigma has 1e-9 to spare.  Complete? to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,6 +80,11 @@ class InputSearch:
         """Boxes are dropped when their gap is surely at most this."""
         return max(self.value, 0.0) + self.tolerance
 
+    @property
+    def trivial(self) -> float:
+        """A bound on every gap."""
+        return np.inf if self.logit else 1.0
+
     def bounds(self) -> Array:
         """(Q, 2) bounds on the gaps of all questions in both directions."""
         bounds = np.maximum(self.stuck, self.known)
@@ -140,10 +146,16 @@ class InputSearch:
         if np.abs(gaps[best]) > self.value:
             self.met(question, int(gaps[best] < 0), raw[best])
 
-    def begin(self) -> None:
-        """Bound the whole boxes."""
-        count = len(self.start)
-        self.bound(self.start, np.full((count, 2), np.inf), np.ones((count, 2)))
+    def begin(self, stop: Callable[[], bool]) -> None:
+        """Bound the whole boxes; those that are left when it is time to stop get what is trivial."""
+        for first in range(0, len(self.start), LINEAR):
+            part = self.start.take(slice(first, first + LINEAR))
+            bound, slope = np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
+            if stop():
+                score = np.zeros_like(self.twin.local.box(part.lower, part.upper)[0])
+                self._keep(part, np.zeros(len(part), dtype=bool), bound, slope, score)
+            else:
+                self.bound(part, bound, slope)
 
     def step(self) -> None:
         """Cut the boxes with the largest bounds in two and bound the halves."""

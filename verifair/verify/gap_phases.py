@@ -1,9 +1,9 @@
 """Neuron branching for the largest gap of one question in one direction: the regions with the largest bounds are split first.
 
-A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most what is known". Where its multipliers do not prove
-that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall, (g', g) for a rise), and
-the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it proves the largest bound
-of its leaves. At the end the leaves' A, B are written as weights of the rows that the claim then reached has.
+A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most what is known", and a little to spare. Where its
+multipliers do not prove that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall,
+(g', g) for a rise), and the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it
+proves the largest bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim then reached.
 Sound? yes: the checker's kernel bounds w, and a tree is given out only when the checker accepts it.   Complete? to the tolerance,
 given time, where all variables are whole.
 """
@@ -20,11 +20,11 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.network import Array
-from encoders.problem import Goal
+from encoders.problem import Booleans, Goal
 from verifair.verify.check_phase_bounds import PhaseClaim, Regions
 from verifair.verify.check_phases import check_phases
 from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_lines import SLACK, gap_of, weights_of
+from verifair.verify.gap_lines import SLACK, STEEPEST, conjugate, gap_of, weights_of
 from verifair.verify.phase_growing import GrowingTree
 from verifair.verify.phase_relaxation import Relaxation, Relaxed
 from verifair.verify.phase_tree import PhaseTree
@@ -59,17 +59,20 @@ class _Leaf:
 
 
 class PhaseSearch:
-    """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at."""
+    """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at.
 
-    def __init__(self, search: InputSearch, question: int, direction: int) -> None:
-        self.search, self.question, self.direction = search, question, direction
+    spare: a bound counts as reached when bound + spare can be claimed.
+    """
+
+    def __init__(self, search: InputSearch, question: int, direction: int, spare: float) -> None:
+        self.search, self.question, self.direction, self.spare = search, question, direction, spare
         self.nodes = 0
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
         self._known, self._order = search.known, itertools.count()
         self._heap: list[tuple[float, int, _Leaf]] = []
         self._done: list[_Leaf] = []  # at most what was known, or not to be split
         self._stuck = -np.inf  # the largest bound of the latter
-        claim = self._claim(self._known)
+        claim = self._claim(self._known + spare)
         self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
         if claim is not None and self.possible:
             self._relaxation = Relaxation(self._problem.network, self._problem.domain, claim)
@@ -102,16 +105,22 @@ class PhaseSearch:
 
     def _step(self, deadline: float) -> None:
         """Split the region with the largest bound."""
-        if self.search.known > self._known:
-            claim = self._claim(self.search.known)
-            if claim is None:
-                self.possible = False  # the gap is as good as 1
-                return
-            self._known = self.search.known
-            self._relaxation.aim(claim)
+        if not self._aim():
+            return
         _, _, leaf = heapq.heappop(self._heap)
         halves = self._relaxation.halves(leaf.region, leaf.feature, leaf.cut)
         self._look(halves, list(self._tree.split(leaf.number, leaf.feature, leaf.cut)), leaf, deadline)
+
+    def _aim(self) -> bool:
+        """Ask about what is known by now; False when there is nothing to ask any more."""
+        if self.search.known > self._known:
+            claim = self._claim(self.search.known + self.spare)
+            if claim is None:
+                self.possible = False  # the gap is as good as 1
+                return False
+            self._known = self.search.known
+            self._relaxation.aim(claim)
+        return True
 
     def _look(self, regions: Regions, numbers: list[int], parent: _Leaf | None, deadline: float) -> None:
         """Bound regions by what their multipliers prove, and offer the points of their LPs."""
@@ -173,19 +182,20 @@ class PhaseSearch:
         return claim_of(replace(self._problem, goals=(goal,)))
 
     def least_claim(self, epsilon: float) -> float:
-        """The least that all leaves prove, epsilon or more; infinite where that is nothing. A little more than `bound`: the rows of
-        a claim are some lines under the curve, not all."""
+        """The least that all leaves prove, epsilon or more; infinite where that is nothing."""
         if not self.nodes:
             return np.inf
-        leaves = [leaf for leaf in self._leaves() if leaf.bound > -np.inf]
-        first, second = (np.array([getattr(leaf, name) for leaf in leaves]) for name in ("first", "second"))
-        need = np.array([leaf.error - leaf.least for leaf in leaves])  # room for summing in another order
+        first, second, need = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
 
         def proved(at: float) -> bool:
             claim = self._claim(at)
-            return claim is not None and bool(
-                (weights_of(first, second, claim.rows, self.direction) @ claim.constants >= need).all()
-            )
+            if claim is None:
+                return False
+            constant = weights_of(first, second, claim.rows, self.direction) @ claim.constants
+            if claim.gap is not None:
+                own, slope = self._own(first, second)
+                constant = np.where(own, np.maximum(constant, first * conjugate(at, slope)), constant)
+            return bool((constant >= need).all())
 
         low, high = epsilon, max(2 * epsilon, self.bound + 1.0) if self.search.logit else 1 - ROOM
         if proved(low):
@@ -203,11 +213,26 @@ class PhaseSearch:
         if claim is None or not self.nodes:
             return None
         leaves = self._leaves()
-        first, second = (np.array([getattr(leaf, name) for leaf in leaves]) for name in ("first", "second"))
-        for leaf, weights in zip(leaves, weights_of(first, second, claim.rows, self.direction), strict=True):
-            self._tree.close(leaf.number, weights, leaf.slopes)
+        first, second, _ = self._lines(leaves)
+        own, line = self._own(first, second) if claim.gap is not None else (np.zeros(len(first), dtype=bool), first)
+        rows = weights_of(first, second, claim.rows, self.direction)
+        for k, leaf in enumerate(leaves):
+            weights = np.append(0 * rows[k], line[k]) if own[k] else rows[k]
+            self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if own[k] else leaf.slopes)
         tree = self._tree.preorder()
         return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
 
+    def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
+        """Where A a - B b makes a line (N,), and its slope."""
+        slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
+        own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
+        return own, np.where(own, slope, 1.0)
+
     def _leaves(self) -> list[_Leaf]:
         return [*self._done, *(leaf for _, _, leaf in self._heap)]
+
+    def _lines(self, leaves: list[_Leaf]) -> tuple[Array, Array, Array]:
+        """A, B and the constants that their lines need (N,), with room for summing in another order."""
+        lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
+        first, second, need = np.array(lines).reshape(-1, 3).T
+        return first, second, need

@@ -36,7 +36,7 @@ SHORTEST, TOLD = 0.05, 0.25
 FORGET = 0.7
 """What an older rate of progress counts beside the last one."""
 
-OutOf = Literal["", "time", "nodes", "float", "interrupted"]
+OutOf = Literal["time", "nodes", "float", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +44,7 @@ class Extreme:
     """What was found of the largest gap: a bound on it, and the best point met (raw x (V,), its question and direction).
 
     evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
-    out_of: why the bound is further from the point than the tolerance.
+    out_of: what the search ran out of, if the bound is not within the tolerance.
     """
 
     upper: float
@@ -74,26 +74,24 @@ def largest_gap(
     tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.
     Ctrl-C ends it early, with what is known by then.
     """
-    inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
     most = max_nodes if max_nodes is not None else 1 << 62
-    search = _Search(inputs, time.monotonic() + (1 - LAST) * seconds, most, progress)
-    with held_back() as interrupted:
+    with held_back() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
+        end = time.monotonic() + (1 - LAST) * seconds
+        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
+        search = _Search(inputs, spare, end, most, progress)
         inputs.attack(FIRST_LOOK * seconds)
-        inputs.begin()
+        inputs.begin(lambda: search.over or interrupted())
         turn = max(TURN * seconds, SHORTEST)
         while not (search.closed or search.over or interrupted()):
-            until = min(search.end, time.monotonic() + turn)
-            if not search.take_turn(until, interrupted):
+            if not search.take_turn(min(end, time.monotonic() + turn), interrupted):
                 break  # neither can go on: float64 ends here
             if not search.closed:
                 inputs.attack(ANEW * turn)
-    out_of: OutOf = ""
-    if not search.closed:
-        out_of = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
-    upper, evidence = search.proofs(spare)
+        out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
+        upper, evidence = search.proofs()
     return Extreme(
         upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
-        point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of or ("" if upper <= inputs.known else "float"),
+        point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of,
     )  # fmt: skip
 
 
@@ -106,7 +104,7 @@ class _Pace:
 
     def note(self, seconds: float, left: float) -> None:
         self.spent += seconds
-        now = float(np.log(max(left, 1e-12)))
+        now = float(np.log(np.clip(left, 1e-12, 1e300)))
         if self.last is not None and self.spent > self.last[0]:
             fresh = max(self.last[1] - now, 0.0) / (self.spent - self.last[0])
             self.rate = fresh if np.isinf(self.rate) else FORGET * self.rate + (1 - FORGET) * fresh
@@ -120,8 +118,10 @@ class _Pace:
 class _Search:
     """Both searches, and whose turn it is."""
 
-    def __init__(self, inputs: InputSearch, end: float, most: int, progress: Callable[[float, float], None] | None) -> None:
-        self.inputs, self.end, self.most, self.progress = inputs, end, most, progress
+    def __init__(
+        self, inputs: InputSearch, spare: float, end: float, most: int, progress: Callable[[float, float], None] | None
+    ) -> None:
+        self.inputs, self.spare, self.end, self.most, self.progress = inputs, spare, end, most, progress
         self.phases: dict[tuple[int, int], PhaseSearch] = {}
         self.of_inputs, self.of_phases = _Pace(), _Pace()
         self.turns = 0
@@ -173,12 +173,12 @@ class _Search:
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
         started = told = time.monotonic()
-        one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at))
+        one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at, self.spare))
         while not one.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
             one.run(min(until, told + TOLD), self.most - self.nodes + one.nodes)
             told = self._tell(told)
         self.inputs.taken[at] = one.bound <= self.inputs.known
-        self.of_phases.note(time.monotonic() - started, min(one.bound, 1.0) - self.inputs.known)
+        self.of_phases.note(time.monotonic() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
 
     def _tell(self, told: float) -> float:
         """Report progress when it is time; returns when that was last."""
@@ -197,18 +197,18 @@ class _Search:
         q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
-    def proofs(self, spare: float) -> tuple[float, list[list[Tree | PhaseTree]]]:
-        """The least common bound, and proofs of bound + spare; none where there is nothing to prove."""
+    def proofs(self) -> tuple[float, list[list[Tree | PhaseTree]]]:
+        """The least common bound, and proofs of it with something to spare; none where there is nothing to prove."""
         of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
         self.inputs.close_all()
         trees: dict[tuple[int, int], PhaseTree | None] = {}
         while True:
-            claim = upper + spare
+            claim = upper + self.spare
             if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
                 return upper, []
             needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
             least = {at: self.phases[at].least_claim(claim) for at in needed}
-            larger = [min(one - spare, of_inputs[at]) for at, one in least.items() if one > claim]
+            larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
             if not larger:
                 trees = {at: self.phases[at].proof(claim) for at in needed}
                 larger = [of_inputs[at] for at, tree in trees.items() if tree is None]

@@ -30,8 +30,11 @@ from verifair.witness import Witness
 
 SPARE = 0.1
 """Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
+LARGEST = Fraction(np.finfo(np.float64).max)
+CLOSED = 1 + 1e-6
+"""Tolerances apart that count as one: the witness is rounded down, the bound up."""
 REASONS = {
-    "": None, "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED,
+    "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED,
 }  # fmt: skip
 
 
@@ -39,8 +42,8 @@ REASONS = {
 class MaximumGap:
     """lower <= largest gap <= upper.
 
-    lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (None:
-    nothing below the trivial bound).   reason: why the two are further apart than the tolerance, None when they are not.
+    lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (1, or
+    infinity for log-odds, without one).   reason: why the two are further apart than the tolerance, None when they are not.
     """
 
     lower: float
@@ -60,7 +63,7 @@ class MaximumGap:
             "status": "bounded",
             "reason": self.reason.value if self.reason else None,
             "lower": self.lower,
-            "upper": self.upper,
+            "upper": self.upper if np.isfinite(self.upper) else None,
             "scale": self.scale,
             "witness": self.witness.to_dict() if self.witness else None,
             "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
@@ -101,9 +104,10 @@ def maximise(
     if found.evidence:
         certificate = fairness_certificate(query, batch, box, found.evidence, epsilon=found.claim, scale=query.scale)
     neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
+    upper = found.claim if found.evidence or logit else 1.0
     return MaximumGap(
-        lower=lower, upper=found.claim if found.evidence or logit else 1.0, witness=witness, certificate=certificate,
-        reason=REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
+        lower=lower, upper=upper, witness=witness, certificate=certificate,
+        reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
     )  # fmt: skip
@@ -123,13 +127,18 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tup
     if exactly[0] < exactly[1]:
         exactly, rows, x, x_prime = exactly[::-1], rows[::-1], x_prime, x
     logit = query.scale == "logit"
-    gap = float(np.nextafter(float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
-    outputs = float(exactly[0]), float(exactly[1])
+    gap = float(np.nextafter(_float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
+    outputs = _float(exactly[0]), _float(exactly[1])
     return max(gap, 0.0), Witness(
         x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
         probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
         float32_agrees=_replayed(query, problem, x, x_prime, gap),
     )  # fmt: skip
+
+
+def _float(value: Fraction) -> float:
+    """Logits of absurd networks leave the range of float64."""
+    return float(min(max(value, -LARGEST), LARGEST))
 
 
 def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:

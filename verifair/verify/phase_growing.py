@@ -28,6 +28,7 @@ class GrowingTree:
         return children
 
     def close(self, number: int, weights: Array, slopes: Array) -> None:
+        """A leaf with weights (R,) of the rows and perhaps the slope of a line of its own behind them, and slopes (2 H,)."""
         given, used = np.flatnonzero(~np.isnan(slopes)), np.flatnonzero(weights)
         index = np.concatenate([given, self.neurons + used])
         self.multipliers[number] = index, np.concatenate([slopes[given], weights[used]])

@@ -23,7 +23,8 @@ class PhaseTree:
 
     With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
-    goal's row r (left out: 0). What they prove is said in `check_phases`.
+    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. What they prove is said
+    in `check_phase_bounds`.
     """
 
     feature: Integers

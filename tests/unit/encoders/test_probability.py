@@ -11,7 +11,7 @@ from flint import arb, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.probability import SMALLEST, bucket, exceeds, gap_bounds, gap_rows, line_at
+from encoders.probability import SMALLEST, bucket, exceeds, gap_bounds, gap_rows, line_at, line_of
 
 EPSILONS = (SMALLEST, 1e-6, 0.001, 0.05, 0.3, 0.5, 0.9, 0.999, 1 - SMALLEST)
 DIGITS = 120
@@ -96,6 +96,17 @@ def test_a_line_anywhere_stays_under_the_curve(epsilon: float, b: float) -> None
     here = room(epsilon, b, m, c)
     if here is not None and abs(b) < 20 and m < 2.0**29 and m > 2.0**-29:  # it touches the curve at b
         assert float(here.mid()) < 1e-9 * max(1.0, m * abs(b), abs(c))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("m", [2.0**-30, 1e-6, 0.5, 1.0, 1.0 + 2**-40, 3.0, 1e6, 2.0**30])
+def test_a_line_of_any_slope_stays_under_the_curve(epsilon: float, m: float) -> None:
+    c = line_of(epsilon, m)
+    left = [one for b in points(epsilon) if (one := room(epsilon, float(b), m, c)) is not None]
+    assert all(one > 0 for one in left)
+    for wrong in (0.0, -m, 2.0**31, np.nan):
+        with pytest.raises(ValueError, match="expected a slope"):
+            line_of(epsilon, wrong)
 
 
 @settings(max_examples=400, deadline=None)

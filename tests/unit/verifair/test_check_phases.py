@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.network import Array, Layer, Link, Network
+from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from verifair.verdict import Status
 from verifair.verify.check_phase_bounds import PhaseBounds, PhaseClaim, Regions
 from verifair.verify.check_phases import check_phases
 from verifair.verify.phase_tree import PhaseTree
 from verifair.verify.phases import claim_of, decide_by_phases, unstable_and_wide
+from verifair.verify.questions import no_gap
 
 ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])
 seeds = st.integers(0, 2**32 - 1)
@@ -115,6 +117,33 @@ def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tupl
             assert (values.max(axis=1) >= 0).all()
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, epsilon=st.floats(0.01, 0.95), rise=st.booleans(), m=st.floats(-12, 12))
+def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise: bool, m: float) -> None:
+    """Whatever its slope: the bound is below the line's values at every point, and nothing false is proved."""
+    problem = replace(problem_of(seed, (5, 4), 0.0), goals=(no_gap(epsilon)[int(rise)],))
+    claim = claim_of(problem)
+    (_,), margins = exact_copies(problem, points(claim))
+    slope, rng = 2.0**m, np.random.default_rng(seed)
+    bounds = PhaseBounds(problem.network, problem.domain, claim, Regions.whole(claim, problem.network))
+    slopes = np.where(rng.random((1, 18)) < 0.5, np.nan, rng.standard_normal((1, 18)))
+    found = bounds.lagrange(np.zeros((1, len(claim.rows))), slopes, np.array([slope]))
+    (p, q), constant = claim.own_row(slope)
+    values = [Fraction(p) * a + Fraction(q) * b + Fraction(constant) for a, b in margins.tolist()]
+    assert Fraction(float(found.bound[0])) <= min(values)
+    if found.proved[0]:
+        assert not any(exceeds(*((b, a) if rise else (a, b)), epsilon) for a, b in margins.tolist())
+    for none in (0.0, -1.0, np.inf, 2.0**31):
+        assert not bounds.lagrange(np.zeros((1, len(claim.rows))), slopes, np.array([none])).proved[0] or bounds.empty[0]
+
+
+def test_no_other_goal_has_lines_of_its_own() -> None:
+    problem = problem_of(0, (5, 4), 0.0)
+    claim = claim_of(problem)
+    bounds = PhaseBounds(problem.network, problem.domain, claim, Regions.whole(claim, problem.network))
+    assert bounds.lagrange(np.zeros((1, 3)), np.full((1, 18), np.nan), np.array([1.0])).bound[0] == -np.inf
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=seeds, slope=st.sampled_from([0.0, 0.25]), data=st.data())
 def test_false_claims_are_not_proved_by_damaged_trees(seed: int, slope: float, data: st.DataObject) -> None:
@@ -153,7 +182,7 @@ def test_what_is_wrong_with_a_tree_is_said() -> None:
         "does not exist": replace(tree, feature=np.append(-2 - 18, tree.feature[1:])),
         "do not fit together": replace(tree, cut=tree.cut[1:]),
         "not in order": replace(tree, start=np.append(1, tree.start[1:])),
-        "belongs to none": replace(tree, index=np.append(21, tree.index[1:])),
+        "belongs to none": replace(tree, index=np.append(22, tree.index[1:])),
         "not a finite number": replace(tree, value=np.append(np.nan, tree.value[1:])),
         "prove nothing": replace(tree, value=np.where(tree.index < 18, 1e40, tree.value)),
         "negative weight": replace(tree, value=np.where(tree.index >= 18, -1.0, tree.value)),
