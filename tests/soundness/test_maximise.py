@@ -194,8 +194,9 @@ def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int,
     assert check_phases(problem.network, problem.domain, false, tree) is not None
     rng = np.random.default_rng(data.draw(seeds))
     for _ in range(20):
-        value = np.where(rng.random(len(tree.value)) < 0.3, tree.value * np.exp(rng.standard_normal(len(tree.value))), tree.value)
-        index = np.where(rng.random(len(tree.index)) < 0.05, rng.integers(0, tree.index.max(initial=0) + 1, len(tree.index)), tree.index)
+        size, top = len(tree.value), tree.index.max(initial=0) + 1
+        value = np.where(rng.random(size) < 0.3, tree.value * np.exp(rng.standard_normal(size)), tree.value)
+        index = np.where(rng.random(size) < 0.05, rng.integers(0, top, size), tree.index)
         damaged = replace(tree, value=value, index=index)
         assert check_phases(problem.network, problem.domain, false, damaged) is not None
 

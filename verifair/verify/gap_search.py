@@ -31,8 +31,8 @@ OTHER = 6
 """Every so many turns are for the search that is behind."""
 ANEW = 0.1
 """Share of a turn for another attack."""
-SHORTEST, TOLD = 0.05, 0.25
-"""Seconds of a turn, at least, and between reports of progress."""
+SHORTEST, LONGEST, TOLD = 0.05, 10.0, 0.25
+"""Seconds of a turn, and between reports of progress."""
 FORGET = 0.7
 """What an older rate of progress counts beside the last one."""
 
@@ -79,9 +79,9 @@ def largest_gap(
         end = time.monotonic() + (1 - LAST) * seconds
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
         search = _Search(inputs, spare, end, most, progress)
-        inputs.attack(FIRST_LOOK * seconds)
+        turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
+        inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
         inputs.begin(lambda: search.over or interrupted())
-        turn = max(TURN * seconds, SHORTEST)
         while not (search.closed or search.over or interrupted()):
             if not search.take_turn(min(end, time.monotonic() + turn), interrupted):
                 break  # neither can go on: float64 ends here
@@ -205,7 +205,7 @@ class _Search:
         while True:
             claim = upper + self.spare
             if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
-                return upper, []
+                return float(upper), []
             needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
             least = {at: self.phases[at].least_claim(claim) for at in needed}
             larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
@@ -216,4 +216,4 @@ class _Search:
                 break
             upper = max(float(np.nextafter(upper, np.inf)), *larger)
         of_boxes = self.inputs.forest.tree
-        return upper, [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
+        return float(upper), [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
