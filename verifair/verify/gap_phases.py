@@ -133,10 +133,10 @@ class PhaseSearch:
             if parent is not None and leaf.bound > parent.bound:  # the LP failed, or aimed at another epsilon
                 leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
             if leaf.bound <= self._known:
-                self._done.append(leaf)
+                self._done.append(replace(leaf, basis=None))
             elif leaf.feature == -1:
                 self._stuck = max(self._stuck, leaf.bound)
-                self._done.append(leaf)
+                self._done.append(replace(leaf, basis=None))
             else:
                 heapq.heappush(self._heap, (-leaf.bound, next(self._order), leaf))
             if relaxed.raw is not None and not relaxed.proved:
