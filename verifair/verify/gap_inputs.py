@@ -125,8 +125,7 @@ class InputSearch:
 
     def meet(self, nodes: Nodes, point: Array) -> None:
         """Evaluate a raw point (N, v) a box and keep the best one that can be."""
-        margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
-        gaps = margins[:, 0] - margins[:, 1] if self.logit else expit(margins[:, 0]) - expit(margins[:, 1])
+        gaps = self._falls(nodes.question, point)
         better = np.flatnonzero(np.abs(gaps) > self.value)
         better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
         if len(better):
@@ -134,14 +133,17 @@ class InputSearch:
             self.value, self.where = float(np.abs(gaps[best])), (int(nodes.question[best]), int(gaps[best] < 0))
             self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
 
+    def _falls(self, question: Integers, point: Array) -> Array:
+        """(N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
+        return self.climb.values(question, point, np.zeros(len(point), dtype=np.int64))[0]
+
     def offer(self, question: int, raw: Array) -> None:
         """Climb from the best of some raw points (N, V) when it beats what is known."""
         second = self.problem.batch.take(np.full(len(raw), question)).second(raw)
         raw = raw[self.problem.domain.legal(raw) & self.problem.domain.legal(second)]
         if not len(raw):
             return
-        margins = self.twin.evaluate(np.full(len(raw), question), self.twin.local.encode(raw[:, self.twin.variables]))
-        gaps = margins[:, 0] - margins[:, 1] if self.logit else expit(margins[:, 0]) - expit(margins[:, 1])
+        gaps = self._falls(np.full(len(raw), question), raw[:, self.twin.variables])
         best = int(np.abs(gaps).argmax())
         if np.abs(gaps[best]) > self.value:
             self.met(question, int(gaps[best] < 0), raw[best])
