@@ -194,7 +194,7 @@ class Checker:
         """(N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
         rise = asked.gap is not None and asked.gap.rise
         steepness = 0 if rise else 1
-        coarse, dense = np.array(asked.rows)[:, steepness], asked.denser()
+        coarse, dense = np.array(asked.rows)[:, steepness], asked.denser
         coarse[:2] = 0.0, np.inf  # the rows -a and b
         order = np.argsort(coarse)
         place = np.argsort(order)[best]

@@ -7,6 +7,7 @@ ordinary result of checking, no exception.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 
 import numpy as np
@@ -56,6 +57,7 @@ class Asked:
         strict = goal in ("observed", "flipped") or (goal == "robust" and classes[0] > classes[1])
         return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=strict)
 
+    @cached_property
     def denser(self) -> Array:
         """(N, 3) many more lines of a gap, by slope; none for other goals."""
         if self.gap is None:
