@@ -83,7 +83,7 @@ class PhaseSearch:
         """On the gap; infinite before the first run."""
         if not self.nodes:
             return np.inf
-        return max(self._largest, self._stuck, self.search.known)
+        return max(self._largest, self._stuck, self._known)  # closed regions were closed by what was known then
 
     @property
     def finished(self) -> bool:
