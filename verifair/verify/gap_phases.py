@@ -61,7 +61,7 @@ class _Leaf:
 class PhaseSearch:
     """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at.
 
-    spare: a bound counts as reached when bound + spare can be claimed.
+    spare: of a bound, bound + spare is what the tree proves.
     """
 
     def __init__(self, search: InputSearch, question: int, direction: int, spare: float) -> None:
@@ -80,7 +80,7 @@ class PhaseSearch:
 
     @property
     def bound(self) -> float:
-        """On the gap; infinite before the first run."""
+        """The gap is at most this and what is to spare; infinite before the first run."""
         if not self.nodes:
             return np.inf
         return max(self._largest, self._stuck, self._known)  # closed regions were closed by what was known then
