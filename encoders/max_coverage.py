@@ -19,7 +19,7 @@ which at the LP's duals of (1) is the LP's optimum (`coverage_bound`). Likewise,
 Multipliers are rounded to multiples of a power of two, then everything is added in int64 (Python's integers where it could
 overflow): no tolerance is left, whoever the multipliers came from, and rounding them costs sharpness only.
 
-Reference: FGCE, section III-A (cost-constrained FGCE); Cornuejols, Fisher and Nemhauser, Management Science 23(8), 1977 (the bound).
+Reference: FGCE, section III-A (cost-constrained FGCE); the bound: Cornuejols, Fisher and Nemhauser, Management Science 23(8), 1977.
 """
 
 from __future__ import annotations
