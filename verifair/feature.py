@@ -41,6 +41,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+Change = Literal["increase", "decrease", "fixed", "free"]
+Moves = dict[Annotated[str, BeforeValidator(text)], Annotated[tuple[str, ...], BeforeValidator(_texts)]]
+
+
 class Scale(BaseModel):
     """column = float32((raw - offset) / scale)."""
 
@@ -54,6 +58,8 @@ class Feature(BaseModel):
 
     range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.
     codes: what the network takes for each category of a categorical feature, if not 0, 1, 2, ...: increasing, evenly spaced.
+    change: which way a counterfactual may move it; unless said, a protected feature is fixed and any other free.
+    ordered: the order of the categories means something.   moves: category -> the categories it may become; others are free.
     unit: one perturbation unit of PBA, in raw units.   column: the data column, if it is not called like the feature.
     """
 
@@ -70,7 +76,9 @@ class Feature(BaseModel):
     codes: tuple[int, ...] | None = None
     unit: Positive | None = None
     unit_name: str | None = None
-    change: Literal["increase", "decrease", "fixed", "free"] = "free"
+    change: Change | None = None
+    ordered: bool = False
+    moves: Moves | None = None
     protected: bool = False
     merit: bool = False
     description: str | None = None
@@ -95,6 +103,8 @@ class Feature(BaseModel):
     def _problem_of_number(self) -> str | None:
         if self.categories is not None or self.codes is not None:
             return f"categories and codes belong to categorical and one-hot features, not to a {self.kind} one; drop them"
+        if self.ordered or self.moves is not None:
+            return f"ordered and moves belong to categorical and one-hot features, not to a {self.kind} one; drop them"
         if self.range is None:
             return f"a {self.kind} feature needs range = [low, high] in raw units"
         low, high = self.range
@@ -118,6 +128,10 @@ class Feature(BaseModel):
         twice = sorted({c for c in self.categories if self.categories.count(c) > 1})
         if twice:
             return f"categories repeat {', '.join(twice)}; each may stand once"
+        for one, others in (self.moves or {}).items():
+            unknown = [name for name in (one, *others) if name not in self.categories]
+            if unknown:
+                return f"moves name {', '.join(unknown)}, not one of its categories {', '.join(self.categories)}; correct the name"
         if self.range is not None or self.scale != "none" or self.unit is not None:
             return f"range, scale and unit belong to numbers, not to a {self.kind} feature; drop them"
         if self.codes is None:
@@ -156,6 +170,11 @@ class Feature(BaseModel):
         if self.scale == "minmax" and self.range is not None:
             return self.range[0], self.range[1] - self.range[0]
         return 0.0, 1.0
+
+    @property
+    def actionability(self) -> Change:
+        """Which way a counterfactual may move it."""
+        return self.change or ("fixed" if self.protected else "free")
 
     def word(self, value: float) -> str | int | float:
         """A legal raw value in the schema's words: a category name, an int, or a float."""

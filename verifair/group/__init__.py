@@ -1,0 +1,1 @@
+"""FGCE: group counterfactuals on a feasibility graph, with proven optima, and the burden they measure."""
