@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from solvers import cpsat, gurobi, highs, ortools, scip, z3
+from solvers import cbc, cpsat, gurobi, highs, ortools, scip, z3
 from solvers.errors import BackendError, Unavailable, UnsupportedProgram
 from solvers.outcome import Budget, Outcome, Termination, installed_version, make_outcome
 from solvers.program import Program
@@ -190,6 +190,8 @@ _BACKENDS = (
                                     Capability.SEED})),
     Backend(name="ortools-scip", package="ortools", distribution="ortools", extra="ortools", run=ortools.solve_scip,
             capabilities=_MIXED | {Capability.MEMORY_LIMIT}),
+    Backend(name="cbc", package="pulp", distribution="pulp", extra="pulp", run=cbc.solve,
+            capabilities=_MIXED | {Capability.DUALS}),
     Backend(name="z3", package="z3", distribution="z3-solver", extra="z3", run=z3.solve,
             capabilities=frozenset({Capability.LP, Capability.PURE_INTEGER, Capability.MIP, Capability.RELU, Capability.CLAUSES,
                                     Capability.EXACT, Capability.SEED})),

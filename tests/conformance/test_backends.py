@@ -357,6 +357,49 @@ def test_cpsat_scales_exactly_or_refuses() -> None:
         solve(replace(asked, upper=np.array([8.0, INF])), "ortools-cpsat")
 
 
+@pytest.mark.parametrize(("said", "result", "expected"), [
+    ("Optimal", "Optimal solution found", (Termination.OPTIMAL, None)),
+    ("Optimal", "Stopped on time limit", (Termination.LIMIT, Limit.TIME)),
+    ("Optimal (within gap tolerance)", "Optimal solution found (within gap tolerance)", (Termination.LIMIT, Limit.OTHER)),
+    ("Infeasible", "Problem proven infeasible", (Termination.INFEASIBLE, None)),
+    ("Integer infeasible", "Stopped on node limit", (Termination.LIMIT, Limit.NODES)),
+    ("Unbounded", "Linear relaxation unbounded", (Termination.INFEASIBLE_OR_UNBOUNDED, None)),
+    ("Stopped on iterations", "Stopped on node limit", (Termination.LIMIT, Limit.NODES)),
+    ("Stopped on time (no integer solution - continuous used)", "", (Termination.LIMIT, Limit.TIME)),
+    ("Stopped on difficulties", "", (Termination.NUMERICAL, None)),
+    ("Something new", "", (Termination.ERROR, None)),
+    ("", "", (Termination.ERROR, None)),
+])
+def test_cbc_is_believed_only_where_its_two_reports_agree(said: str, result: str, expected: tuple[Termination, object]) -> None:
+    from solvers import cbc
+
+    left = cbc._Answer(status=said, log=f"Version: 2.10.3\n\nResult - {result}\n", point=None, duals=None)
+    assert cbc._termination(left, KNAPSACK, False, False) == expected
+    finished = expected if expected[0] is Termination.OPTIMAL else (Termination.LIMIT, Limit.TIME)
+    assert cbc._termination(left, KNAPSACK, False, True) == finished
+
+
+def test_cbc_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pulp")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert solve(KNAPSACK, "cbc").termination is Termination.OPTIMAL
+    assert registry.solve(market_split(), backend="cbc", budget=Budget(seconds=0.3)).termination is Termination.LIMIT
+    assert not list(tmp_path.iterdir())
+
+
+def test_cbc_numbers_keep_their_digits() -> None:
+    """Values and coefficients that eight digits would not tell apart."""
+    pytest.importorskip("pulp")
+    fixed = np.random.default_rng(0).uniform(-1, 1, 50)
+    coefficients = np.linspace(0.1, 0.9, 50)
+    asked = program(lower=[*fixed, -INF], upper=[*fixed, INF], rows=[[*coefficients, -1.0]], row_lower=[0], row_upper=[0],
+                    objective=[0.0] * 50 + [1.0])
+    outcome = solve(asked, "cbc")
+    assert outcome.values is not None
+    np.testing.assert_allclose(outcome.values[:50], fixed, rtol=1e-15)
+    assert outcome.primal_bound == pytest.approx(float(coefficients @ fixed), abs=1e-13)
+
+
 # Exact arithmetic, ReLUs and clauses
 
 @having(Capability.LP, Capability.EXACT)
@@ -408,7 +451,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from test_backends import KNAPSACK, ROWS, solve
 from solvers import registry
-loaded = {"highspy", "gurobipy", "pyscipopt", "ortools", "z3"} & set(sys.modules)
+loaded = {"highspy", "gurobipy", "pyscipopt", "ortools", "pulp", "z3"} & set(sys.modules)
 assert not loaded, f"imported before being asked for: {loaded}"
 for name in sys.argv[2:]:
     asked = KNAPSACK if registry.Capability.PURE_INTEGER in registry.get(name).capabilities else ROWS

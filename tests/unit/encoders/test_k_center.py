@@ -123,6 +123,27 @@ def test_every_backend_finds_the_optimum_of_brute_force(installed: Backend) -> N
     assert infeasible < 4
 
 
+def test_a_run_cut_short_still_brackets_the_optimum(installed: Backend) -> None:
+    if installed.name == "z3":
+        pytest.skip("z3 ends as an error where building took its time")
+    rng = np.random.default_rng(0)
+    cost = np.linalg.norm(rng.random((40, 1, 5)) - rng.random((1, 30, 5)), axis=2)
+    best = brute_force(cost, 2, 36)
+    for ranked, seconds in itertools.product(variants(installed), (0.02, 0.2, 0.6)):
+        encoding = k_center(cost, k=2, coverage=36, ranked=ranked)
+        outcome = installed.solve(encoding.program, budget=Budget(seconds=seconds))
+        assert outcome.termination in (Termination.OPTIMAL, Termination.LIMIT)
+        assert encoding.lower_bound(outcome.dual_bound) <= best
+        if outcome.values is None:
+            assert outcome.termination is Termination.LIMIT
+            continue
+        answer = encoding.decode(outcome.values)
+        assert answer is not None
+        assert answer.cost >= best
+        if outcome.termination is Termination.OPTIMAL:
+            assert answer.cost == best
+
+
 def test_ranks_tell_apart_what_a_tolerance_does_not(installed: Backend) -> None:
     """Two candidates whose costs differ by one rounding."""
     cost = np.array([[1.0, np.nextafter(1.0, 0)], [0.5, 0.5]])

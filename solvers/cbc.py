@@ -1,0 +1,248 @@
+"""CBC through the binary that PuLP carries (PuLP: MIT, CBC: EPL 2.0). LP by Clp, MIP by branch and cut.
+
+PuLP's own interface is not used: the program goes to CBC as an MPS file written from its arrays (CBC reads the numbers to within
+two roundings), and comes back as CBC's binary solution (PuLP reads eight digits, and calls a time-limited point optimal). Why CBC
+stopped is in two places, the first line of its text solution and the `Result` line of its log; neither says it alone. The files
+lie in a temporary folder that goes.
+
+CBC looks at its clock now and then only: a run may take up to OVERTIME + PATIENCE seconds more than its budget; then it is ended
+and has no point. Ctrl-C is passed on to CBC, which writes its best point, and gives back an Outcome with LIMIT / INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from solvers.errors import Unavailable
+from solvers.interrupt import run_interruptible
+from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.program import Array, Program
+
+NAME, DISTRIBUTION, TOLERANCE = "cbc", "pulp", 1e-6
+OVERTIME, PATIENCE = 1.0, 5.0  # seconds CBC gets to stop by itself when its time is up, and again when it is asked to
+
+# The first line of the text solution, and where it says "Stopped" the log's Result, which is more exact.
+_TERMINATION: dict[str, tuple[Termination, Limit | None]] = {
+    "Optimal": (Termination.OPTIMAL, None),
+    "Optimal (within gap tolerance)": (Termination.LIMIT, Limit.OTHER),
+    "Infeasible": (Termination.INFEASIBLE, None),
+    "Integer infeasible": (Termination.INFEASIBLE, None),
+    "Unbounded": (Termination.UNBOUNDED, None),
+    "Stopped on time": (Termination.LIMIT, Limit.TIME),
+    "Stopped on iterations": (Termination.LIMIT, Limit.ITERATIONS),
+    "Stopped on ctrl-c": (Termination.LIMIT, Limit.INTERRUPTED),
+    "Stopped on difficulties": (Termination.NUMERICAL, None),
+    "Status unknown": (Termination.NUMERICAL, None),
+}
+_RESULT: dict[str, Limit] = {
+    "Stopped on time limit": Limit.TIME,
+    "Stopped on node limit": Limit.NODES,
+    "Stopped on solution limit": Limit.OTHER,
+    "User ctrl-cuser ctrl-c": Limit.INTERRUPTED,
+}
+_NO_POINT = " (no integer solution - continuous used)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What CBC left behind.   status: first line of the text solution, "" without one.   point, duals: (n,), (kept rows,)."""
+
+    status: str
+    log: str
+    point: Array | None
+    duals: Array | None
+
+    def number(self, pattern: str) -> float | None:
+        """The last number of the log behind `pattern`."""
+        found = re.findall(pattern + r"\s+([-+]?\d[\d.]*(?:e[-+]?\d+)?)", self.log)
+        return float(found[-1]) if found else None
+
+
+def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
+    """Write the program, run CBC, read back. Row duals for LPs; CBC gives no Farkas ray."""
+    binary = _binary()
+    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="verifair-cbc-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no row that asks nothing
+        order = np.argsort(program.integer, kind="stable")
+        _write(folder / "program.mps", program, kept, order)
+        built = time.perf_counter()
+        seconds = max(budget.seconds - (built - started), 1e-2)
+        interrupted = _run(binary, folder, _options(program, budget, presolve, seconds), seconds)
+        solve_seconds = time.perf_counter() - built
+        left = _read(folder, program.columns, int(kept.sum()))
+    termination, limit = _termination(left, program, interrupted, solve_seconds >= seconds)
+    values = duals = dual_bound = None
+    if left.point is not None and (termination is Termination.OPTIMAL or _stopped_at_a_solution(left, termination, program)):
+        values = np.empty(program.columns)
+        values[order] = left.point
+    if termination is Termination.OPTIMAL and left.duals is not None and not program.mixed_integer:
+        duals = np.zeros(len(kept))
+        duals[kept] = left.duals
+    if termination is Termination.OPTIMAL and values is not None and program.objective is not None:
+        dual_bound = float(program.objective @ values) + program.constant
+    if termination is Termination.LIMIT and program.mixed_integer:
+        dual_bound = _bound(left, program.constant)
+    nodes = left.number("Enumerated nodes:") if program.mixed_integer else None
+    return answer(
+        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
+        dual_bound=dual_bound, duals=duals, nodes=None if nodes is None else int(nodes), message=_message(left))
+
+
+def _binary() -> str:
+    import pulp
+
+    path = getattr(getattr(pulp, "PULP_CBC_CMD", None), "pulp_cbc_path", None)
+    if path is None or not Path(path).is_file():
+        raise Unavailable(f'{NAME}: PuLP {pulp.__version__} carries no CBC for this platform; pip install "pulp<4", or use highs')
+    return str(path)
+
+
+def _options(program: Program, budget: Budget, presolve: bool | None, seconds: float) -> list[str]:
+    options = ["-timeMode", "elapsed", "-seconds", f"{seconds:.3f}", "-ratioGap", "0", "-allowableGap", "0"]
+    if budget.seed:  # CBC takes a seed of 0 for the time of day
+        seed = str(budget.seed % (2**31 - 1) or 1)
+        options += ["-randomSeed", seed, "-randomCbcSeed", seed]
+    if budget.nodes is not None and program.mixed_integer:
+        options += ["-maxNodes", str(budget.nodes)]
+    if presolve is False:
+        options += ["-presolve", "off", "-preprocess", "off"]
+    return options
+
+
+def _run(binary: str, folder: Path, options: list[str], seconds: float) -> bool:
+    """Run CBC to its end, or not much longer than `seconds`; returns whether Ctrl-C arrived. Leaves no process behind."""
+    command = [binary, "program.mps", *options, "-solve", "-solution", "solution.txt", "-saveSolution", "solution.bin"]
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)  # so that Ctrl-C reaches it from here only
+
+    def stop() -> None:
+        process.send_signal(signal.SIGINT)
+        last = threading.Timer(PATIENCE, process.kill)
+        last.daemon = True
+        last.start()
+
+    def wait() -> None:
+        try:
+            process.wait(seconds + OVERTIME)
+        except subprocess.TimeoutExpired:
+            stop()
+            process.wait()
+
+    try:
+        return run_interruptible(wait, stop)[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _termination(left: _Answer, program: Program, interrupted: bool, out_of_time: bool) -> tuple[Termination, Limit | None]:
+    """Whatever else CBC says, a run that was broken off is a limit, unless it had finished its optimum."""
+    termination, limit = _TERMINATION.get(left.status.removesuffix(_NO_POINT), (Termination.ERROR, None))
+    stopped = _RESULT.get(_result(left))
+    if termination is Termination.OPTIMAL and stopped is None:
+        return termination, limit
+    if interrupted or out_of_time:
+        return Termination.LIMIT, Limit.INTERRUPTED if interrupted else Limit.TIME
+    if stopped is not None:
+        return Termination.LIMIT, stopped
+    if termination is Termination.UNBOUNDED and program.mixed_integer:
+        return Termination.INFEASIBLE_OR_UNBOUNDED, None  # of its relaxation CBC knows no more
+    return termination, limit
+
+
+def _stopped_at_a_solution(left: _Answer, termination: Termination, program: Program) -> bool:
+    """Whether the point of a run that stopped early is one: an LP's is not, and a MIP's may be its relaxation's."""
+    early = termination is Termination.LIMIT and program.mixed_integer
+    return early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
+
+
+def _bound(left: _Answer, constant: float) -> float | None:
+    """The lower bound of a run that stopped early: to about eight digits in the search's messages, to 0.001 in the summary."""
+    search, summary = left.number(r"best possible"), left.number("Lower bound:")
+    if search is None or summary is None or abs(search) >= 1e49:
+        return None
+    return min(search - 1e-7 * max(1.0, abs(search)), summary + 1e-3) + constant
+
+
+def _result(left: _Answer) -> str:
+    found = re.findall(r"^Result - (.*?)\s*$", left.log, re.MULTILINE)
+    return str(found[-1]) if found else ""
+
+
+def _message(left: _Answer) -> str:
+    version = re.search(r"^Version: (\S+)", left.log, re.MULTILINE)
+    said = [left.status or left.log.strip().rpartition("\n")[2] or "ended without an answer", _result(left)]
+    return f"CBC{' ' + version.group(1) if version else ''}: " + "; ".join(part for part in said if part)
+
+
+def _read(folder: Path, columns: int, rows: int) -> _Answer:
+    """The text solution's first line, the log, and the binary solution: two int32 sizes, the objective, row activities and
+    duals, column values and reduced costs, all float64."""
+    log = (folder / "log.txt").read_text(errors="replace")
+    text, binary = folder / "solution.txt", folder / "solution.bin"
+    status = ""
+    if text.is_file():
+        with text.open(errors="replace") as lines:
+            status = lines.readline().partition(" - objective value")[0].strip()
+    point = duals = None
+    if binary.is_file() and binary.stat().st_size == 8 * (2 + 2 * rows + 2 * columns):
+        numbers = np.fromfile(binary, dtype=np.float64)[2:]
+        duals, point = numbers[rows : 2 * rows], numbers[2 * rows : 2 * rows + columns]
+    return _Answer(status=status, log=log, point=point, duals=duals)
+
+
+def _write(path: Path, program: Program, kept: np.ndarray, order: np.ndarray) -> None:
+    """The program in free MPS: row R0 is the objective, columns C0, C1, ... are in the given order, whole ones last."""
+    objective = program.objective if program.objective is not None else np.zeros(program.columns)
+    first = sp.csr_array((objective, np.arange(program.columns), [0, program.columns]), shape=(1, program.columns))
+    entries = sp.vstack([first, program.rows[kept]], format="csc")[:, order]  # the objective's zeros make every column appear
+    row_lower, row_upper = program.row_lower[kept], program.row_upper[kept]
+    kinds = np.where(row_lower == row_upper, "E", np.where(row_lower == -np.inf, "L", "G"))
+    sides = np.where(row_lower == -np.inf, row_upper, row_lower)
+    ranged = np.flatnonzero((row_lower < row_upper) & np.isfinite(row_lower) & np.isfinite(row_upper))
+    split = int(entries.indptr[program.columns - int(program.integer.sum())])
+    column = np.repeat(np.arange(program.columns), np.diff(entries.indptr))
+    coefficients = partial(_lines, " C%d R%d %.17g\n")
+    with path.open("w") as file:
+        file.write("NAME program FREE\nROWS\n N R0\n")
+        file.writelines(_lines(" %s R%d\n", kinds, np.arange(1, 1 + len(kinds))))
+        file.write("COLUMNS\n")
+        file.writelines(coefficients(column[:split], entries.indices[:split], entries.data[:split]))
+        file.write(" M1 'MARKER' 'INTORG'\n")
+        file.writelines(coefficients(column[split:], entries.indices[split:], entries.data[split:]))
+        file.write(" M2 'MARKER' 'INTEND'\nRHS\n")
+        file.writelines(_lines(" RHS R%d %.17g\n", np.arange(1, 1 + len(sides)), sides))
+        file.write("RANGES\n")
+        file.writelines(_lines(" RANGES R%d %.17g\n", 1 + ranged, (row_upper - row_lower)[ranged]))
+        file.write("BOUNDS\n")
+        file.writelines(_bounds("LO", "MI", program.lower[order]))
+        file.writelines(_bounds("UP", "PL", program.upper[order]))
+        file.write("ENDATA\n")
+
+
+def _lines(form: str, *parts: np.ndarray) -> Iterator[str]:
+    return map(form.__mod__, zip(*(part.tolist() for part in parts), strict=True))
+
+
+def _bounds(finite: str, infinite: str, values: Array) -> Iterator[str]:
+    """Every bound is written: what MPS takes for granted of a whole column differs from reader to reader."""
+    known = np.isfinite(values)
+    yield from _lines(f" {finite} BOUNDS C%d %.17g\n", np.flatnonzero(known), values[known])
+    yield from _lines(f" {infinite} BOUNDS C%d\n", np.flatnonzero(~known))
