@@ -109,7 +109,7 @@ def coverage_bound(covers: sp.sparray, weights: Integers, multipliers: Array, k:
     scaled = np.minimum(np.ldexp(clipped, exponent).astype(np.int64), whole)
     gathered = np.sort(covers.T.astype(np.int64) @ scaled)[::-1]
     total = int((whole - scaled).sum()) + sum(gathered[:k].tolist())
-    return int(total >> exponent)
+    return min(int(total >> exponent), int(weights.sum()))
 
 
 def packing_bound(covers: sp.sparray, multipliers: Array) -> int:
