@@ -10,6 +10,7 @@ from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from solvers.outcome import Budget, Outcome
 from verifair.bias.rows import verify_rows
+from verifair.group.estimator import GroupCounterfactuals
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.report.partition import PartitionSummary
 from verifair.report.partition import summary as partition_summary
@@ -36,6 +37,7 @@ __all__ = [
     "ClusterSearch",
     "Feature",
     "Finding",
+    "GroupCounterfactuals",
     "IndividualFairness",
     "KDiscrimination",
     "KmaxCertificate",

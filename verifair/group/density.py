@@ -1,9 +1,9 @@
 """Weights of edges: length times a function of the density at the edge's midpoint.
 
-The density is a Gaussian kernel estimate. Terms that together cannot change it by more than one part in 10^8 are left out, so that
-midpoints, sorted into a KD-tree, meet only the data near them.
-Reference: FGCE, section II; FACE (Poyiadzi et al., 2020). Corrects the paper: it writes  W = KDE(mid) * distance,  which makes dense
-regions expensive, against its own words and FACE. Here dense regions are cheap, unless `literal` is asked for.
+The density is a Gaussian kernel estimate. Terms that together cannot change it by more than one part in 10^8 are left out, so
+that midpoints, sorted into a KD-tree, meet only the data near them.
+Reference: FGCE, section II; FACE (Poyiadzi et al., 2020). Corrects the paper: it writes  W = KDE(mid) * distance,  which makes
+dense regions expensive, against its own words and FACE. Here dense regions are cheap, unless `literal` is asked for.
 """
 
 from __future__ import annotations

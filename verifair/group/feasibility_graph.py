@@ -8,6 +8,7 @@ Reference: FGCE, section II (after FACE); default eps: the smallest that leaves 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,7 +100,7 @@ class FeasibilityGraph:
     @property
     def alone(self) -> Booleans:
         """(N,) nodes without an edge."""
-        return (np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0)
+        return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
 
     def matrix(self, weights: Array) -> sp.csr_matrix:
         """(N, N) with weights (E,) on the edges. Edges of length 0 keep a tiny weight: csgraph reads 0 as no edge."""
@@ -170,9 +171,9 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
             else:
                 pending += [node.greater, node.lesser]
         order = rows[tree.indices]
-        parts = [points[order[a:b]] for a, b in zip(begins, begins[1:], strict=False)]
+        parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
         low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
-        for own, (a, b) in enumerate(zip(begins, begins[1:], strict=False)):
+        for own, (a, b) in enumerate(itertools.pairwise(begins)):
             yield _Leaf(rows=order[a:b], order=order, begins=np.array(begins), low=low, high=high, own=own)
 
 

@@ -1,0 +1,225 @@
+"""Cost-constrained FGCE: k counterfactuals that cover the most factuals at cost at most d. Greedy, and the exact optimum.
+
+Greedy reaches at least (1 - 1/e) of the optimum; gains only shrink, so a candidate is looked at again only while its last known
+gain leads (lazy evaluation). The optimum is found by branching on candidates; a branch is closed by a Lagrangian bound whose
+multipliers come from an LP, but which is added up in whole numbers, so that no tolerance of a solver decides.
+Reference: FGCE, problem 1 and algorithm 1; Minoux (1978) for the lazy evaluation.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from encoders.max_coverage import coverage_bound, max_coverage
+from solvers.outcome import Budget
+from solvers.registry import solve
+from verifair.group.instance import Instance
+from verifair.group.space import Array, Booleans, Integers
+
+DOMINATED = 3000
+"""Columns of a block up to which dominated ones are looked for: the comparison is quadratic."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Coverage:
+    """chosen: nodes, at most k.   covered: how many factuals they cover.   bound: no k candidates cover more.   nodes: branches."""
+
+    chosen: Integers
+    covered: int
+    bound: int
+    nodes: int
+
+    @property
+    def optimal(self) -> bool:
+        return self.covered == self.bound
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class System:
+    """Who covers whom. covers: (R, C) bool, CSC, rows that are alike taken as one.   weights: (R,) factuals that each stands for.
+
+    nodes: (C,) the candidate of each column.
+    """
+
+    covers: sp.csc_array
+    weights: Integers
+    nodes: Integers
+
+    @classmethod
+    def of(cls, blocks: Sequence[Booleans], nodes: Sequence[Integers]) -> System:
+        """From blocks (f, c) and their candidates (c,). Columns that another one contains are left out, and rows nobody covers."""
+        parts, weights, kept = [], [], []
+        for covers, names in zip(blocks, nodes, strict=True):
+            rows, same = _distinct(covers)
+            rows, count = rows[covers[rows].any(axis=1)], np.bincount(same)[covers[rows].any(axis=1)]
+            table = covers[rows]
+            columns = _undominated(table)
+            parts.append(sp.csc_array(table[:, columns]))
+            weights.append(count)
+            kept.append(names[columns])
+        return cls(covers=sp.csc_array(sp.block_diag(parts, format="csc"), dtype=bool), weights=np.concatenate(weights),
+                   nodes=np.concatenate(kept))
+
+    @classmethod
+    def within(cls, instance: Instance, cost: float) -> System:
+        """Pairs of an instance that cost at most so much."""
+        return cls.of([block.cost <= cost for block in instance.blocks], [block.candidates for block in instance.blocks])
+
+    def column(self, j: int) -> Integers:
+        return np.asarray(self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]])
+
+    def gain(self, j: int, covered: Booleans) -> int:
+        rows = self.column(j)
+        return int(self.weights[rows[~covered[rows]]].sum())
+
+    def value(self, chosen: Sequence[int]) -> int:
+        """Factuals that the columns cover together."""
+        covered = np.zeros(len(self.weights), dtype=bool)
+        for j in chosen:
+            covered[self.column(j)] = True
+        return int(self.weights[covered].sum())
+
+
+def _distinct(table: Booleans) -> tuple[Integers, Integers]:
+    """The first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
+    kinds: dict[bytes, int] = {}
+    same = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in np.packbits(table, axis=1)], dtype=np.int64)
+    return np.unique(same, return_index=True)[1], same
+
+
+def _undominated(table: Booleans) -> Integers:
+    """Columns of a table (r, c) that no other one contains; of equal ones the first."""
+    first, _ = _distinct(np.ascontiguousarray(table.T))
+    size = table[:, first].sum(axis=0)
+    first = first[size > 0]
+    if len(first) > DOMINATED:
+        return np.asarray(first)
+    some = table[:, first].astype(np.float32)  # sums of fewer than 2^24 ones are exact
+    size = some.sum(axis=0)
+    contained = (some.T @ some >= size[:, None]) & (size[:, None] < size[None, :])
+    return np.asarray(first[~contained.any(axis=1)])
+
+
+def greedy(system: System, k: int) -> list[int]:
+    """Columns in the order in which they are chosen; fewer than k when nothing is left to gain.
+
+    Guarantee: at least (1 - 1/e) of the optimum (Nemhauser, Wolsey and Fisher, 1978).
+    """
+    covered = np.zeros(len(system.weights), dtype=bool)
+    heap = [(-system.gain(j, covered), j, 0) for j in range(len(system.nodes))]
+    heapq.heapify(heap)
+    chosen: list[int] = []
+    while heap and len(chosen) < k:
+        gain, j, asked = heapq.heappop(heap)
+        if asked < len(chosen):  # a gain of an earlier round: at most so much by now
+            heapq.heappush(heap, (-system.gain(j, covered), j, len(chosen)))
+            continue
+        if gain == 0:
+            break
+        chosen.append(j)
+        covered[system.column(j)] = True
+    return chosen
+
+
+def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
+    """Algorithm 1, over all components at once (the paper's local version gives the same).   bound: what greedy cannot exceed."""
+    system = System.within(instance, cost)
+    chosen = greedy(system, k)
+    covered = system.value(chosen)
+    bound = min(int(covered / (1 - np.exp(-1.0))), int(system.weights.sum()))
+    return Coverage(chosen=system.nodes[chosen], covered=covered, bound=max(bound, covered), nodes=0)
+
+
+def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget | None = None) -> Coverage:
+    """The most factuals that k candidates cover at cost at most `cost`.
+
+    Sound? yes: covered is counted, and the bound is added in whole numbers.   Complete? yes, given time; else covered < bound.
+    """
+    system = System.within(instance, cost)
+    return best(system, k, budget=budget or Budget())
+
+
+def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
+    """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
+    deadline = time.monotonic() + budget.seconds
+    search = _Search(system, k, int(system.weights.sum()) if target is None else target)
+    search.run(deadline, budget.nodes)
+    return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
+
+
+class _Search:
+    """Branch and bound, depth first, over columns that are in or out."""
+
+    def __init__(self, system: System, k: int, target: int) -> None:
+        self.system, self.k, self.target = system, k, target
+        self.rows = sp.csr_array(system.covers)
+        self.chosen = greedy(system, k)
+        self.covered = system.value(self.chosen)
+        self.nodes = 0
+        self.open: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+        self.closed = 0  # the largest bound of branches that were closed
+
+    @property
+    def bound(self) -> int:
+        return max(self.covered, self.closed, *(bound for bound, _, _ in self.open), 0)
+
+    def run(self, deadline: float, most: int | None) -> None:
+        root = min(int(self.system.weights.sum()), self._largest(self.k))
+        self.open = [(root, (), ())]
+        while self.open and not self.covered >= self.target:
+            if time.monotonic() >= deadline or (most is not None and self.nodes >= most):
+                return
+            bound, inside, outside = self.open.pop()
+            self._node(bound, inside, outside)
+
+    def _largest(self, k: int) -> int:
+        """What the k largest columns would cover, were they apart."""
+        return int(np.sort(self.system.weights @ self.system.covers)[::-1][:k].sum())
+
+    def _hopeless(self, bound: int) -> bool:
+        return bound <= self.covered or bound < self.target
+
+    def _node(self, bound: int, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
+        """Bound one branch by the LP of what is left, and split it where that does not close it."""
+        self.nodes += 1
+        if self._hopeless(bound):
+            self.closed = max(self.closed, min(bound, self.target - 1))
+            return
+        covered = np.zeros(len(self.system.weights), dtype=bool)
+        for j in inside:
+            covered[self.system.column(j)] = True
+        sure, left = int(self.system.weights[covered].sum()), np.flatnonzero(~covered)
+        columns = np.setdiff1d(np.arange(len(self.system.nodes)), np.array([*inside, *outside], dtype=np.int64))
+        k = self.k - len(inside)
+        self._offer(list(inside))
+        if k == 0 or not len(left) or not len(columns):
+            return
+        part = self.rows[left][:, columns]
+        bound_here, x = _relaxed(part, self.system.weights[left], k)
+        bound = min(bound, sure + bound_here)
+        self._offer([*inside, *columns[np.argsort(-x)[:k]].tolist()])
+        if self._hopeless(bound):
+            self.closed = max(self.closed, bound)
+            return
+        j = int(columns[np.argmin(np.abs(x - 0.5))])
+        self.open += [(bound, inside, (*outside, j)), (bound, (*inside, j), outside)]
+
+    def _offer(self, chosen: list[int]) -> None:
+        value = self.system.value(chosen)
+        if value > self.covered:
+            self.chosen, self.covered = chosen, value
+
+
+def _relaxed(covers: sp.csr_array, weights: Integers, k: int) -> tuple[int, Array]:
+    """A proved bound on what k columns cover, and the LP's point (C,)."""
+    program = max_coverage(covers, weights, k=k)
+    outcome = solve(program.program, backend="highs", budget=Budget(), relax_integrality=True)
+    if outcome.values is None or outcome.duals is None:  # no LP, no multipliers: the trivial ones are as true
+        return coverage_bound(covers, weights, weights.astype(float), k), np.full(covers.shape[1], 0.5)
+    return program.bound(outcome.duals), outcome.values[: covers.shape[1]]

@@ -1,0 +1,52 @@
+"""Who is decided positively: by a network (exactly), or by anything with scikit-learn's `predict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Network
+from verifair.errors import QueryError
+from verifair.feature import text
+from verifair.group.space import Array, Booleans
+from verifair.schema import Schema
+from verifair.verify.questions import decisions
+
+
+def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
+    """(N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
+
+    An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
+    Raises QueryError for a model that is neither, or that answers with something else than a class for each row.
+    """
+    if isinstance(model, Network):
+        schema.check_network(model)
+        return np.asarray(decisions(model, schema.encode(raw)) == 1)
+    if not hasattr(model, "predict"):
+        raise QueryError(f"model: found {type(model).__name__}; expected a Network (read_onnx) or an estimator with predict")
+    found = np.asarray(model.predict(frame_of(schema, raw)))
+    if found.shape != (len(raw),):
+        raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
+    wanted = schema.positive_label if schema.positive_label is not None else "1"
+    answers = pd.unique(found)
+    seen = {answer: text(answer) == wanted for answer in answers.tolist()}
+    classes = {text(one) for one in getattr(model, "classes_", answers)}
+    if wanted not in classes:
+        raise QueryError(
+            f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {wanted!r}; "
+            "set positive_label in the schema's [model] section"
+        )
+    return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+
+
+def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
+    """Raw rows (N, V) as a table in the schema's words: categories by name, whole numbers as int."""
+    columns: dict[str, Any] = {}
+    for v, feature in enumerate(schema.features):
+        if feature.categories is not None:
+            columns[feature.source] = np.array(feature.categories, dtype=object)[raw[:, v].astype(int)]
+        else:
+            columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]
+    return pd.DataFrame(columns)

@@ -1,0 +1,226 @@
+"""GroupCounterfactuals: from a model, a schema and a table to the counterfactuals of every group. Reads top to bottom in `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from solvers.outcome import Budget
+from verifair.errors import DataError, QueryError
+from verifair.feature import Change
+from verifair.group.center import Centers, centers
+from verifair.group.center_components import by_components
+from verifair.group.center_solver import by_solver
+from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.group.decider import frame_of, positive
+from verifair.group.density import Weighting, edge_weights
+from verifair.group.feasibility_graph import FeasibilityGraph
+from verifair.group.instance import Cost, Instance
+from verifair.group.measures import assignment, change_frequency
+from verifair.group.reachability import Reachability
+from verifair.group.space import Array, Booleans, Custom, Integers, Space
+from verifair.schema import Schema
+
+Method = Literal["exact", "components", "mip", "greedy"]
+"""exact: thresholds and set covers.   components: each weak component, combined.   mip: the paper's.   greedy: (1 - 1/e)."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """One group's answer. negatives: all that are to be explained; instance.hopeless of them have no feasible counterfactual.
+
+    found: the centers, or with a cost limit the coverage.   assigned: (F,) the node that each factual of the instance is sent to,
+    -1 for none.   cost: (F,) what it costs.
+    """
+
+    name: str
+    negatives: Integers
+    instance: Instance
+    found: Centers | Coverage
+    assigned: Integers
+    cost: Array
+
+    @property
+    def coverage(self) -> float:
+        """Share of the factuals with a feasible counterfactual that the chosen ones cover."""
+        return float((self.assigned >= 0).mean())
+
+
+class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
+    """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
+
+    model: a Network, or an estimator whose `predict` takes a DataFrame.   schema: of its columns, with `change` for each feature.
+    k: at most so many counterfactuals a group.   coverage: the share of factuals to cover, at the least largest cost; or, with
+    max_cost, cover the most at cost at most that.   cost: "l2", "path" (weighted by density) or "hops".   eps: longest move between
+    two rows; None: the smallest that leaves no row alone.   factuals: all "negatives", or "false-negatives" only.
+    changes: feature -> increase, decrease, fixed or free, over the schema's.   custom: one more rule for moves, see `Space`.
+    method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.
+    Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
+    Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
+    """
+
+    def __init__(
+        self, model: Any, schema: Schema, *, k: int = 5, coverage: float = 1.0, max_cost: float | None = None, cost: Cost = "l2",
+        eps: float | None = None, factuals: Literal["negatives", "false-negatives"] = "negatives",
+        changes: Mapping[str, Change] | None = None, custom: Custom | None = None, weighting: Weighting = "inverse",
+        bandwidth: float | Literal["scott", "cross-validated"] = "scott", method: Method = "exact", solver: str = "highs",
+        seconds: float = 60.0, threads: int = 2,
+    ) -> None:  # fmt: skip
+        self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
+        self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
+        self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
+        self.seconds, self.threads = seconds, threads
+
+    def fit(
+        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Progress | None = None
+    ) -> GroupCounterfactuals:
+        """Build the graph over all rows of X, and answer for each group.
+
+        y: true classes (1 positive), needed for false negatives; None: the schema's label column in X.   sensitive_features: a
+        column's name, several names, or an array or Series (N,): one group for each value; None: one group of all.
+        audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
+
+        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group).
+        Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few.
+        """
+        self._check()
+        tell = progress or (lambda what, done, total: None)
+        self.space_ = Space.of(self.schema, self.changes, self.custom)
+        raw = self.schema.raw(X)
+        explained = self._explained(X, y, raw, audit)
+        members = groups_of(X, sensitive_features)
+        self.graph_ = FeasibilityGraph.build(
+            self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
+        )
+        self.reachability_ = Reachability.of(self.graph_)
+        weights = None
+        if self.cost == "path":
+            weights = edge_weights(
+                self.graph_, self.weighting, self.bandwidth, progress=lambda done, total: tell("density", done, total)
+            )
+        candidates = np.flatnonzero(self.positive_)
+        self.groups_: dict[str, Group] = {}
+        for n, (name, member) in enumerate(members.items(), start=1):
+            negatives = np.flatnonzero(explained & member)
+            instance = Instance.of(
+                self.graph_, self.reachability_, negatives, candidates, cost=self.cost, weights=weights, group=name
+            )
+            self.groups_[name] = self._solved(name, negatives, instance)
+            tell("groups", n, len(members))
+        return self
+
+    def counterfactuals(self, name: str) -> pd.DataFrame:
+        """The chosen rows of a group in the schema's words, with how many factuals each serves and the largest cost among them."""
+        group = self._group(name)
+        chosen = group.found.chosen
+        served = group.assigned[:, None] == chosen[None, :]
+        table = frame_of(self.schema, self.graph_.raw[chosen])
+        table.insert(0, "row", chosen)
+        table["serves"] = served.sum(axis=0)
+        table["largest cost"] = [group.cost[one].max(initial=0.0) for one in served.T]
+        return table
+
+    def explanations(self, name: str) -> pd.DataFrame:
+        """One line for each factual of a group: its row, the counterfactual's, and the cost; -1 and inf where none serves."""
+        group = self._group(name)
+        return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
+
+    def attribute_changes(self) -> pd.DataFrame:
+        """ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
+        check_is_fitted(self, "groups_")
+        rows = {
+            name: change_frequency(self.space_, self.graph_.raw, group.instance.factuals, group.assigned)
+            for name, group in self.groups_.items()
+        }
+        return pd.DataFrame(rows).T
+
+    def _group(self, name: str) -> Group:
+        check_is_fitted(self, "groups_")
+        if name not in self.groups_:
+            raise QueryError(f"there is no group {name!r}; known are {', '.join(self.groups_)}")
+        return self.groups_[name]
+
+    def _check(self) -> None:
+        if self.factuals not in ("negatives", "false-negatives"):
+            raise QueryError(f"factuals = {self.factuals!r}: use negatives or false-negatives")
+        if self.method not in ("exact", "components", "mip", "greedy"):
+            raise QueryError(f"method {self.method!r} is not known; use exact, components, mip or greedy")
+        if self.max_cost is not None and self.method in ("components", "mip"):
+            raise QueryError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
+        if self.max_cost is None and self.method == "greedy":
+            raise QueryError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
+        if self.k < 1:
+            raise QueryError(f"k = {self.k}: at least one counterfactual is needed")
+
+    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
+        """(N,) rows with the negative decision that are to be explained; sets positive_."""
+        self.positive_ = positive(self.model, self.schema, raw)
+        explained = ~self.positive_
+        if audit is not None:
+            explained &= _column(audit, len(X), "audit").astype(bool)
+        if self.factuals == "false-negatives":
+            truth = self.schema.labels(X) if y is None else _column(y, len(X), "y")
+            explained &= truth == 1
+        return np.asarray(explained)
+
+    def _solved(self, name: str, negatives: Integers, instance: Instance) -> Group:
+        budget = Budget(seconds=self.seconds)
+        try:
+            found = self._found(instance, budget)
+        except QueryError as error:
+            raise QueryError(f"{name}: {error}") from error
+        limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
+        assigned, cost = assignment(instance, found.chosen, limit)
+        return Group(name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost)
+
+    def _found(self, instance: Instance, budget: Budget) -> Centers | Coverage:
+        if self.max_cost is not None:
+            if self.method == "greedy":
+                return greedy_coverage(instance, self.k, self.max_cost)
+            return largest_coverage(instance, self.k, self.max_cost, budget=budget)
+        if self.method == "mip":
+            return by_solver(instance, self.k, self.coverage, backend=self.solver, budget=budget)
+        solve = by_components if self.method == "components" else centers
+        return solve(instance, self.k, self.coverage, budget=budget)
+
+
+def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
+    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array or Series.
+
+    Raises DataError for a column that is not there, an array of another length, or missing values.
+    """
+    if sensitive is None:
+        return {"all": np.ones(len(frame), dtype=bool)}
+    names = [sensitive] if isinstance(sensitive, str) else list(sensitive) if _are_names(sensitive) else None
+    if names is None:
+        values = pd.Series(_column(sensitive, len(frame), "sensitive_features"))
+        title = str(getattr(sensitive, "name", None) or "group")
+        parts = values.map(lambda value: f"{title} = {value}").where(values.notna())
+    else:
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            known = ", ".join(map(str, frame.columns))
+            raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
+        told = [frame[name].map(lambda value, name=name: f"{name} = {value}").where(frame[name].notna()) for name in names]
+        parts = told[0].str.cat(told[1:], sep=", ") if len(told) > 1 else told[0]
+    if parts.isna().any():
+        raise DataError(f"sensitive features: {int(parts.isna().sum())} rows have no value; drop them, or fill the value in")
+    return {str(name): (parts == name).to_numpy() for name in sorted(parts.unique())}
+
+
+def _are_names(sensitive: Any) -> bool:
+    return isinstance(sensitive, Sequence) and all(isinstance(name, str) for name in sensitive)
+
+
+def _column(values: Any, rows: int, what: str) -> np.ndarray:
+    found = np.asarray(values)
+    if found.shape != (rows,):
+        raise DataError(f"{what}: found an array of shape {found.shape} for {rows} rows; expected one value for each row")
+    return found
