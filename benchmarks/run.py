@@ -10,6 +10,7 @@ from benchmarks.cases import (
     agreement,
     exact_queries,
     exhaustive,
+    fgce_graphs,
     gaps,
     guardrail,
     kmax,
@@ -37,6 +38,7 @@ CASES = {
     "search": search.run,
     "guardrail": guardrail.run,
     "kmax": kmax.run,
+    "fgce_graphs": fgce_graphs.run,
 }
 
 
