@@ -63,7 +63,7 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
     """
     few = _Few(instance, budget or Budget())
     if cost < few.least:
-        raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers everybody")
+        raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
     k = len(instance.blocks)
     while True:
         found = few.covered(k, cost)

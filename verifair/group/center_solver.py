@@ -10,7 +10,9 @@ from verifair.group.center import Centers, needed
 from verifair.group.instance import Instance
 
 
-def by_solver(instance: Instance, k: int, coverage: float = 1.0, *, backend: str = "highs", budget: Budget | None = None) -> Centers:
+def by_solver(
+    instance: Instance, k: int, coverage: float = 1.0, *, backend: str = "highs", budget: Budget | None = None
+) -> Centers:
     """The paper's MIP (eq. 1-6) on a backend: the answer is one of the costs, that nothing is better is the solver's claim.
 
     Raises QueryError where the solver claims that there is no solution, or found none in time.

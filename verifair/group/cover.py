@@ -148,7 +148,7 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
     """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
     deadline = time.monotonic() + budget.seconds
-    search = _Search(system, k, int(system.weights.sum()) if target is None else target)
+    search = _Search(system, k, target)
     search.run(deadline, budget.nodes)
     return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
 
@@ -156,8 +156,10 @@ def best(system: System, k: int, *, target: int | None = None, budget: Budget) -
 class _Search:
     """Branch and bound, depth first, over columns that are in or out."""
 
-    def __init__(self, system: System, k: int, target: int) -> None:
-        self.system, self.k, self.target = system, k, target
+    def __init__(self, system: System, k: int, target: int | None) -> None:
+        self.system, self.k = system, k
+        self.enough = int(system.weights.sum()) if target is None else target
+        self.needed = 0 if target is None else target
         self.rows = sp.csr_array(system.covers)
         self.chosen = greedy(system, k)
         self.covered = system.value(self.chosen)
@@ -172,7 +174,7 @@ class _Search:
     def run(self, deadline: float, most: int | None) -> None:
         root = min(int(self.system.weights.sum()), self._largest(self.k))
         self.open = [(root, (), ())]
-        while self.open and not self.covered >= self.target:
+        while self.open and self.covered < self.enough:
             if time.monotonic() >= deadline or (most is not None and self.nodes >= most):
                 return
             bound, inside, outside = self.open.pop()
@@ -183,13 +185,13 @@ class _Search:
         return int(np.sort(self.system.weights @ self.system.covers)[::-1][:k].sum())
 
     def _hopeless(self, bound: int) -> bool:
-        return bound <= self.covered or bound < self.target
+        return bound <= self.covered or bound < self.needed
 
     def _node(self, bound: int, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
         """Bound one branch by the LP of what is left, and split it where that does not close it."""
         self.nodes += 1
         if self._hopeless(bound):
-            self.closed = max(self.closed, min(bound, self.target - 1))
+            self.closed = max(self.closed, bound)
             return
         covered = np.zeros(len(self.system.weights), dtype=bool)
         for j in inside:
