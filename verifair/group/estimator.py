@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
 from verifair.feature import Change
-from verifair.group.center import Centers, centers
+from verifair.group.center import Centers, OutOfTime, centers
 from verifair.group.center_components import by_components
 from verifair.group.center_solver import by_solver
 from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
@@ -61,7 +61,8 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     max_cost, cover the most at cost at most that.   cost: "l2", "path" (weighted by density) or "hops".   eps: longest move between
     two rows; None: the smallest that leaves no row alone.   factuals: all "negatives", or "false-negatives" only.
     changes: feature -> increase, decrease, fixed or free, over the schema's.   custom: one more rule for moves, see `Space`.
-    method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.
+    method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.   empty: "skip" leaves out groups
+    with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
     """
@@ -71,12 +72,12 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         eps: float | None = None, factuals: Literal["negatives", "false-negatives"] = "negatives",
         changes: Mapping[str, Change] | None = None, custom: Custom | None = None, weighting: Weighting = "inverse",
         bandwidth: float | Literal["scott", "cross-validated"] = "scott", method: Method = "exact", solver: str = "highs",
-        seconds: float = 60.0, threads: int = 2,
+        seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = "error",
     ) -> None:  # fmt: skip
         self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
         self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
         self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
-        self.seconds, self.threads = seconds, threads
+        self.seconds, self.threads, self.empty = seconds, threads, empty
 
     def fit(
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Progress | None = None
@@ -84,18 +85,20 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         """Build the graph over all rows of X, and answer for each group.
 
         y: true classes (1 positive), needed for false negatives; None: the schema's label column in X.   sensitive_features: a
-        column's name, several names, or an array or Series (N,): one group for each value; None: one group of all.
+        column's name, several names, an array or Series (N,), or a DataFrame: one group for each (combination of) value; None: one
+        group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
-        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group).
-        Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few.
+        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why).
+        Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
+        each group).
         """
         self._check()
         tell = progress or (lambda what, done, total: None)
         self.space_ = Space.of(self.schema, self.changes, self.custom)
         raw = self.schema.raw(X)
         explained = self._explained(X, y, raw, audit)
-        members = groups_of(X, sensitive_features)
+        negatives = self._negatives(groups_of(X, sensitive_features), explained)
         self.graph_ = FeasibilityGraph.build(
             self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
         )
@@ -105,15 +108,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             weights = edge_weights(
                 self.graph_, self.weighting, self.bandwidth, progress=lambda done, total: tell("density", done, total)
             )
-        candidates = np.flatnonzero(self.positive_)
-        self.groups_: dict[str, Group] = {}
-        for n, (name, member) in enumerate(members.items(), start=1):
-            negatives = np.flatnonzero(explained & member)
-            instance = Instance.of(
-                self.graph_, self.reachability_, negatives, candidates, cost=self.cost, weights=weights, group=name
-            )
-            self.groups_[name] = self._solved(name, negatives, instance)
-            tell("groups", n, len(members))
+        self._solve(negatives, weights, tell)
         return self
 
     def counterfactuals(self, name: str) -> pd.DataFrame:
@@ -158,6 +153,18 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             raise QueryError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
         if self.k < 1:
             raise QueryError(f"k = {self.k}: at least one counterfactual is needed")
+        if self.empty not in ("error", "skip"):
+            raise QueryError(f"empty = {self.empty!r}: use error or skip")
+        if self.cost not in get_args(Cost):
+            raise QueryError(f"cost {self.cost!r} is not known; use one of {', '.join(get_args(Cost))}")
+        if self.weighting not in get_args(Weighting):
+            raise QueryError(f"weighting {self.weighting!r} is not known; use one of {', '.join(get_args(Weighting))}")
+        if self.eps is not None and not self.eps > 0:
+            raise QueryError(f"eps = {self.eps:g}: the longest move must be positive; leave it out for the smallest that serves")
+        if self.max_cost is not None and not self.max_cost > 0:
+            raise QueryError(f"max_cost = {self.max_cost:g}: expected a positive cost")
+        if self.max_cost is None and not 0 < self.coverage <= 1:
+            raise QueryError(f"coverage = {self.coverage:g}: expected a share of the factuals, above 0 and at most 1")
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
         """(N,) rows with the negative decision that are to be explained; sets positive_."""
@@ -170,12 +177,52 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             explained &= truth == 1
         return np.asarray(explained)
 
+    def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:
+        """Nodes to be explained, by group; sets skipped_. Raises DataError for a group without any, before the work begins."""
+        negatives = {name: np.flatnonzero(explained & member) for name, member in members.items()}
+        none = {name: "nobody in it is to be explained" for name, own in negatives.items() if not len(own)}
+        if none and (self.empty == "error" or len(none) == len(negatives)):
+            name = next(iter(none))
+            raise DataError(
+                f"{name}: nobody in it is to be explained: none of its {int(members[name].sum())} rows has the negative decision, "
+                'or all of these are left out; choose other groups or rows, or leave such groups out (empty = "skip")'
+            )
+        self.skipped_: dict[str, str] = none
+        return {name: own for name, own in negatives.items() if len(own)}
+
+    def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
+        """Sets groups_; tells of all groups that k is too few for at once, so that k need not be corrected group by group."""
+        candidates = np.flatnonzero(self.positive_)
+        self.groups_: dict[str, Group] = {}
+        problems: list[str] = []
+        for n, (name, own) in enumerate(negatives.items()):
+            tell("groups", n, len(negatives))
+            try:
+                instance = Instance.of(
+                    self.graph_, self.reachability_, own, candidates, cost=self.cost, weights=weights, group=name
+                )
+            except DataError as error:
+                if self.empty == "error" or (n == len(negatives) - 1 and not self.groups_ and not problems):
+                    raise
+                self.skipped_[name] = str(error).removeprefix(f"{name}: ")
+                continue
+            try:
+                self.groups_[name] = self._solved(name, own, instance)
+            except QueryError as error:
+                problems.append(f"{name}: {error}")
+        if problems:
+            raise QueryError("\n".join(problems))
+        tell("groups", len(negatives), len(negatives))
+
     def _solved(self, name: str, negatives: Integers, instance: Instance) -> Group:
         budget = Budget(seconds=self.seconds)
         try:
             found = self._found(instance, budget)
-        except QueryError as error:
-            raise QueryError(f"{name}: {error}") from error
+        except OutOfTime as error:
+            raise QueryError(
+                f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
+                "what it has by then"
+            ) from error
         limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
         assigned, cost = assignment(instance, found.chosen, limit)
         return Group(name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost)
@@ -192,12 +239,17 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
 
 
 def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
-    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array or Series.
+    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array, Series or DataFrame.
 
     Raises DataError for a column that is not there, an array of another length, or missing values.
     """
     if sensitive is None:
         return {"all": np.ones(len(frame), dtype=bool)}
+    if isinstance(sensitive, pd.DataFrame):
+        if len(sensitive) != len(frame) or not len(sensitive.columns):
+            shape = " x ".join(map(str, sensitive.shape))
+            raise DataError(f"sensitive_features: found a table of {shape} for {len(frame)} rows; expected a line for each row")
+        return groups_of(sensitive, [str(name) for name in sensitive.columns])
     names = [sensitive] if isinstance(sensitive, str) else list(sensitive) if _are_names(sensitive) else None
     if names is None:
         values = pd.Series(_column(sensitive, len(frame), "sensitive_features"))

@@ -132,6 +132,8 @@ def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tuple[Integers, Array]:
     """(F,) the cheapest chosen node for each factual, -1 where none is at most `cost` away, and what it costs (F,)."""
+    if not len(chosen):
+        return np.full(instance.size, -1), np.full(instance.size, np.inf)
     paid = instance.to(chosen)
     nearest, least = chosen[paid.argmin(axis=1)], paid.min(axis=1)
     served = np.isfinite(least) & (least <= cost)
