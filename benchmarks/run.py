@@ -11,6 +11,7 @@ from benchmarks.cases import (
     exact_queries,
     exhaustive,
     fgce_graphs,
+    fgce_tables,
     gaps,
     guardrail,
     kmax,
@@ -39,6 +40,7 @@ CASES = {
     "guardrail": guardrail.run,
     "kmax": kmax.run,
     "fgce_graphs": fgce_graphs.run,
+    "fgce_tables": fgce_tables.run,
 }
 
 
