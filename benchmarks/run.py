@@ -10,10 +10,12 @@ from benchmarks.cases import (
     agreement,
     exact_queries,
     exhaustive,
+    fgce_adult,
     fgce_graphs,
     fgce_tables,
     gaps,
     guardrail,
+    k_center,
     kmax,
     partitions,
     pba_leftovers,
@@ -40,6 +42,8 @@ CASES = {
     "guardrail": guardrail.run,
     "kmax": kmax.run,
     "fgce_graphs": fgce_graphs.run,
+    "fgce_adult": fgce_adult.run,
+    "k_center": k_center.run,
     "fgce_tables": fgce_tables.run,
 }
 

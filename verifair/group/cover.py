@@ -2,7 +2,7 @@
 
 Greedy reaches at least (1 - 1/e) of the optimum; gains only shrink, so a candidate is looked at again only while its last known
 gain leads (lazy evaluation). The optimum is found by branching on candidates; a branch is closed by a Lagrangian bound whose
-multipliers come from an LP, but which is added up in whole numbers, so that no tolerance of a solver decides.
+multipliers may come from anywhere, but which is added up in whole numbers, so that no tolerance decides (`cover_search`).
 Reference: FGCE, problem 1 and algorithm 1; Minoux (1978) for the lazy evaluation.
 """
 
@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.max_coverage import coverage_bound, max_coverage
 from solvers.outcome import Budget
-from solvers.registry import solve
+from verifair.group.cover_search import CoverSearch
 from verifair.group.instance import Instance
-from verifair.group.space import Array, Booleans, Integers
+from verifair.group.space import Booleans, Integers
 
 DOMINATED = 3000
 """Columns of a block up to which dominated ones are looked for: the comparison is quadratic."""
@@ -148,80 +147,6 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
     """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
     deadline = time.monotonic() + budget.seconds
-    search = _Search(system, k, target)
+    search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)
     search.run(deadline, budget.nodes)
     return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
-
-
-class _Search:
-    """Branch and bound, depth first, over columns that are in or out."""
-
-    def __init__(self, system: System, k: int, target: int | None) -> None:
-        self.system, self.k = system, k
-        self.enough = int(system.weights.sum()) if target is None else target
-        self.needed = 0 if target is None else target
-        self.rows = sp.csr_array(system.covers)
-        self.chosen = greedy(system, k)
-        self.covered = system.value(self.chosen)
-        self.nodes = 0
-        self.open: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-        self.closed = 0  # the largest bound of branches that were closed
-
-    @property
-    def bound(self) -> int:
-        return max(self.covered, self.closed, *(bound for bound, _, _ in self.open), 0)
-
-    def run(self, deadline: float, most: int | None) -> None:
-        root = min(int(self.system.weights.sum()), self._largest(self.k))
-        self.open = [(root, (), ())]
-        while self.open and self.covered < self.enough:
-            if time.monotonic() >= deadline or (most is not None and self.nodes >= most):
-                return
-            bound, inside, outside = self.open.pop()
-            self._node(bound, inside, outside)
-
-    def _largest(self, k: int) -> int:
-        """What the k largest columns would cover, were they apart."""
-        return int(np.sort(self.system.weights @ self.system.covers)[::-1][:k].sum())
-
-    def _hopeless(self, bound: int) -> bool:
-        return bound <= self.covered or bound < self.needed
-
-    def _node(self, bound: int, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
-        """Bound one branch by the LP of what is left, and split it where that does not close it."""
-        self.nodes += 1
-        if self._hopeless(bound):
-            self.closed = max(self.closed, bound)
-            return
-        covered = np.zeros(len(self.system.weights), dtype=bool)
-        for j in inside:
-            covered[self.system.column(j)] = True
-        sure, left = int(self.system.weights[covered].sum()), np.flatnonzero(~covered)
-        columns = np.setdiff1d(np.arange(len(self.system.nodes)), np.array([*inside, *outside], dtype=np.int64))
-        k = self.k - len(inside)
-        self._offer(list(inside))
-        if k == 0 or not len(left) or not len(columns):
-            return
-        part = self.rows[left][:, columns]
-        bound_here, x = _relaxed(part, self.system.weights[left], k)
-        bound = min(bound, sure + bound_here)
-        self._offer([*inside, *columns[np.argsort(-x)[:k]].tolist()])
-        if self._hopeless(bound):
-            self.closed = max(self.closed, bound)
-            return
-        j = int(columns[np.argmin(np.abs(x - 0.5))])
-        self.open += [(bound, inside, (*outside, j)), (bound, (*inside, j), outside)]
-
-    def _offer(self, chosen: list[int]) -> None:
-        value = self.system.value(chosen)
-        if value > self.covered:
-            self.chosen, self.covered = chosen, value
-
-
-def _relaxed(covers: sp.csr_array, weights: Integers, k: int) -> tuple[int, Array]:
-    """A proved bound on what k columns cover, and the LP's point (C,)."""
-    program = max_coverage(covers, weights, k=k)
-    outcome = solve(program.program, backend="highs", budget=Budget(), relax_integrality=True)
-    if outcome.values is None or outcome.duals is None:  # no LP, no multipliers: the trivial ones are as true
-        return coverage_bound(covers, weights, weights.astype(float), k), np.full(covers.shape[1], 0.5)
-    return program.bound(outcome.duals), outcome.values[: covers.shape[1]]

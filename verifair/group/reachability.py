@@ -7,6 +7,7 @@ Reference: FGCE, section II (feasible set A_x) and III (weak components split a 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,18 +20,20 @@ from verifair.group.feasibility_graph import FeasibilityGraph, chunks
 from verifair.group.space import Booleans, Integers, Moves
 
 WORD = 64
+CHUNK = 1 << 20
+"""Edges that are joined at once."""
 
 
 def weak_components(graph: FeasibilityGraph) -> Integers:
-    """(N,) number of the weakly connected component of each node; edges are merged in chunks, so memory stays small."""
-    label = np.arange(len(graph))
-    for part in chunks(graph.edges, 1 << 24):
-        first, second = label[graph.sources[part]], label[graph.indices[part]]
-        apart = first != second
-        if apart.any():
-            pairs = np.unique(first[apart] * len(graph) + second[apart])
-            merged = _components(pairs // len(graph), pairs % len(graph), len(graph), "weak")
-            label = merged[label]
+    """(N,) number of the weakly connected component of each node; rows are joined in chunks, so that memory stays small."""
+    nodes, label = len(graph), np.arange(len(graph))
+    borders = np.unique(np.append(np.searchsorted(graph.indptr, np.arange(0, graph.edges, CHUNK)), nodes))
+    for first, last in itertools.pairwise(borders):
+        begin, end = graph.indptr[first], graph.indptr[last]
+        data, starts = np.ones(end - begin, dtype=np.int8), np.clip(graph.indptr, begin, end) - begin
+        part = sp.csr_matrix((data, graph.indices[begin:end], starts), shape=(nodes, nodes))
+        found = np.asarray(connected_components(part, connection="weak")[1], dtype=np.int64)
+        label = _components(label, nodes + found, 2 * nodes, "weak")[label]  # a node joins its two labels
     return np.unique(label, return_inverse=True)[1]
 
 
