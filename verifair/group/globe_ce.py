@@ -20,7 +20,7 @@ from verifair.errors import QueryError
 from verifair.group.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.group.space import Array, Integers, Space, distance
 
-SHOWN = 500
+SHOWN = 200
 """Directions are chosen by at most so many of the factuals, drawn at random, and then scaled for all."""
 
 

@@ -12,8 +12,8 @@ from verifair.group.space import Array, Booleans, Integers, Space
 
 Positive = Callable[[Array], Booleans]
 """(n, V) raw rows -> (n,) which are decided positively."""
-ROWS = 1 << 16
-"""Rows decided at once."""
+ROWS = 1 << 12
+"""Rows decided at once: few enough to stay in the cache (three times as fast as 2^16 on Adult)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.feature import Change
 from verifair.group import globe_ce as globe
-from verifair.group.ares import Rules, ares, substituted
+from verifair.group.ares import Rules, _Ground, ares, substituted
 from verifair.group.comparison import compare, feasible_share, freed
 from verifair.group.globe_ce import Sampling, globe_ce, least_scales, translated
 from verifair.group.instance import Instance
@@ -32,7 +32,7 @@ from verifair.schema import Schema
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent")) / "fgce" / "fgce_compas.csv.gz"
 FEATURES: list[dict[str, Any]] = [
     {"name": "age", "kind": "integer", "range": [18, 60], "change": "increase"},
-    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True, "change": "free"},
     {"name": "job", "kind": "categorical", "categories": ["a", "b", "c"]},
     {"name": "debt", "kind": "real", "range": [0, 2], "change": "decrease"},
     {"name": "level", "kind": "categorical", "categories": ["low", "mid", "high"], "ordered": True, "moves": {"low": ["mid"]}},
@@ -86,7 +86,7 @@ def test_counterfactuals_are_legal_decided_positively_and_leave_what_is_protecte
         assert len(rows)
         assert legal(rows)
         assert positive(rows).all()
-        assert (rows[:, [1, 5]] == own[:, [1, 5]]).all()  # sex is protected, home is fixed
+        assert (rows[:, [1, 5]] == own[:, [1, 5]]).all()  # sex is protected, though free in the graph; home is fixed
         assert recourse.size == len(recourse.rules) >= 1
         assert recourse.share == len(rows) / len(factuals)
         assert recourse.distinct == len({tuple(row) for row in rows})
@@ -122,6 +122,23 @@ def test_the_least_scale_flips_and_no_smaller_one_does(seed: int) -> None:
         assert least[d, i] == scales[flips.index(True)] if any(flips) else np.isnan(least[d, i])
     assert np.isfinite(least).any()
     assert np.isnan(least).any()
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_everyone_gets_the_cheapest_of_the_chosen_translations(seed: int) -> None:
+    space, raw, positive = table(seed)
+    factuals = raw[~positive(raw)]
+    directions = np.random.default_rng(seed).standard_normal((3, len(space.feature_of)))
+    scales = np.linspace(0.1, 2, 13)
+
+    def costs(some: Array) -> Array:
+        rows = globe._applied(space, factuals, some, scales, positive).counterfactuals
+        missing = np.isnan(rows[:, 0])
+        gaps = space.points(np.where(missing[:, None], factuals, rows)) - space.points(factuals)
+        return np.where(missing, np.inf, np.linalg.norm(gaps, axis=1))
+
+    apart = np.array([costs(directions[[d]]) for d in range(3)])
+    np.testing.assert_allclose(costs(directions), apart.min(axis=0))
 
 
 def test_a_translation_moves_clips_rounds_and_takes_the_largest_of_a_block() -> None:
@@ -218,6 +235,29 @@ def test_the_first_rule_is_the_best_of_all_by_brute_force(seed: int) -> None:
     recourse = ares(space, raw, factuals, positive, rules=how)
     assert recourse.size == 1
     assert int(recourse.helped.sum()) in {helped for value, helped in values.values() if value >= best - 1e-4}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_rule_can_be_added_or_deleted_that_would_serve_better(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    meets_q, meets_c = rng.random((5, 15)) < 0.6, rng.random((9, 15)) < 0.7
+    helps = meets_c & (rng.random((9, 15)) < 0.5)
+    worth = np.where(helps, rng.random((9, 15)), 0).astype(np.float32)
+    cost = np.where(helps, 1, np.inf).astype(np.float32)
+    fits = rng.random((9, 5)) < 0.8
+    ground = _Ground(meets_q=meets_q, meets_c=meets_c, cost=cost, fits=fits, worth=worth, wrong=0.3)
+
+    def value(rules: list[tuple[int, int]]) -> float:
+        earned = sum(max((worth[p, i] for q, p in rules if meets_q[q, i]), default=0.0) for i in range(15))
+        return float(earned) - 0.3 * sum(meets_q[q, i] and meets_c[p, i] and not helps[p, i] for q, p in rules for i in range(15))
+
+    for most in (1, 3, 20):
+        found = ground.search(most)
+        assert len(found) <= most
+        assert all(fits[p, q] for q, p in found)
+        assert all(value([*found[:r], *found[r + 1 :]]) <= value(found) + 0.01 for r in range(len(found)))
+        if len(found) < most:
+            assert all(value([*found, (q, p)]) <= value(found) + 0.01 for p, q in np.argwhere(fits).tolist())
 
 
 def test_more_rules_never_help_fewer_and_a_dear_mistake_makes_them_careful() -> None:
@@ -334,7 +374,7 @@ def test_face_in_table_vi_is_the_cheapest_reachable_row_by_brute_force(
 def test_freed_features_lose_direction_and_listed_moves_and_all_of_them_the_custom_rule() -> None:
     space, _, _ = table(0, custom=True)
     some, every = freed(space, ["age", "level"]), freed(space, NAMES)
-    assert some.changes == ("free", "fixed", "free", "decrease", "free", "fixed")
+    assert some.changes == ("free", "free", "free", "decrease", "free", "fixed")
     assert some.schema["level"].moves is None
     assert some.custom is never_both
     assert set(every.changes) == {"free"}
