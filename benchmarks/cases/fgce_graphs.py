@@ -27,7 +27,7 @@ from benchmarks.fgce_data import LOADERS, PaperData, load
 from benchmarks.fgce_paper import COMPAS_IS_HELOC_AT, FIGURE_1_STUDENT, TABLE_I, TABLE_VII, GraphCounts
 from benchmarks.table import show
 from verifair.group.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.group.reachability import strong_components, weak_components
+from verifair.group.reachability import Statistics
 from verifair.group.space import Moves
 
 CURVES = {
@@ -54,18 +54,9 @@ def run(folder: Path, *, names: Sequence[str] = ()) -> list[pd.DataFrame] | None
     return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items()]
 
 
-def counts(graph: FeasibilityGraph) -> GraphCounts:
-    """Components and density of a graph."""
-    nodes = len(graph)
-    return GraphCounts(
-        nodes=nodes, strong=len(np.unique(strong_components(graph))), weak=len(np.unique(weak_components(graph))),
-        density=100 * graph.edges / nodes / (nodes - 1),
-    )  # fmt: skip
-
-
-def group_counts(data: PaperData, eps: float) -> tuple[GraphCounts, GraphCounts]:
+def group_counts(data: PaperData, eps: float) -> tuple[Statistics, Statistics]:
     """Of the subgraphs that G0 and G1 induce."""
-    g0, g1 = (counts(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))
+    g0, g1 = (Statistics.of(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))
     return g0, g1
 
 
@@ -89,7 +80,7 @@ def _groups(data: PaperData) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def _told(one: GraphCounts | None) -> str:
+def _told(one: GraphCounts | Statistics | None) -> str:
     return f"{one.nodes} / {one.strong} / {one.weak} / {cut(one.density):.2f}" if one else "not printed"
 
 
@@ -121,7 +112,7 @@ def peak() -> float:
 def _curve(data: PaperData) -> Iterator[dict[str, Any]]:
     for eps in CURVES[data.name]:
         graph = FeasibilityGraph.build(data.space, data.raw, eps)
-        found = counts(graph)
+        found = Statistics.of(graph)
         printed = FIGURE_1_STUDENT[eps] if data.name == "Student" else None
         yield {
             "dataset": data.name, "eps": eps, "alone": int(graph.alone.sum()), "connected %": 100 * float(np.mean(~graph.alone)),

@@ -49,6 +49,28 @@ def strong_components(graph: FeasibilityGraph) -> Integers:
     return _components(ends[0], ends[1], len(graph), "strong")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """A graph in numbers, as in the paper's tables I and VII. density: edges over ordered pairs of nodes, in percent."""
+
+    nodes: int
+    edges: int
+    density: float
+    strong: int
+    weak: int
+    alone: int
+
+    @classmethod
+    def of(cls, graph: FeasibilityGraph) -> Statistics:
+        """For a group's own graph, build it over the group's rows."""
+        pairs = len(graph) * (len(graph) - 1)
+        return cls(
+            nodes=len(graph), edges=graph.edges, density=100 * graph.edges / pairs if pairs else 0.0,
+            strong=len(np.unique(strong_components(graph))), weak=len(np.unique(weak_components(graph))),
+            alone=int(graph.alone.sum()),
+        )  # fmt: skip
+
+
 def _components(first: Integers, second: Integers, nodes: int, connection: str) -> Integers:
     matrix = sp.csr_matrix((np.ones(len(first), dtype=np.int8), (first, second)), shape=(nodes, nodes))
     return np.asarray(connected_components(matrix, connection=connection)[1], dtype=np.int64)
