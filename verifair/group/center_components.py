@@ -21,16 +21,20 @@ from verifair.group.center import Centers, OutOfTime, centers, needed
 from verifair.group.instance import Block, Instance
 from verifair.group.space import Array, Integers
 
+Answers = dict[tuple[int, int], Centers]
+"""(k', n') -> a component's optimum."""
+
 
 def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
     """The optimum from each component's own, combined (the paper's dynamic program, corrected). Slower; finds the same cost.
 
-    Raises QueryError as `centers` does.
+    Raises QueryError as `centers` does, and OutOfTime: a component that is not solved to its optimum proves nothing here.
     """
     count, full = needed(instance, coverage), coverage == 1
     deadline = time.monotonic() + (budget or Budget()).seconds
-    most = k - len(instance.blocks) + 1 if full else k
-    tables = [_table(block, most, full, deadline) for block in instance.blocks]
+    most = max(k - len(instance.blocks) + 1, 0) if full else k
+    answers = [_answers(block, most, full, deadline) for block in instance.blocks]
+    tables = [_table(block, most, own) for block, own in zip(instance.blocks, answers, strict=True)]
     total = np.full((k + 1, count + 1), np.inf)
     total[:, 0] = 0.0
     taken: list[Integers] = []
@@ -38,8 +42,9 @@ def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: 
         total, choice = _combined(total, table, k, count)
         taken.append(choice)
     if np.isinf(total[k, count]):
-        centers(instance, k, coverage, budget=budget)  # says what is wrong
-    chosen = _traced(instance, tables, taken, k, count, deadline)
+        centers(instance, k, coverage, budget=budget)  # says what is wrong, or has no time to
+        raise OutOfTime
+    chosen = _traced(answers, tables, taken, k, count)
     return Centers(chosen=chosen, cost=float(total[k, count]), lower=float(total[k, count]), proved=True, steps=len(tables))
 
 
@@ -47,21 +52,31 @@ def _only(block: Block) -> Instance:
     return Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
 
 
-def _table(block: Block, most: int, full: bool, deadline: float) -> Array:
-    """(most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
+def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
+    """(k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises OutOfTime."""
     own, f = _only(block), len(block.factuals)
-    table = np.full((most + 1, f + 1), np.inf)
-    table[:, 0] = 0.0
+    answers: Answers = {}
     for k in range(1, most + 1):
-        counts = [f] if full else list(range(1, f + 1))
-        for n in counts:
+        for n in [f] if full else range(1, f + 1):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise OutOfTime
             try:
-                table[k, n] = centers(own, k, n / f, budget=Budget(seconds=left)).cost
+                found = centers(own, k, n / f, budget=Budget(seconds=left))
             except QueryError:
                 break  # more cannot be covered either
+            if not found.optimal:
+                raise OutOfTime
+            answers[k, n] = found
+    return answers
+
+
+def _table(block: Block, most: int, answers: Answers) -> Array:
+    """(most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
+    table = np.full((most + 1, len(block.factuals) + 1), np.inf)
+    table[:, 0] = 0.0
+    for place, found in answers.items():
+        table[place] = found.cost
     return table
 
 
@@ -81,13 +96,12 @@ def _combined(total: Array, table: Array, k: int, count: int) -> tuple[Array, In
     return out, taken
 
 
-def _traced(instance: Instance, tables: Sequence[Array], taken: Sequence[Integers], k: int, n: int, deadline: float) -> Integers:
+def _traced(answers: Sequence[Answers], tables: Sequence[Array], taken: Sequence[Integers], k: int, n: int) -> Integers:
     """The candidates behind the combined optimum."""
     chosen: list[Integers] = []
-    for block, table, choice in reversed(list(zip(instance.blocks, tables, taken, strict=True))):
+    for own, table, choice in reversed(list(zip(answers, tables, taken, strict=True))):
         a, b = divmod(int(choice[k, n]), table.shape[1])
         if b:
-            left = Budget(seconds=max(deadline - time.monotonic(), 1e-3))
-            chosen.append(centers(_only(block), a, b / len(block.factuals), budget=left).chosen)
+            chosen.append(own[a, b].chosen)
         k, n = k - a, n - b
     return np.concatenate(chosen)

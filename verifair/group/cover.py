@@ -67,8 +67,9 @@ class System:
 
     @classmethod
     def within(cls, instance: Instance, cost: float) -> System:
-        """Pairs of an instance that cost at most so much."""
-        return cls.of([block.cost <= cost for block in instance.blocks], [block.candidates for block in instance.blocks])
+        """Feasible pairs of an instance that cost at most so much."""
+        near = [np.isfinite(block.cost) & (block.cost <= cost) for block in instance.blocks]
+        return cls.of(near, [block.candidates for block in instance.blocks])
 
     def column(self, j: int) -> Integers:
         return np.asarray(self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]])

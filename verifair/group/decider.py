@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
 
 from encoders.network import Network
 from verifair.errors import QueryError
@@ -19,14 +20,14 @@ def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
     """(N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
 
     An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
-    Raises QueryError for a model that is neither, or that answers with something else than a class for each row.
+    Raises QueryError for a model that is neither, that fails, or that answers with something else than a class for each row.
     """
     if isinstance(model, Network):
         schema.check_network(model)
         return np.asarray(decisions(model, schema.encode(raw)) == 1)
     if not hasattr(model, "predict"):
         raise QueryError(f"model: found {type(model).__name__}; expected a Network (read_onnx) or an estimator with predict")
-    found = np.asarray(model.predict(frame_of(schema, raw)))
+    found = np.asarray(_predicted(model, frame_of(schema, raw)))
     if found.shape != (len(raw),):
         raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
     wanted = schema.positive_label if schema.positive_label is not None else "1"
@@ -39,6 +40,20 @@ def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
             "set positive_label in the schema's [model] section"
         )
     return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+
+
+def _predicted(model: Any, frame: pd.DataFrame) -> Any:
+    try:
+        return model.predict(frame)
+    except NotFittedError:
+        raise QueryError(f"model: this {type(model).__name__} is not fitted yet; fit it before it is explained") from None
+    except (ValueError, TypeError, KeyError) as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        columns = ", ".join(map(str, frame.columns))
+        raise QueryError(
+            f"model: predict fails on a table of the schema's columns ({columns}): {what.rstrip('.')}; "
+            "pass a pipeline that takes them as they are"
+        ) from error
 
 
 def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:

@@ -27,6 +27,8 @@ literal: length * KDE, the paper's text.   length: the plain length."""
 TINY = 1e-8
 NEGLIGIBLE = 20.0
 """exp of minus this is what all terms left out may come to, beside the two ends of the edge."""
+SMALLEST = 1e-100
+"""Bandwidths are above this, and below its inverse: their squares are numbers."""
 BANDWIDTHS = np.linspace(0.001, 0.1, 30)
 
 
@@ -44,7 +46,7 @@ def bandwidth(points: Array, rule: float | Literal["scott", "cross-validated"] =
     if rule == "cross-validated":
         search = GridSearchCV(KernelDensity(), {"bandwidth": BANDWIDTHS}, cv=min(5, len(points)))
         return float(search.fit(points).best_params_["bandwidth"])
-    if isinstance(rule, str) or not rule > 0:
+    if isinstance(rule, str) or not SMALLEST < rule < 1 / SMALLEST:
         raise QueryError(f"bandwidth = {rule!r}: expected a positive number, or one of scott, cross-validated")
     return float(rule)
 
@@ -87,7 +89,7 @@ def edge_weights(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Array:
-    """(E,) weight of every edge of the graph. Raises QueryError for an unknown weighting."""
+    """(E,) weight of every edge of the graph. Raises QueryError for an unknown weighting, or one that overflows."""
     if weighting not in get_args(Weighting):
         raise QueryError(f"weighting {weighting!r} is not known; use one of {', '.join(get_args(Weighting))}")
     if weighting == "length" or not graph.edges:
@@ -97,5 +99,10 @@ def edge_weights(
     logs = log_densities(graph.points, places, bandwidth(graph.points, width), graph.eps / 2, progress=progress)[at.ravel()]
     if weighting == "negative-log":
         return np.asarray(graph.lengths * (logs.max() - logs))
-    density = np.exp(logs)
-    return np.asarray(graph.lengths * density if weighting == "literal" else graph.lengths / (density + TINY))
+    with np.errstate(over="ignore"):
+        density = np.exp(logs)
+    if weighting == "inverse":
+        return np.asarray(graph.lengths / (density + TINY))
+    if not np.isfinite(density).all():
+        raise QueryError("weighting literal: densities are beyond float64; pass a larger bandwidth, or another weighting")
+    return np.asarray(graph.lengths * density)

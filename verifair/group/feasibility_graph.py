@@ -25,6 +25,7 @@ LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
 BORDER = 1e-9
 """Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
+LEAST = float(np.nextafter(0.0, 1.0))
 Progress = Callable[[int, int], None]
 
 
@@ -103,9 +104,8 @@ class FeasibilityGraph:
         return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
 
     def matrix(self, weights: Array) -> sp.csr_matrix:
-        """(N, N) with weights (E,) on the edges. Edges of length 0 keep a tiny weight: csgraph reads 0 as no edge."""
-        least = np.nextafter(0.0, 1.0)
-        return sp.csr_matrix((np.maximum(weights, least), self.indices, self.indptr), shape=(len(self), len(self)))
+        """(N, N) with weights (E,) on the edges. Edges of weight 0 get LEAST: csgraph reads 0 as no edge."""
+        return sp.csr_matrix((np.maximum(weights, LEAST), self.indices, self.indptr), shape=(len(self), len(self)))
 
     def to_networkx(self, weights: Array | None = None) -> object:
         """A networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs that fit into it (below a million edges)."""
@@ -174,7 +174,9 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
         parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
         low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
         for own, (a, b) in enumerate(itertools.pairwise(begins)):
-            yield _Leaf(rows=order[a:b], order=order, begins=np.array(begins), low=low, high=high, own=own)
+            for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
+                part = order[start : min(start + LEAF, b)]
+                yield _Leaf(rows=part, order=order, begins=np.array(begins), low=low, high=high, own=own)
 
 
 def _squared(a: Array, b: Array) -> Array:
@@ -189,8 +191,9 @@ def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) 
     """The leaf's rows, how many edges leave each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, eps))
     square = _squared(points[leaf.rows], points[others])
-    near = square <= eps**2 + BORDER
-    border = near & (square >= eps**2 - BORDER)
+    most = min(eps, 1e100) ** 2
+    near = square <= most + BORDER
+    border = near & (square >= most - BORDER)
     near &= moves.allowed(points[leaf.rows], points[others], raw[leaf.rows], raw[others])
     i, j = np.nonzero(border & near)
     near[i, j] = distance(points[leaf.rows[i]], points[others[j]]) <= eps
@@ -208,8 +211,8 @@ def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> 
 
 
 def _nearest_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves) -> tuple[Integers, Array]:
-    """Leaves are opened from the nearest on, until none can hold a nearer row."""
-    best, at = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), -1)
+    """Leaves are opened from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
+    best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
     for other in leaf.near(moves, np.inf, either=True):
         todo = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)
         if not len(todo):
@@ -218,11 +221,7 @@ def _nearest_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves) -> tuple[I
         there = moves.allowed(points[own], points[rows], raw[own], raw[rows])
         back = moves.allowed(points[rows], points[own], raw[rows], raw[own]).T
         square = np.where((there | back) & (own[:, None] != rows[None, :]), _squared(points[own], points[rows]), np.inf)
-        k = square.argmin(axis=1)
-        found = square[np.arange(len(k)), k]
-        nearer = found < best[todo]
-        best[todo[nearer]], at[todo[nearer]] = found[nearer], rows[k[nearer]]
-    met = np.isfinite(best)
-    out = np.full(len(best), np.inf)
-    out[met] = distance(points[leaf.rows[met]], points[at[met]])
+        best[todo] = np.minimum(best[todo], square.min(axis=1))
+        i, j = np.nonzero(np.isfinite(square) & (square <= best[todo, None] + BORDER))
+        np.minimum.at(out, todo[i], distance(points[own[i]], points[rows[j]]))
     return leaf.rows, out

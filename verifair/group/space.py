@@ -36,6 +36,10 @@ class Space:
     @classmethod
     def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> Space:
         """The schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for names that it does not know."""
+        if not isinstance(changes or {}, Mapping):
+            raise SchemaError(f"changes: found {type(changes).__name__}; expected the change of each feature by its name")
+        if custom is not None and not callable(custom):
+            raise SchemaError(f"custom: found {type(custom).__name__}; expected a function of the rows before and after moves")
         given = {schema.index(name): change for name, change in (changes or {}).items()}
         for v, change in given.items():
             if change not in CHANGES:
@@ -102,6 +106,7 @@ class Moves:
         """(n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
 
         Points that differ in a fixed coordinate are told apart by the caller. `custom` is asked last, and only of what is left.
+        Raises SchemaError when `custom` does not answer for each of them.
         """
         ok = np.ones((len(before), len(after)), dtype=bool)
         for c in np.flatnonzero(self.direction):
@@ -111,7 +116,10 @@ class Moves:
             ok &= table[np.ix_(raw_before[:, v].astype(int), raw_after[:, v].astype(int))]
         if self.custom is not None:
             i, j = np.nonzero(ok)
-            ok[i, j] = np.asarray(self.custom(raw_before[i], raw_after[j]), dtype=bool)
+            answer = np.asarray(self.custom(raw_before[i], raw_after[j]))
+            if answer.shape != i.shape:
+                raise SchemaError(f"custom: answered {len(i)} moves by an array of shape {answer.shape}; expected ({len(i)},)")
+            ok[i, j] = answer.astype(bool)
         return ok
 
 
