@@ -1,0 +1,276 @@
+"""verifair fgce as a user meets it: screens, files, plots, JSON, errors and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from encoders.onnx_reader import read_onnx
+from encoders.runtime import runtime_logits
+from verifair import datasets
+from verifair.group.space import Moves, Space
+
+RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
+
+
+def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def is_drawn(path: Path) -> bool:
+    """Whether a PNG has more than a few hundred pixels a side."""
+    head = path.read_bytes()[:24]
+    return head[:8] == b"\x89PNG\r\n\x1a\n" and min(struct.unpack(">II", head[16:24])) > 300
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
+    """One run with everything written: screen, JSON, folder."""
+    folder = tmp_path_factory.mktemp("fgce")
+    out = folder / "out"
+    files = ("--out", out, "--json", folder / "a.json", "--plot", folder / "p.png")
+    done = verifair(*DEMO, "--k", 6, "--measures", "--timeout", 60, *files)
+    assert done.returncode == 0, done.stderr
+    assert is_drawn(folder / "p.png")
+    return done.stdout, json.loads((folder / "a.json").read_text()), out
+
+
+def test_the_documented_example_proves_its_optimum() -> None:
+    done = verifair("fgce", "--demo", "german", "--protected", "sex", "--k", 20)
+    assert done.returncode == 0, done.stderr
+    assert flat(done.stdout).count("optimal, proved") == 2
+    for words in ("sex = Female", "sex = Male", "weak components (subgroups)", "100.0%", "credit-amount = "):
+        assert words in flat(done.stdout)
+
+
+def test_screen_and_json_tell_the_same(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, _ = run
+    assert [group["name"] for group in answer["groups"]] == ["sex = Female", "sex = Male"]
+    for group in answer["groups"]:
+        assert group["negatives"] == group["hopeless"] + group["factuals"]
+        assert group["certainty"]["optimal"]
+        assert group["certainty"]["trust"] == "proved"
+        assert group["cost"] == group["certainty"]["value"] == group["certainty"]["bound"]
+        assert f"{group['cost']:.4g}" in screen
+        assert group["mean"]["low"] <= group["mean"]["mean"] <= group["mean"]["high"] <= group["cost"]
+        assert 0 < len(group["advice"]) <= 6
+        assert sum(advice["serves"] for advice in group["advice"]) == group["covered"] == group["factuals"]
+        assert sum(part["covered"] for part in group["subgroups"]) == group["covered"]
+    assert answer["versions"]["verifair"]
+    assert answer["seed"] == 0
+    assert len(answer["trust"]["proved"]) == 2
+    assert not answer["trust"]["claimed"]
+
+
+def test_every_explanation_is_positive_allowed_and_as_dear_as_told(run: tuple[str, dict[str, Any], Path]) -> None:
+    """Told again from the table alone: the runtime's decisions, distances in the space, and what moves may never change."""
+    _, answer, _ = run
+    german = datasets.load("german")
+    network, space = read_onnx(datasets.network_path("german")), Space.of(german.schema)
+    raw = german.schema.raw(german.frame)
+    logits = runtime_logits(network, german.schema.encode(raw))
+    good = (logits[:, 0] > 0) if network.outputs == 1 else logits[:, 1] > logits[:, 0]
+    points, moves = space.points(raw), Moves.of(space)
+    lines = answer["explanations"]
+    test = set(german.split[1].tolist())
+    assert {line["row"] for line in lines} == {row for row in test if not good[row]}
+    for line in lines:
+        before, after = line["row"], line["counterfactual"]
+        assert good[after]
+        assert german.frame["sex"][before] == german.frame["sex"][after] == line["group"].removeprefix("sex = ")
+        assert np.linalg.norm(points[before] - points[after]) == pytest.approx(line["cost"])
+        assert (points[before, moves.fixed] == points[after, moves.fixed]).all()
+        told = {part.split(":")[0] for part in line["changes"].split("; ")}
+        assert told == {f.name for v, f in enumerate(german.schema.features) if raw[before, v] != raw[after, v]}
+    for group in answer["groups"]:
+        own = [line for line in lines if line["group"] == group["name"]]
+        assert max(line["cost"] for line in own) == pytest.approx(group["cost"])
+        shares = answer["attribute_changes"][group["name"]]
+        assert shares["duration"] == pytest.approx(np.mean(["duration: " in f"; {line['changes']}" for line in own]))
+        assert shares["sex"] == 0
+
+
+def test_measures_fit_each_other(run: tuple[str, dict[str, Any], Path]) -> None:
+    _, answer, _ = run
+    measures = answer["measures"]
+    assert measures["stopped"] is None
+    coverage, cost = pd.DataFrame(measures["coverage"]), pd.DataFrame(measures["cost"])
+    for name, reach in measures["reach"].items():
+        assert reach["d_least"] <= reach["d0"]
+        full = cost[(cost["group"] == name) & (cost["c"] == 1)].set_index("k")["cost"]
+        assert full[reach["k0"]] == reach["d0"]
+        assert full.loc[: reach["k0"] - 1].isna().all(), "fewer than k0 cannot cover everybody"
+        own = coverage[coverage["group"] == name]
+        wide = own.pivot(index="k", columns="d", values="coverage")
+        assert (wide.diff().iloc[1:] >= 0).all(axis=None)
+        assert (wide.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
+        assert (own["greedy"] >= (1 - 1 / np.e) * own["coverage"] - 1e-12).all()
+        assert (own["greedy"] <= own["coverage"]).all()
+        k0s = [part["k0"] for part in measures["subgroups"][name].values()]
+        assert sum(k0s) == reach["k0"], "nobody of one subgroup helps another"
+    k_auc = pd.DataFrame(measures["kauc"])
+    assert k_auc["score"].between(0, 1).all()
+    assert set(k_auc["k"]) == set(range(1, 11))
+    assert (pd.DataFrame(measures["cauc"])["score"].dropna() >= 1 - 1e-12).all()
+    by_measure = {line["measure"]: line for line in answer["comparison"]}
+    for line in by_measure.values():
+        assert line["worst"] is None or line["worst"] in line["values"]
+    mean = by_measure["mean cost"]
+    values = {group["name"]: group["mean"]["mean"] for group in answer["groups"]}
+    assert mean["values"] == pytest.approx(values)
+    assert mean["worst"] == max(values, key=lambda name: values[name])
+    assert mean["chance"]["low"] <= mean["apart"] <= mean["chance"]["high"]
+
+
+def test_the_folder_holds_tables_and_figures(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, out = run
+    assert flat((out / "fgce.txt").read_text())[:60] == flat(screen)[:60]
+    for name in ("acf", "components", "coverage-by-cost", "coverage-by-k", "cost-by-k"):
+        assert is_drawn(out / f"{name}.png")
+    explained = pd.read_csv(out / "explanations.csv")
+    assert len(explained) == len(answer["explanations"])
+    chosen = pd.read_csv(out / "counterfactuals.csv", keep_default_na=False)
+    frame = datasets.load("german").frame
+    for _, line in chosen.iterrows():
+        assert all(str(frame.loc[line["row"], name]) == str(line[name]) for name in ("purpose", "duration", "sex"))
+    for name in ("groups", "subgroups", "attribute-changes", "coverage", "cost", "kauc", "dauc", "cauc"):
+        assert len(pd.read_csv(out / f"{name}.csv"))
+
+
+def test_methods_agree_and_say_who_vouches(tmp_path: Path) -> None:
+    found = {}
+    for method in ("exact", "components", "mip"):
+        done = verifair(*DEMO, "--factuals", "false-negatives", "--k", 3, "--method", method, "--json", tmp_path / f"{method}.json")
+        assert done.returncode == 0, done.stderr
+        found[method] = json.loads((tmp_path / f"{method}.json").read_text())
+        assert ("is the solver's claim" in flat(done.stdout)) == (method == "mip")
+    costs = [[group["cost"] for group in answer["groups"]] for answer in found.values()]
+    assert costs[0] == pytest.approx(costs[1], abs=1e-9)
+    assert costs[0] == pytest.approx(costs[2], abs=1e-9)
+    assert found["mip"]["trust"]["proved"] == []
+    assert [line.split(": ")[1][:24] for line in found["mip"]["trust"]["claimed"]] == 2 * ["optimal, claimed by high"]
+
+
+def test_a_cost_limit_covers_the_most(tmp_path: Path) -> None:
+    shares = {}
+    for method in ("greedy", "exact"):
+        done = verifair(*DEMO, "--k", 3, "--max-cost", 2.8, "--method", method, "--json", tmp_path / "a.json")
+        assert done.returncode == 0, done.stderr
+        answer = json.loads((tmp_path / "a.json").read_text())
+        shares[method] = [group["certainty"]["value"] for group in answer["groups"]]
+        assert all(line["cost"] is None or line["cost"] <= 2.8 for line in answer["explanations"])
+        assert [group["coverage"]["mean"] for group in answer["groups"]] == pytest.approx(shares[method])
+    assert all(g <= e for g, e in zip(shares["greedy"], shares["exact"], strict=True))
+    near = verifair(*DEMO, "--max-cost", 0.001)
+    assert near.returncode == 0, near.stderr
+    assert "nothing so near covers anybody" in flat(near.stdout)
+
+
+def test_a_number_is_split_and_features_are_constrained(tmp_path: Path) -> None:
+    done = verifair(
+        "fgce", "--demo", "german", "--audit", "test", "--protected", "duration", "--split", "duration=12,24", "--k", 40,
+        "--change", "credit-amount=decrease", "--change", "duration=fixed", "--coverage", 0.5, "--empty", "skip",
+        "--json", tmp_path / "a.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    names = {group["name"] for group in answer["groups"]} | set(answer["left_out"])
+    assert names == {"duration = at most 12", "duration = above 12 to 24", "duration = above 24"}
+    assert answer["graph"]["moves"]["credit-amount"] == "decrease"
+    frame = datasets.load("german").frame
+    served = [line for line in answer["explanations"] if line["counterfactual"] is not None]
+    assert served
+    for line in served:
+        before, after = frame.loc[line["row"]], frame.loc[line["counterfactual"]]
+        assert after["duration"] == before["duration"]
+        assert after["credit-amount"] <= before["credit-amount"]
+
+
+BAD: dict[str, tuple[str, tuple[object, ...]]] = {
+    "unknown feature": ("did you mean 'age'", ("--change", "agee=fixed")),
+    "unknown change": ("increase, decrease, fixed, free", ("--change", "age=up")),
+    "k too few": ("pass k = 2", ("--k", 1)),
+    "eps not positive": ("eps = -1", ("--eps", -1)),
+    "no way out": ("feasible counterfactual at eps = 0.001", ("--eps", 0.001)),
+    "coverage": ("coverage = 2", ("--coverage", 2)),
+    "unknown group": ("did you mean 'sex'", ("--protected", "sexx")),
+    "a number": ("--split duration=", ("--protected", "duration")),
+    "idle solver": ("--method mip", ("--solver", "scip")),
+    "idle weighting": ("--cost path", ("--weighting", "literal")),
+    "folder is a file": ("is a file", ("--out", "file.txt")),
+    "nowhere to write": ("nothing can be written", ("--json", "file.txt/a.json")),
+    "no picture": (".png, .pdf or .svg", ("--plot", "plot.txt")),
+    "no such rows": ("no row has this value", ("--audit", "credit=poor")),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_named_with_their_remedy(case: str, tmp_path: Path) -> None:
+    words, options = BAD[case]
+    (tmp_path / "file.txt").write_text("")
+    done = verifair(*DEMO, *options, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in flat(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    frame = german.frame.assign(ask=np.where(german.frame["sex"] == "Male", "yes", "no"))
+    frame.to_csv(tmp_path / "german.csv", index=False)
+    german.schema.save(tmp_path / "german.toml")
+    files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "german.csv")
+    options = ("--protected", "sex", "--audit", "ask=yes", "--k", 20)
+    refused = verifair("fgce", *files, *options)
+    assert refused.returncode == 2
+    assert "sex = Female: nobody in it is to be explained" in flat(refused.stderr)
+    done = verifair("fgce", *files, *options, "--empty", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "left out: sex = Female" in flat(done.stdout)
+    assert "sex = Male: counterfactuals" in flat(done.stdout)
+
+
+INTERRUPTED = """
+import os, signal
+from verifair.group import burden
+whole, calls = burden.coverage_table, []
+def interrupted(*arguments, **options):
+    calls.append(1)
+    if len(calls) == 9:
+        os.kill(os.getpid(), signal.SIGINT)
+    return whole(*arguments, **options)
+burden.coverage_table = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C at the ninth question about coverage: two groups, so at the fifth cost."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_interrupted_measures_keep_what_is_done(tmp_path: Path) -> None:
+    command = [*DEMO, "--k", 4, "--measures", "--json", tmp_path / "a.json", "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *map(str, command)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["measures"]["stopped"] == "interrupted"
+    assert len(pd.DataFrame(answer["measures"]["coverage"])["d"].unique()) == 4
+    assert answer["measures"]["kauc"] == [], "not over all costs, so no area"
+    assert len(answer["measures"]["dauc"]) == 8
+    assert "not finished (Ctrl-C)" in flat(done.stdout)
+    assert (tmp_path / "out" / "coverage-by-k.png").is_file()
