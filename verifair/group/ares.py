@@ -27,7 +27,7 @@ from verifair.group.recourse import ROWS, GroupRecourse, Positive, accepted, act
 from verifair.group.space import Array, Booleans, Integers, Space, distance
 
 LEAST = 1e-3
-"""A step of the search must gain this much of a row: more than rounding in float32 sums, so that it comes to an end."""
+"""A step of the search must gain this much of a row."""
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
@@ -169,13 +169,14 @@ class _Ground:
     def search(self, most: int) -> list[tuple[int, int]]:
         """Adds the rule that gains most; deletes the one whose loss gains most when none can be added; ends when neither gains."""
         chosen: list[tuple[int, int]] = []
-        while True:
+        while True:  # every step raises the value, so no set comes back
+            value = self._value(chosen)
             gain, rule = self._best(self._earned(chosen)) if len(chosen) < most else (0.0, (0, 0))
-            if gain > LEAST:
+            if gain > LEAST and self._value([*chosen, rule]) > value:
                 chosen.append(rule)
                 continue
             without = [self._value(chosen[:r] + chosen[r + 1 :]) for r in range(len(chosen))]
-            if not without or max(without) <= self._value(chosen) + LEAST:
+            if not without or max(without) <= value + LEAST:
                 return chosen
             del chosen[int(np.argmax(without))]
 

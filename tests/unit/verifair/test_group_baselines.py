@@ -176,6 +176,22 @@ def test_frequent_itemsets_are_all_that_counting_finds(seed: int) -> None:
     assert any(len(some) == 3 for some in expected)
 
 
+def test_a_bin_is_left_by_the_distance_of_the_middles_and_what_comes_out_is_a_legal_value() -> None:
+    space, _, _ = table(0)
+    ends = np.array([[18.0, 0, 0, 0.0, 0, 0], [60.0, 0, 0, 2.0, 0, 0], [30.0, 0, 1, 0.5, 1, 1], [31.0, 0, 2, 1.0, 2, 1]])
+    items = Items.of(space.schema, ends, bins=3)
+    ages, debts, jobs = (np.flatnonzero(items.feature == v).tolist() for v in (0, 3, 2))
+    np.testing.assert_allclose(items.value[ages], [25, 39, 53])
+    np.testing.assert_allclose(items.value[debts], [1 / 3, 1, 5 / 3])
+    rows = np.array([[20.0, 1, 2, 0.1, 1, 0], [31.0, 0, 0, 0.5, 0, 1]])
+    np.testing.assert_allclose(substituted(items, rows, (ages[0],), (ages[2],))[:, 0], [48, 59])
+    down = substituted(items, rows, (jobs[0], debts[2]), (jobs[1], debts[0]))
+    np.testing.assert_allclose(down, [[20.0, 1, 1, 0, 1, 0], [31.0, 0, 1, 0, 0, 1]])
+    halves = Items(schema=items.schema, feature=np.zeros(2, dtype=int), low=np.array([18.0, 28.5]), high=np.array([28.5, 39.0]),
+                 binned=np.array([True, True]), last=np.array([False, False]))  # fmt: skip
+    assert substituted(halves, rows, (0,), (1,))[0, 0] == 30  # 20 + 10.5, rounded to the even one
+
+
 def told(rule: str, space: Space) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
     """A rule's words, read back: feature -> the values that it asks for, and that it makes."""
     sides = []
@@ -307,6 +323,15 @@ def test_feasible_share_is_reachability_in_the_graph_with_the_counterfactuals(se
         gaps = np.linalg.norm(space.points(raw[factuals[some]]) - space.points(recourse.counterfactuals[some]), axis=1)
         expected = gaps[paths].mean() if any(paths) else np.nan
         np.testing.assert_allclose(found.cost, expected)
+
+
+def test_without_eps_the_farthest_allowed_move_is_an_edge() -> None:
+    space, _, _ = table(0)
+    raw = np.array([[18.0, 0.0, 0.0, 2.0, 1.0, 0.0], [60.0, 0.0, 0.0, 0.0, 1.0, 0.0]])
+    over = GroupRecourse(name="all the way", counterfactuals=raw[[1]], size=1, rules=("",))
+    assert feasible_share(space, raw, np.array([0]), over, np.inf).coverage == 1
+    assert feasible_share(space, raw, np.array([0]), over, 1.41).coverage == 0
+    assert feasible_share(space, raw, np.array([0]), over, 1.42).cost == pytest.approx(np.sqrt(2))
 
 
 def test_nobody_helped_covers_nobody() -> None:
