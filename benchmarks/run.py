@@ -11,6 +11,7 @@ from benchmarks.cases import (
     exact_queries,
     exhaustive,
     fgce_adult,
+    fgce_baselines,
     fgce_graphs,
     fgce_tables,
     gaps,
@@ -43,6 +44,7 @@ CASES = {
     "kmax": kmax.run,
     "fgce_graphs": fgce_graphs.run,
     "fgce_adult": fgce_adult.run,
+    "fgce_baselines": fgce_baselines.run,
     "k_center": k_center.run,
     "fgce_tables": fgce_tables.run,
 }

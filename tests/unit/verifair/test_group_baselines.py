@@ -20,12 +20,12 @@ from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.feature import Change
 from verifair.group import globe_ce as globe
-from verifair.group.ares import Rules, _Ground, ares, substituted
-from verifair.group.comparison import compare, feasible_share, freed
-from verifair.group.globe_ce import Sampling, globe_ce, least_scales, translated
+from verifair.group.baselines.ares import Rules, _Ground, ares, substituted
+from verifair.group.baselines.comparison import compare, feasible_share, freed
+from verifair.group.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
+from verifair.group.baselines.itemsets import Items, frequent
+from verifair.group.baselines.recourse import GroupRecourse, Positive, accepted
 from verifair.group.instance import Instance
-from verifair.group.itemsets import Items, frequent
-from verifair.group.recourse import GroupRecourse, Positive, accepted
 from verifair.group.space import Booleans, Integers, Space
 from verifair.schema import Schema
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from verifair.errors import QueryError
-from verifair.group.itemsets import Items, Itemset, frequent, meets
-from verifair.group.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
+from verifair.group.baselines.itemsets import Items, Itemset, frequent, meets
+from verifair.group.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.group.space import Array, Booleans, Integers, Space, distance
 
 LEAST = 1e-3

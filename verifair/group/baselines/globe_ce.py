@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verifair.errors import QueryError
-from verifair.group.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
+from verifair.group.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
 from verifair.group.space import Array, Integers, Space, distance
 
 SHOWN = 200

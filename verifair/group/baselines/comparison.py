@@ -15,10 +15,10 @@ import pandas as pd
 
 from verifair.errors import DataError, QueryError
 from verifair.feature import Change
+from verifair.group.baselines.recourse import GroupRecourse
 from verifair.group.feasibility_graph import FeasibilityGraph
 from verifair.group.instance import Instance
 from verifair.group.reachability import Reachability
-from verifair.group.recourse import GroupRecourse
 from verifair.group.space import Array, Booleans, Integers, Space, distance
 from verifair.schema import Schema
 
