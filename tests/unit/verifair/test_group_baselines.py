@@ -19,7 +19,7 @@ from sklearn.model_selection import train_test_split
 from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.feature import Change
-from verifair.group import globe_ce as globe
+from verifair.group.baselines import globe_ce as globe
 from verifair.group.baselines.ares import Rules, _Ground, ares, substituted
 from verifair.group.baselines.comparison import compare, feasible_share, freed
 from verifair.group.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
