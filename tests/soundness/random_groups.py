@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,12 +34,12 @@ class Table:
     positive: Booleans
 
 
-def random_table(rng: np.random.Generator, rows: int, *, kinds: Sequence[str] = KINDS, custom: bool | None = None) -> Table:
+def random_table(rng: np.random.Generator, rows: int) -> Table:
     """A table of one to five features with many equal values; sometimes all rows are the same few."""
-    features = [_feature(rng, f"f{v}", str(rng.choice(kinds))) for v in range(rng.integers(1, 6))]
+    features = [_feature(rng, f"f{v}", str(rng.choice(KINDS))) for v in range(rng.integers(1, 6))]
     schema = Schema.model_validate({"features": features})
     changes = {f.name: "free" for f in schema.features if rng.random() < 0.15}
-    rule = _never_all_at_once if (rng.random() < 0.2 if custom is None else custom) else None
+    rule = _never_all_at_once if rng.random() < 0.2 else None
     raw = np.column_stack([_values(rng, feature, rows) for feature in schema.features])
     if rng.random() < 0.25:
         raw = raw[rng.integers(0, max(rows // 3, 1), rows)]
@@ -156,7 +155,8 @@ def least_cost(cost: Array, k: int, count: int) -> float:
 def most_covered(cost: Array, k: int, limit: float) -> int:
     """The most rows of cost (F, C) that some k columns cover at cost at most `limit`, by trying all."""
     sets = itertools.combinations(range(cost.shape[1]), min(k, cost.shape[1]))
-    return max(int((cost[:, chosen].min(axis=1) <= limit).sum()) for chosen in sets)
+    near = np.isfinite(cost) & (cost <= limit)
+    return max(int(near[:, chosen].any(axis=1).sum()) for chosen in sets)
 
 
 def fewest_columns(cost: Array, limit: float = np.inf) -> int | None:

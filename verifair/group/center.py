@@ -62,7 +62,7 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
     Raises OutOfTime, and QueryError when somebody cannot be covered at that cost.
     """
     few = _Few(instance, budget or Budget())
-    if cost < few.least:
+    if not cost >= few.least:
         raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
     k = len(instance.blocks)
     while True:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from solvers.outcome import Budget
+from verifair.errors import QueryError
 from verifair.group.cover_search import CoverSearch
 from verifair.group.instance import Instance
 from verifair.group.space import Booleans, Integers
@@ -128,8 +129,11 @@ def greedy(system: System, k: int) -> list[int]:
 
 
 def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
-    """Algorithm 1, over all components at once (the paper's local version gives the same).   bound: what greedy cannot exceed."""
-    system = System.within(instance, cost)
+    """Algorithm 1, over all components at once (the paper's local version gives the same).   bound: what greedy cannot exceed.
+
+    Raises QueryError for a k below 1, as `largest_coverage` does.
+    """
+    system = _asked(instance, k, cost)
     chosen = greedy(system, k)
     covered = system.value(chosen)
     bound = min(int(covered / (1 - np.exp(-1.0))), int(system.weights.sum()))
@@ -141,8 +145,14 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 
     Sound? yes: covered is counted, and the bound is added in whole numbers.   Complete? yes, given time; else covered < bound.
     """
-    system = System.within(instance, cost)
+    system = _asked(instance, k, cost)
     return best(system, k, budget=budget or Budget())
+
+
+def _asked(instance: Instance, k: int, cost: float) -> System:
+    if k < 1:
+        raise QueryError(f"k = {k}: at least one counterfactual is needed")
+    return System.within(instance, cost)
 
 
 def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:

@@ -17,7 +17,7 @@ from sklearn.metrics import auc
 
 from solvers.outcome import Budget
 from verifair.errors import QueryError
-from verifair.group.center import centers, fewest
+from verifair.group.center import centers, fewest, needed
 from verifair.group.cover import System, greedy, largest_coverage
 from verifair.group.instance import Instance
 from verifair.group.space import Array, Integers, Space
@@ -85,8 +85,8 @@ def curves(table: pd.DataFrame, along: str, of: str = "coverage") -> pd.DataFram
     lines = []
     for value, part in table.sort_values(along).groupby(by):
         x, y = part[along].to_numpy(dtype=float), part[of].to_numpy(dtype=float)
-        if len(x) < 2:
-            raise QueryError(f"a curve along {along} needs at least two values of {along}; found {len(x)}")
+        if x[0] == x[-1]:
+            raise QueryError(f"a curve along {along} needs at least two values of {along}; found {x[0]:g} only")
         lines.append({by: value, "saturation": x[y.argmax()], "largest": y.max(), "score": auc(x, y) / (x[-1] - x[0])})
     return pd.DataFrame(lines)
 
@@ -95,13 +95,20 @@ def cost_table(
     instance: Instance, ks: Sequence[int], coverages: Sequence[float], *, budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """One line for each (c, k): the optimal cost, and its proved lower bound; infinite where k cannot reach c."""
+    """One line for each (c, k): the optimal cost, and its proved lower bound; infinite where k cannot reach c.
+
+    Raises QueryError for a coverage outside (0, 1] or a k below 1.
+    """
+    for coverage in coverages:
+        needed(instance, coverage)
+    if min(ks, default=1) < 1:
+        raise QueryError(f"k = {min(ks)}: at least one counterfactual is needed")
     lines = []
     for n, (coverage, k) in enumerate((c, k) for c in coverages for k in ks):
         try:
             found = centers(instance, k, coverage, budget=budget)
             cost, lower = found.cost, found.lower
-        except QueryError:
+        except QueryError:  # k is too few
             cost = lower = np.inf
         lines.append({"c": coverage, "k": k, "cost": cost, "lower": lower, "optimal": cost == lower})
         if progress is not None:
@@ -113,12 +120,12 @@ def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """cAUC of groups (name -> `cost_table`): area under cost along k, over the ks that every group can, for each c.
 
     score: over the area of the least cost of any group at these ks (appendix C).   saturation: the k where the cost is least first.
-    least: that cost.   Lines without a common k have no score.
+    least: that cost.   Lines without two common ks, or a coverage that some group's table does not have, have no score.
     """
     lines = []
     joined = pd.concat([table.assign(group=name) for name, table in tables.items()])
     for coverage, part in joined.groupby("c"):
-        wide = part.pivot(index="k", columns="group", values="cost").sort_index()
+        wide = part.pivot(index="k", columns="group", values="cost").sort_index().reindex(columns=list(tables))
         common = wide[np.isfinite(wide).all(axis=1)]
         floor = common.min(axis=1)
         for name in tables:
