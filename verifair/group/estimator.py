@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
 from verifair.feature import Change
+from verifair.group.arguments import audited, check_number, check_table, groups_of, positives
 from verifair.group.center import Centers, OutOfTime, centers
 from verifair.group.center_components import by_components
 from verifair.group.center_solver import by_solver
@@ -84,9 +85,9 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     ) -> GroupCounterfactuals:
         """Build the graph over all rows of X, and answer for each group.
 
-        y: true classes (1 positive), needed for false negatives; None: the schema's label column in X.   sensitive_features: a
-        column's name, several names, an array or Series (N,), or a DataFrame: one group for each (combination of) value; None: one
-        group of all.
+        y: true classes (1 positive, or the label column's own values), needed for false negatives; None: the schema's label column
+        in X.   sensitive_features: a column's name, several names, an array or Series (N,), or a DataFrame: one group for each
+        (combination of) value; None: one group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
         Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why).
@@ -94,6 +95,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         each group).
         """
         self._check()
+        check_table(X)
         tell = progress or (lambda what, done, total: None)
         self.space_ = Space.of(self.schema, self.changes, self.custom)
         raw = self.schema.raw(X)
@@ -142,7 +144,18 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             raise QueryError(f"there is no group {name!r}; known are {', '.join(self.groups_)}")
         return self.groups_[name]
 
+    def __sklearn_clone__(self) -> GroupCounterfactuals:
+        """The model is what is explained, and stays fitted: sklearn's own `clone` would unfit it."""
+        return type(self)(**self.get_params(deep=False))
+
     def _check(self) -> None:
+        check_number("k", self.k, whole=True)
+        check_number("threads", self.threads, whole=True)
+        for name in ("coverage", "seconds", "eps", "max_cost"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
+        if not self.seconds > 0 or not self.threads:
+            raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
         if self.factuals not in ("negatives", "false-negatives"):
             raise QueryError(f"factuals = {self.factuals!r}: use negatives or false-negatives")
         if self.method not in ("exact", "components", "mip", "greedy"):
@@ -171,10 +184,9 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         self.positive_ = positive(self.model, self.schema, raw)
         explained = ~self.positive_
         if audit is not None:
-            explained &= _column(audit, len(X), "audit").astype(bool)
+            explained &= audited(audit, len(X))
         if self.factuals == "false-negatives":
-            truth = self.schema.labels(X) if y is None else _column(y, len(X), "y")
-            explained &= truth == 1
+            explained &= self.schema.labels(X) == 1 if y is None else positives(y, self.schema, len(X))
         return np.asarray(explained)
 
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:
@@ -236,43 +248,3 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             return by_solver(instance, self.k, self.coverage, backend=self.solver, budget=budget)
         solve = by_components if self.method == "components" else centers
         return solve(instance, self.k, self.coverage, budget=budget)
-
-
-def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
-    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array, Series or DataFrame.
-
-    Raises DataError for a column that is not there, an array of another length, or missing values.
-    """
-    if sensitive is None:
-        return {"all": np.ones(len(frame), dtype=bool)}
-    if isinstance(sensitive, pd.DataFrame):
-        if len(sensitive) != len(frame) or not len(sensitive.columns):
-            shape = " x ".join(map(str, sensitive.shape))
-            raise DataError(f"sensitive_features: found a table of {shape} for {len(frame)} rows; expected a line for each row")
-        return groups_of(sensitive, [str(name) for name in sensitive.columns])
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive) if _are_names(sensitive) else None
-    if names is None:
-        values = pd.Series(_column(sensitive, len(frame), "sensitive_features"))
-        title = str(getattr(sensitive, "name", None) or "group")
-        parts = values.map(lambda value: f"{title} = {value}").where(values.notna())
-    else:
-        missing = [name for name in names if name not in frame.columns]
-        if missing:
-            known = ", ".join(map(str, frame.columns))
-            raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
-        told = [frame[name].map(lambda value, name=name: f"{name} = {value}").where(frame[name].notna()) for name in names]
-        parts = told[0].str.cat(told[1:], sep=", ") if len(told) > 1 else told[0]
-    if parts.isna().any():
-        raise DataError(f"sensitive features: {int(parts.isna().sum())} rows have no value; drop them, or fill the value in")
-    return {str(name): (parts == name).to_numpy() for name in sorted(parts.unique())}
-
-
-def _are_names(sensitive: Any) -> bool:
-    return isinstance(sensitive, Sequence) and all(isinstance(name, str) for name in sensitive)
-
-
-def _column(values: Any, rows: int, what: str) -> np.ndarray:
-    found = np.asarray(values)
-    if found.shape != (rows,):
-        raise DataError(f"{what}: found an array of shape {found.shape} for {rows} rows; expected one value for each row")
-    return found

@@ -1,0 +1,427 @@
+"""GroupCounterfactuals: scikit-learn's conventions, groups and audits in every form, and errors that name the remedy in a line."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from encoders.network import Array, Layer, Link, Network
+from solvers.errors import BackendError
+from verifair.errors import DataError, QueryError, SchemaError, VerifairError
+from verifair.group.arguments import groups_of
+from verifair.group.decider import positive
+from verifair.group.estimator import GroupCounterfactuals
+from verifair.schema import Schema
+
+SCHEMA = Schema.model_validate({"label": "good", "positive_label": "yes", "features": [
+    {"name": "age", "kind": "integer", "range": [0, 8], "change": "increase"},
+    {"name": "job", "kind": "categorical", "categories": ["a", "b", "c"]},
+    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+    {"name": "debt", "kind": "real", "range": [0, 4], "change": "decrease"},
+]})  # fmt: skip
+FEATURES = [feature.name for feature in SCHEMA.features]
+ROWS = 80
+
+
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "age": rng.integers(0, 9, ROWS), "job": rng.choice(list("abc"), ROWS), "sex": rng.choice(["F", "M"], ROWS),
+        "debt": rng.integers(0, 9, ROWS) / 2,
+    })  # fmt: skip
+    score = frame["age"] - 2 * frame["debt"] + 2 * (frame["job"] == "a") + rng.normal(size=ROWS)
+    return frame.assign(good=np.where(score > 0, "yes", "no"))
+
+
+def classifier(frame: pd.DataFrame) -> Pipeline:
+    encoder = make_column_transformer((OneHotEncoder(), ["job", "sex"]), remainder="passthrough")
+    return make_pipeline(encoder, LogisticRegression()).fit(frame[FEATURES], frame["good"])
+
+
+X = table()
+MODEL = classifier(X)
+
+
+def made(model: Any = MODEL, schema: Schema = SCHEMA, **settings: Any) -> GroupCounterfactuals:
+    return GroupCounterfactuals(model, schema, **({"k": 8, "eps": 1.0, "threads": 1} | settings))
+
+
+def told(fitted: GroupCounterfactuals) -> list[tuple[list[int], list[int], list[int], list[float]]]:
+    """What every group answers, whatever it is called."""
+    return [
+        (group.negatives.tolist(), group.found.chosen.tolist(), group.assigned.tolist(), group.cost.tolist())
+        for group in fitted.groups_.values()
+    ]
+
+
+def answer(frame: pd.DataFrame = X, y: Any = None, *, groups: Any = "sex", audit: Any = None, **settings: Any) -> list[Any]:
+    return told(made(**settings).fit(frame, y, sensitive_features=groups, audit=audit))
+
+
+BY_SEX = answer()
+
+
+class Always:
+    """A decider that says the same to everybody."""
+
+    def __init__(self, word: Any, classes: tuple[str, ...] = ()) -> None:
+        self.word = word
+        if classes:
+            self.classes_ = np.array(classes)
+
+    def predict(self, frame: pd.DataFrame) -> Any:
+        return np.full(len(frame), self.word)
+
+
+# Conventions
+
+
+def test_it_follows_scikit_learn() -> None:
+    model = made(k=3, cost="hops")
+    assert model.get_params(deep=False) == clone(model).get_params(deep=False)
+    assert model.set_params(k=8, cost="l2").k == 8
+    with pytest.raises(ValueError, match="Invalid parameter 'kk'"):
+        model.set_params(kk=4)
+    for asked in (lambda: model.counterfactuals("all"), lambda: model.explanations("all"), model.attribute_changes):
+        with pytest.raises(NotFittedError):
+            asked()
+    assert model.fit(X) is model
+    assert not hasattr(clone(model), "groups_")
+    assert "GroupCounterfactuals" in repr(model)
+    assert told(pickle.loads(pickle.dumps(model))) == told(model)
+
+
+def test_a_clone_explains_the_same_fitted_model() -> None:
+    """sklearn's own clone would give it a copy of the model that is not fitted."""
+    model = made()
+    other = clone(model)
+    assert other.model is MODEL
+    assert told(other.fit(X)) == told(model.fit(X))
+
+
+def test_fitting_again_forgets_what_was() -> None:
+    model = made().fit(X, sensitive_features="sex")
+    assert list(model.fit(X).groups_) == ["all"]
+    assert told(model) == answer(groups=None)
+
+
+def test_its_tables_agree_with_each_other() -> None:
+    model = made().fit(X, sensitive_features="sex")
+    assert list(model.attribute_changes().index) == list(model.groups_) == ["sex = F", "sex = M"]
+    assert model.attribute_changes()["sex"].tolist() == [0, 0]
+    for name, group in model.groups_.items():
+        chosen, lines = model.counterfactuals(name), model.explanations(name)
+        pd.testing.assert_frame_equal(chosen[FEATURES], X[FEATURES].iloc[chosen["row"]].reset_index(drop=True))
+        assert model.positive_[chosen["row"]].all()
+        assert not model.positive_[lines["row"]].any()
+        assert chosen["serves"].sum() == len(lines) == group.instance.size
+        assert sorted([*lines["row"], *group.instance.hopeless]) == group.negatives.tolist()
+        for line in chosen.itertuples():
+            own = lines[lines["counterfactual"] == line.row]
+            assert (len(own), own["cost"].max()) == (line.serves, line[-1])
+        assert chosen["largest cost"].max() == lines["cost"].max() == group.found.cost
+        before, after = X.iloc[lines["row"]].reset_index(), X.iloc[lines["counterfactual"]].reset_index()
+        assert (after["age"] >= before["age"]).all()
+        assert (after["debt"] <= before["debt"]).all()
+        changed = (after["job"] != before["job"]).mean()
+        assert model.attribute_changes().loc[name, "job"] == changed
+    with pytest.raises(QueryError, match="there is no group 'sex = X'; known are sex = F, sex = M"):
+        model.counterfactuals("sex = X")
+
+
+def test_a_cost_limit_that_nobody_meets_chooses_nobody() -> None:
+    for method in ("exact", "greedy"):
+        model = made(max_cost=1e-6, method=method).fit(X, sensitive_features="sex")
+        assert [group.coverage for group in model.groups_.values()] == [0, 0]
+        assert model.counterfactuals("sex = F").empty
+        assert (model.explanations("sex = F")["counterfactual"] == -1).all()
+        assert model.attribute_changes().isna().all(axis=None)
+
+
+def test_an_infinite_cost_limit_is_no_limit() -> None:
+    """All that k can cover is covered: with k as large as it takes, everybody."""
+    for method in ("exact", "greedy"):
+        model = made(max_cost=np.inf, method=method).fit(X, sensitive_features="sex")
+        assert [group.coverage for group in model.groups_.values()] == [1, 1]
+    few = made(max_cost=np.inf, k=1).fit(X, sensitive_features="sex")
+    for group in few.groups_.values():
+        assert 0 < group.coverage < 1
+        assert group.found.covered == (group.assigned >= 0).sum() == group.found.bound
+
+
+@pytest.mark.parametrize("method", ["components", "mip"])
+def test_methods_agree(method: str) -> None:
+    for settings in ({}, {"coverage": 0.7, "k": 3}, {"cost": "hops"}, {"cost": "path"}):
+        one, other = (made(method=each, **settings).fit(X, sensitive_features="sex") for each in ("exact", method))
+        for name in one.groups_:
+            assert one.groups_[name].found.cost == other.groups_[name].found.cost
+
+
+# Groups
+
+
+@pytest.mark.parametrize("groups", [
+    X["sex"], X["sex"].to_numpy(), X["sex"].tolist(), tuple(X["sex"]), ["sex"], X[["sex"]], X["sex"].astype("category"),
+    X["sex"] == "M", (X["sex"] == "M").astype(float), X["sex"].set_axis(np.arange(ROWS)[::-1]), X[["sex"]].set_axis([0], axis=1),
+])  # fmt: skip
+def test_a_group_may_be_given_in_many_ways(groups: Any) -> None:
+    assert answer(groups=groups) == BY_SEX
+
+
+def test_groups_are_named_by_column_and_value() -> None:
+    assert list(groups_of(X, "sex")) == list(groups_of(X, X["sex"])) == ["sex = F", "sex = M"]
+    assert list(groups_of(X, X["sex"].tolist())) == ["group = F", "group = M"]
+    assert list(groups_of(X, (X["sex"] == "M").astype(float).to_numpy())) == ["group = 0", "group = 1"]
+    assert list(groups_of(X, None)) == ["all"]
+    both = groups_of(X, ["sex", "job"])
+    assert list(both) == [f"sex = {sex}, job = {job}" for sex in "FM" for job in "abc"]
+    assert np.array_equal(both["sex = M, job = b"], (X["sex"] == "M") & (X["job"] == "b"))
+    assert np.array_equal(np.sum(list(both.values()), axis=0), np.ones(ROWS))
+
+
+@pytest.mark.parametrize("index", [np.zeros(ROWS, dtype=int), np.arange(ROWS)[::-1], [f"row {n}" for n in range(ROWS)]])
+def test_the_index_of_the_table_does_not_matter(index: Any) -> None:
+    frame = X.set_index(pd.Index(index))
+    assert answer(frame) == BY_SEX
+    assert answer(frame, groups=["sex", "job"]) == answer(groups=["sex", "job"])
+    assert answer(frame, groups=X["sex"], audit=pd.Series(np.ones(ROWS, dtype=bool))) == BY_SEX
+    assert answer(frame.astype({"sex": "category", "job": "category"})) == BY_SEX
+
+
+def test_groups_that_cannot_be_formed() -> None:
+    holes = X.assign(region=X["job"].mask(X.index == 3))
+    wrong: dict[str, Any] = {
+        "sensitive feature 'sx': the table has no such column; it has age, job, sex, debt, good": "sx",
+        "sensitive feature 'x': the table has no such column": ["sex", "x"],
+        r"sensitive_features: found an array of shape \(5,\) for 80 rows": X["sex"][:5],
+        r"sensitive_features: found an array of shape \(80, 2\) for 80 rows": X[["sex", "job"]].to_numpy(),
+        "sensitive_features: found a table of 5 x 1 for 80 rows": X[["sex"]][:5],
+        "sensitive_features: an empty list; name a column, or leave it out": [],
+        "sensitive features: 1 row has no value, first row 3; drop them, or fill the value in": holes["region"],
+        "sensitive features: 2 rows have no value, first row 0": np.where(X.index < 2, np.nan, 1.0),
+    }
+    for message, groups in wrong.items():
+        with pytest.raises(DataError, match=message):
+            answer(groups=groups)
+    for groups in ("region", ["sex", "region"]):
+        with pytest.raises(DataError, match="1 row has no value"):
+            answer(holes, groups=groups)
+
+
+# Who is explained
+
+
+def test_only_those_audited_are_explained() -> None:
+    even = np.arange(ROWS) % 2 == 0
+    wanted = [[node for node in negatives if node % 2 == 0] for negatives, *_ in BY_SEX]
+    for audit in (even, even.astype(int), even.tolist(), pd.Series(even, index=np.arange(ROWS)[::-1])):
+        assert [negatives for negatives, *_ in answer(audit=audit)] == wanted
+    for audit in (np.arange(ROWS), np.full(ROWS, np.nan), np.full(ROWS, "no")):
+        with pytest.raises(DataError, match="audit: expected True or False for each row"):
+            answer(audit=audit)
+    with pytest.raises(DataError, match=r"audit: found an array of shape \(5,\) for 80 rows; expected one value for each row"):
+        answer(audit=np.arange(5))
+
+
+def test_true_classes_may_be_words_or_numbers() -> None:
+    """False negatives are those whom the model refuses and the data does not."""
+    wrong = MODEL.predict(X[FEATURES]) != X["good"]
+    truth = X["good"] == "yes"
+    expected = [np.flatnonzero(wrong & truth & (X["sex"] == sex)).tolist() for sex in "FM"]
+    assert min(map(len, expected)) > 0
+    forms = (None, X["good"], X["good"].to_numpy(), truth, truth.astype(int), truth.astype(float), X["good"].astype("category"))
+    for y in forms:
+        assert [negatives for negatives, *_ in answer(y=y, factuals="false-negatives")] == expected
+    assert [n for n, *_ in answer(X[FEATURES], X["good"].tolist(), factuals="false-negatives")] == expected
+
+
+def test_true_classes_that_are_not_clear() -> None:
+    def asked(y: Any, schema: Schema = SCHEMA, frame: pd.DataFrame = X) -> None:
+        made(schema=schema, factuals="false-negatives").fit(frame, y)
+
+    with pytest.raises(DataError, match="y: 1 of 80 values are missing, first at place 3; drop such rows"):
+        asked(np.where(np.arange(ROWS) == 3, np.nan, 1.0))
+    with pytest.raises(DataError, match="y: 1 of 80 values are missing, first at place 3"):
+        asked(X["good"].mask(X.index == 3))
+    with pytest.raises(DataError, match=r"no row holds positive_label = 'yes'; found maybe, no"):
+        asked(X["good"].replace("yes", "maybe"))
+    with pytest.raises(DataError, match=r"y: found an array of shape \(2,\) for 80 rows"):
+        asked([1, 0])
+    with pytest.raises(DataError, match="label: the table has no column 'good'"):
+        asked(None, frame=X[FEATURES])
+    with pytest.raises(SchemaError, match="the schema names no label column"):
+        asked(None, SCHEMA.model_copy(update={"label": None}))
+    zero = SCHEMA.model_copy(update={"positive_label": "0"})
+    model = Always(0, ("0", "1"))
+    with pytest.raises(DataError, match=r'y: holds 0 and 1, and .* positive label is "0"; pass booleans, True for positive'):
+        GroupCounterfactuals(model, zero, factuals="false-negatives").fit(X, np.arange(ROWS) % 2)
+
+
+def test_groups_that_have_nobody_to_explain_or_to_follow() -> None:
+    for model in (Always("yes"), Always("yes", ("no", "yes"))):
+        with pytest.raises(DataError, match="sex = F: nobody in it is to be explained: none of its 37 rows has"):
+            answer(model=model)
+    with pytest.raises(DataError, match="sex = F: there is no row with the positive decision, so there can be no counterfactual"):
+        answer(model=Always("no", ("no", "yes")))
+    with pytest.raises(DataError, match=r"sex = F: none of its 13 rows has a feasible counterfactual .* 1e-09: .* raise eps"):
+        answer(eps=1e-9)
+    with pytest.raises(DataError, match="sex = F: nobody in it is to be explained"):
+        answer(audit=X["sex"] == "M")
+    some = made(empty="skip").fit(X, sensitive_features="sex", audit=X["sex"] == "M")
+    assert (list(some.groups_), list(some.skipped_)) == (["sex = M"], ["sex = F"])
+
+
+# Models
+
+
+class Linear:
+    """The same decisions as `network`, by way of predict and the schema's words."""
+
+    def predict(self, frame: pd.DataFrame) -> Array:
+        return np.asarray(score(frame) > 0).astype(int)
+
+
+NUMBERS = Schema.model_validate({"features": [
+    {"name": "age", "kind": "integer", "range": [0, 8]}, {"name": "sex", "kind": "categorical", "categories": ["F", "M"]},
+    {"name": "debt", "kind": "real", "range": [0, 4]},
+]})  # fmt: skip
+
+
+def score(frame: pd.DataFrame) -> Array:
+    return np.asarray(frame["age"] - 2 * frame["debt"] + (frame["sex"] == "M"))
+
+
+def network() -> Network:
+    layer = Layer(weight=np.array([[1.0, 1.0, -2.0]]), bias=np.zeros(1), slope=np.ones(1))
+    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="")
+
+
+def test_a_network_and_an_estimator_that_decide_alike_are_explained_alike() -> None:
+    """Many rows lie exactly on the border, where the network's logit is 0: class 0."""
+    assert (score(X) == 0).sum() > 2
+    assert answer(model=network(), schema=NUMBERS) == answer(model=Linear(), schema=NUMBERS)
+    assert answer(model=network(), schema=NUMBERS, cost="path") == answer(model=Linear(), schema=NUMBERS, cost="path")
+    raw = NUMBERS.raw(X)
+    assert np.array_equal(positive(network(), NUMBERS, raw), score(X) > 0)
+
+
+def test_a_model_sees_the_schemas_words() -> None:
+    seen: list[pd.DataFrame] = []
+
+    class Looks(Always):
+        def predict(self, frame: pd.DataFrame) -> Any:
+            seen.append(frame)
+            return np.where(frame["age"] > 3, "yes", "no")
+
+    answer(model=Looks(""))
+    pd.testing.assert_frame_equal(seen[0], X[FEATURES], check_dtype=False)
+    assert seen[0]["age"].dtype.kind == "i"
+
+
+def test_models_that_cannot_decide() -> None:
+    class TwoColumns:
+        def predict(self, frame: pd.DataFrame) -> Any:
+            return np.zeros((len(frame), 2))
+
+    wrong: dict[str, Any] = {
+        r"model: found int; expected a Network \(read_onnx\) or an estimator with predict": 3,
+        "model: this LogisticRegression is not fitted yet; fit it before it is explained": LogisticRegression(),
+        r"model: predict fails on a table of the schema's columns \(age, job, sex, debt\): .*; pass a pipeline that takes them as":
+            LogisticRegression().fit(X[["age"]], X["good"]),
+        r"model: predict gave an array of shape \(80, 2\) for 80 rows; expected a class for each": TwoColumns(),
+        r"model: decides False, True, and none of these is the schema's positive label 'yes'; set positive_label in":
+            Always(True, ("False", "True")),
+    }  # fmt: skip
+    for message, model in wrong.items():
+        with pytest.raises(QueryError, match=message):
+            answer(model=model)
+    with pytest.raises(SchemaError, match=r"the schema describes 4 input columns .* but the network takes 3"):
+        answer(model=network())
+
+
+# Settings
+
+
+@pytest.mark.parametrize(("message", "settings"), [
+    ("k = 0: at least one counterfactual is needed", {"k": 0}),
+    ("k = 2.5: expected a whole number", {"k": 2.5}),
+    ("k = '3': expected a whole number", {"k": "3"}),
+    ("k = True: expected a whole number", {"k": True}),
+    ("coverage = 0: expected a share of the factuals, above 0 and at most 1", {"coverage": 0}),
+    ("coverage = 1.5: expected a share", {"coverage": 1.5}),
+    ("coverage = nan: expected a share", {"coverage": np.nan}),
+    ("coverage = 'all': expected a number", {"coverage": "all"}),
+    ("eps = 0: the longest move must be positive; leave it out", {"eps": 0}),
+    ("eps = nan: the longest move must be positive", {"eps": np.nan}),
+    ("eps = 'a': expected a number", {"eps": "a"}),
+    ("max_cost = 0: expected a positive cost", {"max_cost": 0}),
+    ("max_cost = nan: expected a positive cost", {"max_cost": np.nan}),
+    ("max_cost = '1': expected a number", {"max_cost": "1"}),
+    ("seconds = 0, threads = 1: expected some of both", {"seconds": 0}),
+    ("seconds = nan, threads = 1: expected some of both", {"seconds": np.nan}),
+    ("threads = 0: expected some of both", {"threads": 0}),
+    ("cost 'l3' is not known; use one of l2, path, hops", {"cost": "l3"}),
+    ("weighting 'log' is not known; use one of inverse, negative-log, literal, length", {"weighting": "log"}),
+    ("bandwidth = 'x': expected a positive number, or one of scott, cross-validated", {"cost": "path", "bandwidth": "x"}),
+    ("bandwidth = 1e-200: expected a positive number", {"cost": "path", "bandwidth": 1e-200}),
+    ("method 'magic' is not known; use exact, components, mip or greedy", {"method": "magic"}),
+    ("method greedy covers the most at a cost limit; pass max_cost, or use method exact", {"method": "greedy"}),
+    ("method mip minimises cost; with a cost limit use exact or greedy", {"method": "mip", "max_cost": 1.0}),
+    ("factuals = 'all': use negatives or false-negatives", {"factuals": "all"}),
+    ("empty = 'drop': use error or skip", {"empty": "drop"}),
+    ("there is no feature 'agee' in the schema; did you mean 'age'?", {"changes": {"agee": "fixed"}}),
+    ("feature 'age': change = 'up'; use one of increase, decrease, fixed, free", {"changes": {"age": "up"}}),
+    ("changes: found list; expected the change of each feature by its name", {"changes": ["age"]}),
+    ("custom: found int; expected a function", {"custom": 3}),
+    ("custom: answered [0-9]+ moves by an array of shape", {"custom": lambda before, after: None}),
+])  # fmt: skip
+def test_settings_that_make_no_sense(message: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(VerifairError, match=message) as caught:
+        answer(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_tables_that_are_none() -> None:
+    with pytest.raises(DataError, match="X: found ndarray; expected a DataFrame with the schema's columns"):
+        made().fit(X.to_numpy())
+    for eps in (None, 1.0):
+        with pytest.raises(DataError, match="X: the table has no rows"):
+            made(eps=eps).fit(X[:0])
+    with pytest.raises(DataError, match="feature 'age': the table has no column 'age'"):
+        made().fit(X.drop(columns="age"))
+
+
+def test_too_few_counterfactuals_are_told_of_every_group_with_those_that_would_do() -> None:
+    for method in ("exact", "components"):
+        with pytest.raises(QueryError) as caught:
+            answer(k=1, method=method)
+        assert str(caught.value).splitlines() == [
+            "sex = F: k = 1 is too few for full coverage: the 13 factuals lie in 3 weak components and need 3; pass k = 3, or a "
+            "coverage below 1",
+            "sex = M: k = 1 is too few for full coverage: the 19 factuals lie in 3 weak components and need 4; pass k = 4, or a "
+            "coverage below 1",
+        ]
+    assert [len(chosen) for _, chosen, *_ in answer(k=4)] == [4, 4]
+
+
+def test_hardly_any_time() -> None:
+    """Exact keeps what it has and says that it is no optimum; the others say that there is no answer."""
+    model = made(seconds=1e-9).fit(X, sensitive_features="sex")
+    for name, group in made().fit(X, sensitive_features="sex").groups_.items():
+        found = model.groups_[name].found
+        assert found.lower <= group.found.cost <= found.cost
+    for method in ("components", "mip"):
+        with pytest.raises(QueryError, match="method exact"):
+            answer(seconds=1e-9, method=method)
+    with pytest.raises(BackendError, match="no solver is called 'simplex'; known are highs"):
+        answer(method="mip", solver="simplex")
