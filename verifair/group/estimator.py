@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,8 @@ from verifair.group.feasibility_graph import FeasibilityGraph
 from verifair.group.instance import Cost, Instance
 from verifair.group.measures import assignment, change_frequency
 from verifair.group.reachability import Reachability
+from verifair.group.robust import Certified, by_group, certify_robust, prover, re_evaluated
+from verifair.group.robust_choice import Prove, RobustChoice, robust_choice
 from verifair.group.space import Array, Booleans, Custom, Integers, Space
 from verifair.schema import Schema
 
@@ -38,7 +40,7 @@ class Group:
     """One group's answer. negatives: all that are to be explained; instance.hopeless of them have no feasible counterfactual.
 
     found: the centers, or with a cost limit the coverage.   assigned: (F,) the node that each factual of the instance is sent to,
-    -1 for none.   cost: (F,) what it costs.
+    -1 for none.   cost: (F,) what it costs.   robust: how the candidates fared, where only robust ones were to be chosen.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Group:
     found: Centers | Coverage
     assigned: Integers
     cost: Array
+    robust: RobustChoice | None = None
 
     @property
     def coverage(self) -> float:
@@ -62,6 +65,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     max_cost, cover the most at cost at most that.   cost: "l2", "path" (weighted by density) or "hops".   eps: longest move between
     two rows; None: the smallest that leaves no row alone.   factuals: all "negatives", or "false-negatives" only.
     changes: feature -> increase, decrease, fixed or free, over the schema's.   custom: one more rule for moves, see `Space`.
+    only_robust: choose only among rows that are proved to stay positive within so many units (PBA's neighbourhood); for networks.
     method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.   empty: "skip" leaves out groups
     with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
@@ -73,12 +77,12 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         eps: float | None = None, factuals: Literal["negatives", "false-negatives"] = "negatives",
         changes: Mapping[str, Change] | None = None, custom: Custom | None = None, weighting: Weighting = "inverse",
         bandwidth: float | Literal["scott", "cross-validated"] = "scott", method: Method = "exact", solver: str = "highs",
-        seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = "error",
+        seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = "error", only_robust: float | None = None,
     ) -> None:  # fmt: skip
         self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
         self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
         self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
-        self.seconds, self.threads, self.empty = seconds, threads, empty
+        self.seconds, self.threads, self.empty, self.only_robust = seconds, threads, empty, only_robust
 
     def fit(
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Progress | None = None
@@ -129,6 +133,22 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         group = self._group(name)
         return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
 
+    def re_evaluated(self) -> pd.DataFrame:
+        """What the network itself decides on the chosen rows of every group, exactly and in float32; see `robust.re_evaluated`."""
+        nodes = self._chosen()
+        table = re_evaluated(self.model, self.schema, self.graph_.raw[nodes])
+        return by_group(table, nodes, {name: group.found.chosen for name, group in self.groups_.items()})
+
+    def certify(self, delta: Sequence[float], *, progress: Callable[[int, int], None] | None = None) -> Certified:
+        """Which chosen counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
+        certificate of all that is proved; see `robust.certify_robust`. Takes at most `seconds`.
+        """
+        nodes = self._chosen()
+        budget = Budget(seconds=self.seconds)
+        found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
+        table = by_group(found.table, nodes, {name: group.found.chosen for name, group in self.groups_.items()})
+        return Certified(table=table, certificate=found.certificate)
+
     def attribute_changes(self) -> pd.DataFrame:
         """ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
         check_is_fitted(self, "groups_")
@@ -137,6 +157,11 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             for name, group in self.groups_.items()
         }
         return pd.DataFrame(rows).T
+
+    def _chosen(self) -> Integers:
+        """The rows that some group chose, each once."""
+        check_is_fitted(self, "groups_")
+        return np.unique(np.concatenate([group.found.chosen for group in self.groups_.values()]))
 
     def _group(self, name: str) -> Group:
         check_is_fitted(self, "groups_")
@@ -151,7 +176,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         check_number("k", self.k, whole=True)
         check_number("threads", self.threads, whole=True)
-        for name in ("coverage", "seconds", "eps", "max_cost"):
+        for name in ("coverage", "seconds", "eps", "max_cost", "only_robust"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name))
         if not self.seconds > 0 or not self.threads:
@@ -178,6 +203,8 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             raise QueryError(f"max_cost = {self.max_cost:g}: expected a positive cost")
         if self.max_cost is None and not 0 < self.coverage <= 1:
             raise QueryError(f"coverage = {self.coverage:g}: expected a share of the factuals, above 0 and at most 1")
+        if self.only_robust is not None:
+            prover(self.model, self.schema, np.empty((0, len(self.schema.features))), self.only_robust)  # raises what is wrong
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
         """(N,) rows with the negative decision that are to be explained; sets positive_."""
@@ -205,6 +232,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
         """Sets groups_; tells of all groups that k is too few for at once, so that k need not be corrected group by group."""
         candidates = np.flatnonzero(self.positive_)
+        prove = None if self.only_robust is None else prover(self.model, self.schema, self.graph_.raw, self.only_robust)
         self.groups_: dict[str, Group] = {}
         problems: list[str] = []
         for n, (name, own) in enumerate(negatives.items()):
@@ -219,17 +247,21 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
                 self.skipped_[name] = str(error).removeprefix(f"{name}: ")
                 continue
             try:
-                self.groups_[name] = self._solved(name, own, instance)
+                self.groups_[name] = self._solved(name, own, instance, prove)
             except QueryError as error:
                 problems.append(f"{name}: {error}")
         if problems:
             raise QueryError("\n".join(problems))
         tell("groups", len(negatives), len(negatives))
 
-    def _solved(self, name: str, negatives: Integers, instance: Instance) -> Group:
-        budget = Budget(seconds=self.seconds)
+    def _solved(self, name: str, negatives: Integers, instance: Instance, prove: Prove | None) -> Group:
+        budget, robust = Budget(seconds=self.seconds), None
         try:
-            found = self._found(instance, budget)
+            if prove is not None:
+                robust = robust_choice(
+                    instance, self._found, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
+                )
+            found = self._found(instance, self.coverage, budget) if robust is None else robust.found
         except OutOfTime as error:
             raise QueryError(
                 f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
@@ -237,14 +269,16 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             ) from error
         limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
         assigned, cost = assignment(instance, found.chosen, limit)
-        return Group(name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost)
+        return Group(
+            name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost, robust=robust
+        )
 
-    def _found(self, instance: Instance, budget: Budget) -> Centers | Coverage:
+    def _found(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
         if self.max_cost is not None:
             if self.method == "greedy":
                 return greedy_coverage(instance, self.k, self.max_cost)
             return largest_coverage(instance, self.k, self.max_cost, budget=budget)
         if self.method == "mip":
-            return by_solver(instance, self.k, self.coverage, backend=self.solver, budget=budget)
+            return by_solver(instance, self.k, coverage, backend=self.solver, budget=budget)
         solve = by_components if self.method == "components" else centers
-        return solve(instance, self.k, self.coverage, budget=budget)
+        return solve(instance, self.k, coverage, budget=budget)
