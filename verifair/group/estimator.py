@@ -56,6 +56,11 @@ class Group:
         """Share of the factuals with a feasible counterfactual that the chosen ones cover."""
         return float((self.assigned >= 0).mean())
 
+    @property
+    def used(self) -> Integers:
+        """The chosen nodes that serve somebody."""
+        return np.unique(self.assigned[self.assigned >= 0])
+
 
 class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
@@ -134,20 +139,24 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
 
     def re_evaluated(self) -> pd.DataFrame:
-        """What the network itself decides on the chosen rows of every group, exactly and in float32; see `robust.re_evaluated`."""
-        nodes = self._chosen()
-        table = re_evaluated(self.model, self.schema, self.graph_.raw[nodes])
-        return by_group(table, nodes, {name: group.found.chosen for name, group in self.groups_.items()})
+        """What the network itself decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
+        check_is_fitted(self, "groups_")
+        used = {name: group.used for name, group in self.groups_.items()}
+        nodes = np.unique(np.concatenate(list(used.values())))
+        return by_group(re_evaluated(self.model, self.schema, self.graph_.raw[nodes]), nodes, used)
 
-    def certify(self, delta: Sequence[float], *, progress: Callable[[int, int], None] | None = None) -> Certified:
-        """Which chosen counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
-        certificate of all that is proved; see `robust.certify_robust`. Takes at most `seconds`.
+    def certify(
+        self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Certified:
+        """Which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
+        certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
         """
-        nodes = self._chosen()
-        budget = Budget(seconds=self.seconds)
+        check_is_fitted(self, "groups_")
+        used = {name: group.used for name, group in self.groups_.items()}
+        nodes = np.unique(np.concatenate(list(used.values())))
+        budget = Budget(seconds=self.seconds if seconds is None else seconds)
         found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
-        table = by_group(found.table, nodes, {name: group.found.chosen for name, group in self.groups_.items()})
-        return Certified(table=table, certificate=found.certificate)
+        return Certified(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def attribute_changes(self) -> pd.DataFrame:
         """ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
@@ -157,11 +166,6 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             for name, group in self.groups_.items()
         }
         return pd.DataFrame(rows).T
-
-    def _chosen(self) -> Integers:
-        """The rows that some group chose, each once."""
-        check_is_fitted(self, "groups_")
-        return np.unique(np.concatenate([group.found.chosen for group in self.groups_.values()]))
 
     def _group(self, name: str) -> Group:
         check_is_fitted(self, "groups_")

@@ -126,11 +126,13 @@ def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callab
     return prove
 
 
-def by_group(table: pd.DataFrame, nodes: Integers, chosen: Mapping[str, Integers]) -> pd.DataFrame:
-    """From a table whose column row is a place among `nodes` to one with the node there: for each group the lines of its chosen."""
+def by_group(table: pd.DataFrame, nodes: Integers, used: Mapping[str, Integers]) -> pd.DataFrame:
+    """A table whose column row is a place among `nodes`, as one of nodes: for each group the lines of those that it uses."""
     table = table.assign(row=nodes[table["row"].to_numpy(dtype=np.int64)])
-    parts = [table[table["row"].isin(own)].assign(group=name) for name, own in chosen.items()]
-    return pd.concat(parts, ignore_index=True)[["group", *table.columns]]
+    lines = [np.flatnonzero(table["row"].isin(own)) for own in used.values()]
+    out = table.iloc[np.concatenate(lines)].reset_index(drop=True)
+    out.insert(0, "group", np.repeat(np.array(list(used), dtype=object), [len(own) for own in lines]))
+    return out
 
 
 COLUMNS = ["row", "delta", "status", "reason", "lower", "upper", "engine", "trust", "against", "witness", "float32_agrees"]

@@ -178,8 +178,9 @@ def test_only_robust_ones_are_chosen(german: tuple[Network, Schema, pd.DataFrame
         certified = model.certify([delta])
         assert set(certified.table["status"]) == {"proved"}
         assert certified.table.groupby("group")["row"].apply(list).to_dict() == {
-            name: sorted(one.chosen.tolist()) for name, one in found.items()
+            name: group.used.tolist() for name, group in model.groups_.items()
         }
+        assert model.re_evaluated()["agrees"].all()
         robust = {name: group.robust for name, group in model.groups_.items()}
         chosen = [one.asked[int(n)] for name, one in robust.items() if one is not None for n in found[name].chosen]
         assert set(chosen) == {Status.PROVED}
