@@ -19,8 +19,10 @@ from solvers.outcome import Budget
 from solvers.registry import solve
 from verifair.group.space import Array, Booleans, Integers
 
-STEPS = 120
+STEPS = 300
 """Subgradient steps a branch gets."""
+DEFLECTED = 0.8
+"""What the last direction counts in the next: plain subgradients zigzag, and stay 1 to 3 % above what these reach."""
 PATIENCE = 8
 """Steps without a better bound after which steps are halved."""
 SMALL = 400_000
@@ -112,7 +114,7 @@ def _descended(
     most = weights.astype(np.float64)
     current = best = np.clip(multipliers, 0.0, most)
     least, scale, idle = np.inf, 1.0, 0
-    often = np.zeros(covers.shape[1])
+    often, direction = np.zeros(covers.shape[1]), np.zeros(len(weights))
     back = covers.T.tocsr()
     for _ in range(STEPS):
         gathered = back @ current
@@ -127,17 +129,18 @@ def _descended(
         if least < goal + 1 or time.monotonic() >= deadline:
             break
         if idle >= PATIENCE:
-            scale, idle, current = scale / 2, 0, best
+            scale, idle, current, direction = scale / 2, 0, best, np.zeros(len(weights))
             continue
         picked = np.zeros(covers.shape[1])
         picked[top] = 1.0
         slope = covers @ picked - 1.0
         slope[(current <= 0) & (slope > 0)] = 0.0  # cannot go lower
         slope[(current >= most) & (slope < 0)] = 0.0
-        size = float(slope @ slope)
+        direction = DEFLECTED * direction + (1 - DEFLECTED) * slope
+        size = float(direction @ direction)
         if size == 0.0:
             break
-        current = np.clip(current - scale * (value - goal) / size * slope, 0.0, most)
+        current = np.clip(current - scale * (value - goal) / size * direction, 0.0, most)
     return best, often
 
 
