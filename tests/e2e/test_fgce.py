@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -89,14 +90,19 @@ def test_every_explanation_is_positive_allowed_and_as_dear_as_told(run: tuple[st
     assert {line["row"] for line in lines} == {row for row in test if not good[row]}
     for line in lines:
         before, after = line["row"], line["counterfactual"]
+        if after is None:
+            assert line["changes"] == "no feasible counterfactual"
+            continue
         assert good[after]
         assert german.frame["sex"][before] == german.frame["sex"][after] == line["group"].removeprefix("sex = ")
         assert np.linalg.norm(points[before] - points[after]) == pytest.approx(line["cost"])
         assert (points[before, moves.fixed] == points[after, moves.fixed]).all()
+        assert ((points[after] - points[before]) * moves.direction >= 0).all()
         told = {part.split(":")[0] for part in line["changes"].split("; ")}
         assert told == {f.name for v, f in enumerate(german.schema.features) if raw[before, v] != raw[after, v]}
     for group in answer["groups"]:
-        own = [line for line in lines if line["group"] == group["name"]]
+        own = [line for line in lines if line["group"] == group["name"] and line["counterfactual"] is not None]
+        assert len(own) == group["covered"]
         assert max(line["cost"] for line in own) == pytest.approx(group["cost"])
         shares = answer["attribute_changes"][group["name"]]
         assert shares["duration"] == pytest.approx(np.mean(["duration: " in f"; {line['changes']}" for line in own]))
@@ -202,7 +208,7 @@ def test_a_number_is_split_and_features_are_constrained(tmp_path: Path) -> None:
 BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown feature": ("did you mean 'age'", ("--change", "agee=fixed")),
     "unknown change": ("increase, decrease, fixed, free", ("--change", "age=up")),
-    "k too few": ("pass k = 2", ("--k", 1)),
+    "k too few": ("sex = Male: k = 1 is too few", ("--k", 1)),
     "eps not positive": ("eps = -1", ("--eps", -1)),
     "no way out": ("feasible counterfactual at eps = 0.001", ("--eps", 0.001)),
     "coverage": ("coverage = 2", ("--coverage", 2)),
@@ -226,6 +232,13 @@ def test_mistakes_are_named_with_their_remedy(case: str, tmp_path: Path) -> None
     assert words in flat(done.stderr)
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_the_k_that_is_named_does() -> None:
+    done = verifair(*DEMO, "--k", 1)
+    needed = max(int(k) for k in re.findall(r"pass k = (\d+)", flat(done.stderr)))
+    assert verifair(*DEMO, "--k", needed - 1).returncode == 2
+    assert verifair(*DEMO, "--k", needed).returncode == 0
 
 
 def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:

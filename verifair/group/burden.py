@@ -25,7 +25,8 @@ KS = range(1, 11)
 COVERAGES = (0.25, 0.5, 0.75, 1.0)
 LEVELS = 10
 BEYOND = 5
-"""Cost curves run so far beyond the largest k0, for below k0 there is no cost of full coverage."""
+"""Cost curves run so far beyond the largest k0, for below k0 there is no cost of full coverage, in MORE steps above the ks."""
+MORE = 6
 LEAST = 0.02
 """Seconds that a question gets at least."""
 
@@ -35,7 +36,9 @@ class Burden:
     """reaches: group -> k0 and d0, None where time was up.   subgroups: the same for each weak component (its number).
 
     coverages: a line for each group, k and d, as `coverage_table`.   costs: for each group, c and k, as `cost_table`.
-    levels: the d of the curves (D,).   stopped: what ended it before it was done.
+    levels: the d of the curves (D,).   exact: whether coverages are optima.   stopped: what ended it before it was done.
+
+    What is known of one k, d or c bounds others: more counterfactuals, or a higher cost, never cover less.
     """
 
     reaches: Mapping[str, Reach | None]
@@ -45,6 +48,12 @@ class Burden:
     levels: Array
     exact: bool
     stopped: Literal["interrupted", "time"] | None
+
+    @property
+    def open(self) -> int:
+        """Points of the curves that are not proved optimal: scores are of the best that is known."""
+        tables = [self.costs, *([self.coverages] if self.exact else [])]
+        return sum(int((~table["optimal"]).sum()) for table in tables if len(table))
 
     @property
     def kauc(self) -> pd.DataFrame:
@@ -86,10 +95,30 @@ def burden(
     except KeyboardInterrupt:
         stopped = "interrupted"
     tables = [pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for parts in (work.coverage_parts, work.cost_parts)]
+    if exact and len(tables[0]):
+        tables[0] = _bounded(tables[0], "k", "d", "coverage", "bound")
+    if len(tables[1]):
+        tables[1] = _bounded(tables[1].assign(k=-tables[1]["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
     return Burden(
         reaches=work.reaches, subgroups=work.subgroups, coverages=tables[0], costs=tables[1], levels=levels, exact=exact,
         stopped=stopped,
     )  # fmt: skip
+
+
+def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) -> pd.DataFrame:
+    """The same lines, where an optimum that rises with `first` and `second` lies between `low` and `high`: each at its best."""
+    parts = []
+    for _, part in table.groupby("group", sort=False):
+        wide = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
+        least, most = wide[low].to_numpy(dtype=float), wide[high].to_numpy(dtype=float)
+        least, most = np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
+        for axis in (0, 1):
+            least = np.maximum.accumulate(least, axis=axis)
+            most = np.flip(np.minimum.accumulate(np.flip(most, axis), axis=axis), axis)
+        row, column = wide.index.get_indexer(part[first]), wide[low].columns.get_indexer(part[second])
+        part = part.assign(**{low: least[row, column], high: most[row, column]})
+        parts.append(part.assign(optimal=part[low] == part[high]))
+    return pd.concat(parts, ignore_index=True)
 
 
 def levels_of(space: Space, instances: Mapping[str, Instance], cost: Cost) -> Array:
@@ -124,7 +153,7 @@ class _Work:
             *(partial(self._reach, name) for name in instances),
             *(partial(self._parts, name) for name in instances),
             *(partial(self._coverage, name, float(d)) for d in levels for name in instances),
-            *(partial(self._cost, name, c) for c in fractions for name in instances),
+            *(partial(self._cost, name, c) for c in sorted(fractions, reverse=True) for name in instances),
         ]
         self.left = len(self.steps)
 
@@ -160,8 +189,11 @@ class _Work:
         self.coverage_parts.append(table.assign(group=name))
 
     def _cost(self, name: str, c: float) -> None:
-        known = [one.k0 for one in self.reaches.values() if one is not None]
-        ks = range(1, max(max(self.ks), *(k + BEYOND for k in known)) + 1) if known else self.ks
+        top = max(self.ks)
+        known = {one.k0 for one in self.reaches.values() if one is not None}
+        last = max(known, default=top) + BEYOND
+        more = known.union(np.rint(np.geomspace(top, last, MORE)).astype(int).tolist()) if last > top else set()
+        ks = sorted({*self.ks, *more})
         table = cost_table(self.instances[name], ks, [c], budget=self._budget(len(ks)))
         self.cost_parts.append(table.assign(group=name))
 

@@ -63,7 +63,6 @@ def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
             open_ = own[~own["optimal"]]
             if len(open_):
                 axis.plot(open_["k"], open_["cost"], "o", mfc="white", mec="black", ms=5, zorder=3, label="not proved optimal")
-                axis.legend(fontsize=8)
             axis.set_xlabel("counterfactuals, k")
             _left(axis, f"largest cost, d\n({UNITS[cost]})")
             _whole_axis(axis)
@@ -72,11 +71,12 @@ def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
 def attribute_changes(shares: pd.DataFrame, path: Path) -> None:
     """ACF, for the features that change in more than half of at least one group. shares: groups x features."""
     chosen = _often(shares)
-    with _figure(path, (8, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares))), 1) as (axis,):
-        draw_changes(axis, shares[chosen])
+    with _figure(path, (10, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares))), 1) as (axis,):
+        _draw_changes(axis, shares[chosen])
+        _legend(axis.figure, [axis])
 
 
-def draw_changes(axis: Any, shares: pd.DataFrame) -> None:
+def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     """Bars of shares (groups x features) on an axis, features from top to bottom."""
     height = 0.8 / len(shares)
     place = np.arange(len(shares.columns))
@@ -90,7 +90,6 @@ def draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     axis.set_title("What has to change (ACF)", fontsize=10)
     axis.grid(axis="x", alpha=0.3)
     axis.set_axisbelow(True)
-    _legend(axis, len(shares))
 
 
 def components(found: Sequence[GroupSummary], path: Path) -> None:
@@ -124,7 +123,6 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
     axis.set_xticks(place, texts, fontsize=8)
     rest = len(one.subgroups) - len(shown)
     axis.set_xlabel("weak component (subgroup)" + (f"; {rest} smaller ones not shown" if rest else ""))
-    axis.legend(fontsize=8)
 
 
 def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden | None, path: Path, cost: Cost) -> None:
@@ -133,8 +131,9 @@ def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden
     curve = None if curve is None or not (curve["c"] == 1).any() else curve[curve["c"] == 1]
     chosen = _often(shares)
     height = max(4.0, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))
-    with _figure(path, (11 if curve is None else 15, height), 2 if curve is None else 3) as axes:
-        draw_changes(axes[0], shares[chosen])
+    width = 1.0 if len(found) < 2 else 3.0  # of the legend
+    with _figure(path, ((11 if curve is None else 15) + width, height), 2 if curve is None else 3) as axes:
+        _draw_changes(axes[0], shares[chosen])
         _draw_costs(axes[1], found, cost)
         if curve is not None:
             for n, one in enumerate(found):
@@ -145,7 +144,7 @@ def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden
             axes[2].set_ylabel(f"largest cost, d ({UNITS[cost]})")
             _whole_axis(axes[2])
             axes[2].grid(alpha=0.3)
-            _legend(axes[2], len(found))
+        _legend(axes[0].figure, axes[:1])
 
 
 def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
@@ -156,13 +155,13 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
         low, high = one.mean.mean - one.mean.low, one.mean.high - one.mean.mean
         axis.errorbar([n], [one.mean.mean], yerr=[[low], [high]], fmt="o", color=_color(n), capsize=5)
         axis.plot([n], [one.cost], marker="_", ms=22, mew=2, color=_color(n))
-        axis.annotate("largest", (n, one.cost), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
-        axis.annotate("mean, 95%", (n, one.mean.mean), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
-    axis.set_xticks(range(len(found)), ["\n".join(textwrap.wrap(one.name, 18)) for one in found], fontsize=8)
+        axis.annotate(f"{one.cost:.3g}", (n, one.cost), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
+        axis.annotate(f"{one.mean.mean:.3g}", (n, one.mean.mean), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    axis.set_xticks(range(len(found)), [one.name.replace(", ", "\n") for one in found], fontsize=8, rotation=30 * (len(found) > 3))
     axis.set_xlim(-0.6, len(found) - 0.4)
     axis.set_ylim(0, 1.15 * max((one.cost for one in found if one.mean is not None), default=1.0))
     axis.set_ylabel(f"cost ({UNITS[cost]})")
-    axis.set_title("What it costs", fontsize=10)
+    axis.set_title("What it costs: mean (95%), and bar for the largest", fontsize=10)
     axis.grid(axis="y", alpha=0.3)
 
 
@@ -186,16 +185,17 @@ def _lines(axis: Any, table: pd.DataFrame, by: str, along: str, of: str, label: 
         own = table[table[by] == value].sort_values(along)
         axis.plot(own[along], own[of] * (100 if percent else 1), marker=mark, ms=4, color=color, label=label.format(value))
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
 
 
 def _color(n: int) -> str:
     return COLORS[n % len(COLORS)]
 
 
-def _legend(axis: Any, groups: int) -> None:
-    if groups > 1:
-        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """One for all axes, beside them, where nothing is hidden; none for a single label."""
+    known = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if len(known) > 1:
+        figure.legend(known.values(), known.keys(), loc="outside right upper", fontsize=8)
 
 
 def _share_axis(axis: Any) -> None:
@@ -217,15 +217,16 @@ def _whole_axis(axis: Any) -> None:
 
 @contextmanager
 def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]:
-    """An axis with a title for each name, at most three side by side, drawn to the path at the end."""
-    across = min(len(names), 3)
+    """An axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
+    across = 2 if len(names) == 4 else min(len(names), 3)
     down = -(-len(names) // across)
-    with _figure(path, (5 * across, 3.8 * down), across * down, across, sharey=True) as axes:
+    with _figure(path, (5 * across + 1.5, 3.8 * down), across * down, across, sharey=True) as axes:
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         for axis, name in zip(axes, names, strict=False):
             axis.set_title(name, fontsize=10)
         yield list(zip(names, axes, strict=False))
+        _legend(axes[0].figure, axes)
 
 
 @contextmanager

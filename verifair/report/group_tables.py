@@ -25,6 +25,8 @@ WIDE = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
 SHOWN = 6
 """Subgroups of a group, and features of a counterfactual, on the screen; files hold all."""
+ROWS = 20
+"""Counterfactuals of a group on the screen."""
 
 
 def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
@@ -69,8 +71,11 @@ def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
     for column in ("row", "serves", "cost up to"):
         grid.add_column(column, justify="right")
     grid.add_column("must become (share of those served)")
-    for advice in one.advice:
+    for advice in one.advice[:ROWS]:
         grid.add_row(str(advice.row), str(advice.serves), _number(advice.largest), changes(advice, schema))
+    rest = one.advice[ROWS:]
+    if rest:
+        grid.add_row("", str(sum(advice.serves for advice in rest)), "", f"{len(rest)} more (--out or --json holds all)")
     return grid
 
 
@@ -178,7 +183,7 @@ def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSu
             line = lines.loc[(value, one.name)] if (value, one.name) in lines.index else None
             cells.append("-" if line is None else _number(line["score"]))
             if wide:
-                cells += ["-", "-"] if line is None else [f"{line['saturation']:.4g}", _number(line[at])]
+                cells += ["-", "-"] if line is None else [_number(line["saturation"]), _number(line[at])]
         grid.add_row(f"{value:.3g}", *cells)
     return grid
 
@@ -211,7 +216,8 @@ def _of_burden(burden: Burden, groups: Sequence[str]) -> list[Comparison]:
     if len(known) == len(groups):
         lines += [
             _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in groups}),
-            _of("d0 with k0", {name: known[name].d0 for name in groups}),
+            _of("d0 with k0" + ("" if all(known[name].optimal for name in groups) else " (best known)"),
+                {name: known[name].d0 for name in groups}),
             _of("d0 with any number", {name: known[name].d_least for name in groups}),
         ]
     for title, table, by, sign in (
@@ -265,6 +271,7 @@ def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:
 
 
 def _number(value: float) -> str:
+    """Four digits; - for what is not known."""
     return "-" if value != value else "none" if np.isinf(value) else f"{value:.4g}"
 
 
@@ -273,7 +280,7 @@ def _percent(value: float) -> str:
 
 
 def _whole(value: float) -> str:
-    return "all" if value == 1 else f"{100 * value:.0f}%"
+    return "all" if value == 1 else f"{int(100 * value + 1e-9)}%"
 
 
 def _share(interval: Interval) -> str:
