@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from encoders.max_coverage import coverage_bound, max_coverage
-from solvers.outcome import Budget
+from solvers.outcome import Budget, Limit
 from solvers.registry import solve
 from verifair.group.space import Array, Booleans, Integers
 
@@ -151,6 +151,8 @@ def _relaxed(covers: sp.csr_array, weights: Integers, k: int, deadline: float) -
         return None
     program = max_coverage(covers.astype(bool), weights, k=k)
     outcome = solve(program.program, backend="highs", budget=Budget(seconds=left), relax_integrality=True)
+    if outcome.limit is Limit.INTERRUPTED:  # the solver heard a Ctrl-C that was meant for all of us
+        raise KeyboardInterrupt
     if outcome.values is None or outcome.duals is None:
         return None
     return program.bound(outcome.duals), outcome.values[: covers.shape[1]]
