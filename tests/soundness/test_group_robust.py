@@ -189,13 +189,13 @@ def test_the_choice_is_the_best_of_all_choices_of_robust_candidates(seed: int) -
         assert paid[count - 1] <= best
         assert optimistic is not None
         assert choice.found.lower <= optimistic
-        assert choice.found.optimal or UNKNOWN in choice.asked.values()
+        assert choice.found.optimal or choice.undecided
     else:
         assert choice.found.covered == best
         assert (instance.to(choice.found.chosen).min(axis=1, initial=np.inf) <= (limit or 0.0)).sum() == best
         assert optimistic is not None
         assert choice.found.bound >= optimistic
-        assert choice.found.optimal or UNKNOWN in choice.asked.values()
+        assert choice.found.optimal or choice.undecided
     assert set(asked) <= set(instance.candidates.tolist())
 
 
@@ -255,7 +255,7 @@ def test_what_is_undecided_leaves_a_gap_and_says_so() -> None:
     choice = robust_choice(instance, solver(1, None), prove)
     assert isinstance(choice.found, Centers)
     assert (choice.found.cost, choice.found.lower, choice.found.optimal) == (3.0, 1.0, False)
-    assert (choice.count(UNKNOWN), choice.count(VIOLATED)) == (1, 1)
+    assert (choice.count(UNKNOWN), choice.count(VIOLATED), choice.undecided) == (1, 1, 1)
     prove, _ = answering({2: VIOLATED, 3: UNKNOWN, 4: PROVED, 5: UNKNOWN})
     choice = robust_choice(instance, solver(1, 3.0), prove, max_cost=3.0)
     assert isinstance(choice.found, Coverage)

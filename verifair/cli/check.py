@@ -113,7 +113,8 @@ def _statement(given: Certificate, schema: Schema) -> str:
     who = " and ".join(query.protected)
     if not isinstance(query, FairnessQuery):
         sizes = ", ".join(f"{delta:g}" for delta in query.delta)
-        return f"It states: {len(given.proofs):,} proofs of {query.kind} by {who}, within {sizes} units; nothing about other rows."
+        of = f"{query.kind} by {who}," if who else query.kind
+        return f"It states: {len(given.proofs):,} proofs of {of} within {sizes} units; nothing about other rows."
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:

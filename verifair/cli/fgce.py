@@ -31,6 +31,8 @@ from verifair.errors import QueryError
 from verifair.group.burden import Burden, burden, levels_of
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.group.estimator import Progress as Tell
+from verifair.group.robust import askable
+from verifair.report.group_robust import Standing
 
 EXAMPLE = """
 Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
@@ -38,10 +40,14 @@ everybody at the least largest cost (with --max-cost: cover the most), and prove
 
 Example: verifair fgce --demo german --protected sex --k 20
 
+Advice that keeps working: verifair fgce --demo adult --protected sex --k 20 --robust 1 --robust 2 --certificate proof.json
+
 With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
 """
 MEASURED = 0.5
 """Share of the time that goes to the groups' counterfactuals where measures are to follow."""
+CERTIFIED = 0.1
+"""Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -79,6 +85,15 @@ def fgce(
     ] = "all",
     outside: Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")] = "error",
     empty: Annotated[str, typer.Option("--empty", help="Groups with nobody to explain or to help: error, or skip them.")] = "error",
+    robust: Annotated[
+        list[float] | None, typer.Option("--robust", help="Prove that counterfactuals stay positive within DELTA units; repeat.")
+    ] = None,
+    only_robust: Annotated[
+        float | None, typer.Option("--only-robust", help="Choose only rows that are proved to stay positive within DELTA units.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write these proofs here (.json or .json.gz), for `verifair check`.")
+    ] = None,
     measures: Annotated[bool, typer.Option("--measures", help="Also k0, d0, kAUC, dAUC, cAUC; compare groups by them.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG) and the screen's text.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the groups side by side (PNG, PDF or SVG).")] = None,
@@ -88,23 +103,31 @@ def fgce(
     json: options.Json = None,
 ) -> None:  # fmt: skip
     started = time.monotonic()
-    _check_outputs(json, options.picture(plot), out)
+    _check_outputs(json, options.picture(plot), out, certificate)
+    deltas = _deltas(robust or [], only_robust, certificate)
     options.budget(timeout, None, seed)
     given = inputs(model, schema, data, demo)
+    network = read_onnx(given.model)
+    if deltas:
+        askable(network, given.schema, deltas)
     weights, width = _weights(cost, weighting, bandwidth)
     changes, backend = parsed_changes(change or [], given.schema), _backend(method, solver)
     rows = rows_of(given, protected or [], split or [], audit, outside, demo=demo is not None)
     fitted = GroupCounterfactuals(
-        read_onnx(given.model), given.schema, k=k, coverage=coverage, max_cost=max_cost, cost=cast(Any, cost), eps=eps,
+        network, given.schema, k=k, coverage=coverage, max_cost=max_cost, cost=cast(Any, cost), eps=eps,
         factuals=cast(Any, factuals), changes=changes, weighting=cast(Any, weights), bandwidth=cast(Any, width),
-        method=cast(Any, method), solver=backend, seconds=timeout * (MEASURED if measures else 1.0) / rows.count, threads=jobs,
-        empty=cast(Any, empty),
+        method=cast(Any, method), solver=backend, threads=jobs, empty=cast(Any, empty), only_robust=only_robust,
+        seconds=timeout * (MEASURED if measures else 1.0) * (1 - CERTIFIED if deltas else 1.0) / rows.count,
     )  # fmt: skip
     with _bars() as tell:
         finished = _fit(fitted, rows, tell)
         left = max(timeout - (time.monotonic() - started), 1.0)
-        measured = _measured(fitted, left, tell) if measures and finished else None
-    answer = Answer.of(fitted, measured, rows, seconds=time.monotonic() - started, seed=seed)
+        standing = _standing(fitted, rows, deltas, left * (CERTIFIED if measures else 1.0), tell) if finished else None
+        left = max(timeout - (time.monotonic() - started), 1.0)
+        measured = _measured(fitted, left, tell) if measures and standing is not None else None
+    answer = Answer.of(fitted, measured, standing, rows, seconds=time.monotonic() - started, seed=seed)
+    output = options.Output(source=given.words, json=json, certificate=certificate)
+    saved = output.save_certificate(answer.certificate)
     # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:
         answer.write(out)
@@ -112,7 +135,10 @@ def fgce(
         answer.draw(plot)
     options.write_json(json, answer.to_dict() if json is not None else {})
     answer.show(options.console())
-    if not finished or (measured is not None and measured.stopped == "interrupted"):
+    line = f"certificate: {output.check_line(saved)}" if saved else output.unsaved_line("nothing was proved robust")
+    if line:
+        options.console().print(line, soft_wrap=True, markup=False)
+    if standing is None or (measured is not None and measured.stopped == "interrupted"):
         _err("interrupted: this is what was done until then")
         raise typer.Exit(options.INTERRUPTED)
 
@@ -127,6 +153,24 @@ def _fit(model: GroupCounterfactuals, rows: Rows, tell: Tell) -> bool:
             raise typer.Exit(options.INTERRUPTED) from None
         return False
     return True
+
+
+def _standing(model: GroupCounterfactuals, rows: Rows, deltas: list[float], seconds: float, tell: Tell) -> Standing | None:
+    """What the network says about the counterfactuals; None after Ctrl-C."""
+    try:
+        return Standing.of(
+            model, rows.frame.index, deltas, seconds=seconds, progress=lambda done, all_: tell("robust", done, all_)
+        )
+    except KeyboardInterrupt:
+        return None
+
+
+def _deltas(robust: list[float], only: float | None, certificate: Path | None) -> list[float]:
+    """Neighbourhoods to prove. Raises QueryError for a certificate of nothing."""
+    deltas = sorted({*robust, *([] if only is None else [only])})
+    if certificate is not None and not deltas:
+        raise QueryError("--certificate holds proofs that counterfactuals are robust: add --robust DELTA, or drop it")
+    return deltas
 
 
 def _measured(model: GroupCounterfactuals, seconds: float, tell: Tell) -> Burden:
@@ -163,9 +207,9 @@ def _backend(method: str, solver: str | None) -> str:
     return solver
 
 
-def _check_outputs(json: Path | None, plot: Path | None, out: Path | None) -> None:
+def _check_outputs(json: Path | None, plot: Path | None, out: Path | None, certificate: Path | None) -> None:
     """Before the run, so that nothing is lost after it."""
-    options.check_outputs({"--json": json, "--plot": plot})
+    options.check_outputs({"--json": json, "--plot": plot, "--certificate": certificate})
     if out is None:
         return
     if out.exists() and not out.is_dir():

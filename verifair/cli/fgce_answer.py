@@ -14,29 +14,43 @@ from verifair.cli.fgce_inputs import Rows
 from verifair.group.burden import Burden
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.report import group_plots, group_tables
+from verifair.report.group_robust import Standing
 from verifair.report.group_tables import Comparison
 from verifair.report.groups import GroupSummary, advice_table, explanations, subgroup_table, summaries
+from verifair.verify.certificate import Certificate
 
 ENDED = {"interrupted": "Ctrl-C", "time": "the time was up"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """model: fitted.   found: its groups.   burden: the measures, if asked for.   compared: groups beside each other."""
+    """model: fitted.   found: its groups.   burden: the measures, if asked for.   standing: what the network says of the
+    counterfactuals, None after Ctrl-C.   compared: groups beside each other.
+    """
 
     model: GroupCounterfactuals
     found: list[GroupSummary]
     burden: Burden | None
+    standing: Standing | None
     compared: list[Comparison]
     rows: Rows
     seconds: float
     seed: int
 
     @classmethod
-    def of(cls, model: GroupCounterfactuals, burden: Burden | None, rows: Rows, *, seconds: float, seed: int) -> Answer:
+    def of(
+        cls, model: GroupCounterfactuals, burden: Burden | None, standing: Standing | None, rows: Rows, *, seconds: float, seed: int
+    ) -> Answer:
         found = summaries(model, rows.frame.index, seed=seed)
         compared = group_tables.comparisons(model, found, burden, seed=seed)
-        return cls(model=model, found=found, burden=burden, compared=compared, rows=rows, seconds=seconds, seed=seed)
+        return cls(
+            model=model, found=found, burden=burden, standing=standing, compared=compared, rows=rows, seconds=seconds, seed=seed
+        )
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """Of what is proved robust."""
+        return None if self.standing is None or self.standing.certified is None else self.standing.certified.certificate
 
     def show(self, console: Console) -> None:
         """Short: the overview, each group's counterfactuals and subgroups, and with measures how groups compare by them."""
@@ -52,6 +66,8 @@ class Answer:
                 console.print(f"{one.name}: nothing so near covers anybody; the cheapest counterfactual costs {one.cheapest:.4g}")
             for line in group_tables.subgroup_lines(one) if len(one.subgroups) > 1 else []:
                 console.print(line, soft_wrap=True)
+        if self.standing is not None and any(one.advice for one in self.found):
+            self._show_standing(self.standing, console)
         if self.burden is not None:
             self._show_burden(self.burden, console)
         if self.compared:
@@ -67,6 +83,12 @@ class Answer:
             + (f" {self.rows.dropped:,} rows outside the schema were left out." if self.rows.dropped else "")
         )
 
+    def _show_standing(self, standing: Standing, console: Console) -> None:
+        if standing.certified is not None:
+            console.print(standing.grid())
+        for line in standing.lines():
+            console.print(line, soft_wrap=True)
+
     def _show_burden(self, burden: Burden, console: Console) -> None:
         if burden.reaches:
             console.print(group_tables.reach_grid(burden, self.found))
@@ -78,6 +100,8 @@ class Answer:
         ):
             if len(table):
                 console.print(group_tables.curve_grid(title, table, by, self.found))
+        if burden.open:
+            console.print(f"{burden.open} points of the curves are not proved optimal in this time: scores are of the best known.")
         if burden.stopped:
             console.print(f"The measures were not finished ({ENDED[burden.stopped]}): what was done by then is shown.")
 
@@ -118,6 +142,8 @@ class Answer:
             "subgroups": subgroup_table(self.found),
             "attribute-changes": self._shares().rename_axis("group").reset_index(),
         }
+        if self.standing is not None:
+            out |= self.standing.tables()
         if self.burden is not None:
             out |= {"coverage": self.burden.coverages, "cost": self.burden.costs}
             out |= {"kauc": self.burden.kauc, "dauc": self.burden.dauc, "cauc": self.burden.cauc}
@@ -134,6 +160,7 @@ class Answer:
                 "max_cost": model.max_cost, "cost": model.cost, "weighting": model.weighting, "bandwidth": model.bandwidth,
                 "eps": model.eps, "factuals": model.factuals, "changes": dict(model.changes or {}), "method": model.method,
                 "solver": model.solver if model.method == "mip" else None, "audit": self.rows.audited,
+                "only_robust": model.only_robust,
             },
             "graph": self._graph(),
             "groups": [one.to_dict() for one in self.found],
@@ -142,6 +169,7 @@ class Answer:
             "attribute_changes": self._shares().to_dict(orient="index"),
             "comparison": [asdict(one) | {"clear": one.clear} for one in self.compared],
             "measures": None if self.burden is None else _measures(self.burden),
+            **(self.standing.to_dict() if self.standing is not None else {"re_evaluated": None, "robust": None}),
             "trust": self._trust(),
             "model_sha256": network.source_sha256,
             "schema_sha256": model.schema.sha256,
@@ -161,6 +189,7 @@ class Answer:
     def _trust(self) -> dict[str, list[str]]:
         """Which of the numbers are proved, which a solver claims, and which are measured."""
         proved = [f"{one.name}: {one.certainty.text}" for one in self.found if one.certainty.trust == "proved"]
+        proved += self.standing.trust() if self.standing is not None else []
         claimed = [f"{one.name}: {one.certainty.text}" for one in self.found if one.certainty.trust == "claimed"]
         measured = ["costs, coverages and attribute changes, on the rows of the table", "intervals, by percentile bootstrap"]
         return {"proved": proved, "claimed": claimed, "measured": measured}
@@ -176,6 +205,7 @@ def _measures(burden: Burden) -> dict[str, Any]:
         "levels": burden.levels.tolist(),
         "exact": burden.exact,
         "stopped": burden.stopped,
+        "points_not_proved_optimal": burden.open,
         **{name: _records(table) for name, table in (
             ("coverage", burden.coverages), ("cost", burden.costs), ("kauc", burden.kauc), ("dauc", burden.dauc),
             ("cauc", burden.cauc),

@@ -25,7 +25,7 @@ from verifair.group.feasibility_graph import FeasibilityGraph
 from verifair.group.instance import Cost, Instance
 from verifair.group.measures import assignment, change_frequency
 from verifair.group.reachability import Reachability
-from verifair.group.robust import Certified, by_group, certify_robust, prover, re_evaluated
+from verifair.group.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.group.robust_choice import Prove, RobustChoice, robust_choice
 from verifair.group.space import Array, Booleans, Custom, Integers, Space
 from verifair.schema import Schema
@@ -208,7 +208,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         if self.max_cost is None and not 0 < self.coverage <= 1:
             raise QueryError(f"coverage = {self.coverage:g}: expected a share of the factuals, above 0 and at most 1")
         if self.only_robust is not None:
-            prover(self.model, self.schema, np.empty((0, len(self.schema.features))), self.only_robust)  # raises what is wrong
+            askable(self.model, self.schema, [self.only_robust])
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
         """(N,) rows with the negative decision that are to be explained; sets positive_."""

@@ -57,6 +57,8 @@ def re_evaluated(network: Network, schema: Schema, raw: Array) -> pd.DataFrame:
     logits = network.forward(x)
     others = [logits @ margin(network, POSITIVE, loser) for loser in _losers(network)]
     table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": np.min(others, axis=0)})
+    if not len(raw):  # onnxruntime takes no empty batch
+        return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
     told = None if network.source is None else predictions(network, x.astype(np.float32)) == POSITIVE
     table["float32"] = pd.Series([None] * len(raw) if told is None else told.tolist(), dtype=object)
     table["agrees"] = pd.Series([None] * len(raw) if told is None else (told == exact).tolist(), dtype=object)
@@ -85,8 +87,8 @@ def certify_robust(
     Sound? yes.  Complete? methods auto and bnb are, within the budget.
     Raises QueryError for a model that is no network; SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
+    query = askable(network, schema, delta)
     _check(network, schema, raw)
-    query = Robustness(network=network, schema=schema, delta=delta)
     deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
     deadline = time.monotonic() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
@@ -111,9 +113,8 @@ def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callab
 
     Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
     """
+    query = askable(network, schema, [delta])
     _check(network, schema, raw)
-    schema.steps([])
-    query = Robustness(network=network, schema=schema, delta=[delta])
     known: dict[int, Status] = {}
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
@@ -139,12 +140,24 @@ COLUMNS = ["row", "delta", "status", "reason", "lower", "upper", "engine", "trus
 NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 
-def _check(network: Any, schema: Schema, raw: Array) -> None:
+def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
+    """The question of `certify_robust`, before there are rows to ask it about. Raises QueryError or SchemaError as that does."""
+    _check_network(network)
+    query = Robustness(network=network, schema=schema, delta=delta)
+    schema.steps([])
+    return query
+
+
+def _check_network(network: Any) -> None:
     if not isinstance(network, Network):
         raise QueryError(
             f"model: found {type(network).__name__}; decisions are re-evaluated and robustness is proved on networks only: export "
             "it to ONNX and pass read_onnx(FILE)"
         )
+
+
+def _check(network: Any, schema: Schema, raw: Array) -> None:
+    _check_network(network)
     schema.check_network(network)
     if raw.ndim != 2 or raw.shape[1] != len(schema.features):
         raise DataError(f"rows: found an array of shape {raw.shape}; expected (n, {len(schema.features)}), one column a feature")

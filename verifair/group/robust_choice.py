@@ -49,12 +49,14 @@ Prove = Callable[[Integers, Budget], Sequence[Status]]
 class RobustChoice:
     """found: the answer, all of it proved; its bound is one for every choice of robust candidates.
 
-    asked: node -> its status, of all candidates that were asked about.   rounds: optima computed.
+    asked: node -> its status, of all candidates that were asked about.   undecided: how many were dropped without being refuted.
+    rounds: optima computed.
     The bound of `found` is that of rounds in which no undecided candidate had been dropped: `optimal` only if it is met.
     """
 
     found: Centers | Coverage
     asked: dict[int, Status]
+    undecided: int
     rounds: int
 
     def count(self, status: Status) -> int:
@@ -195,7 +197,7 @@ class _Search:
             found = replace(found, lower=min(-np.inf if bound is None else bound, found.cost))
         else:
             found = replace(found, bound=max(self.instance.size if bound is None else int(bound), found.covered))
-        return RobustChoice(found=found, asked=self.asked, rounds=self.rounds)
+        return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
 
     def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
         """Says how many factuals still have a candidate, and whether the others are known to have none."""

@@ -123,7 +123,8 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
                 why = "not covered" if n < group.instance.size else "no feasible counterfactual"
                 line |= {"counterfactual": None, "cost": None, "changes": why}
             lines.append(line)
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    return table.assign(counterfactual=pd.Series([line["counterfactual"] for line in lines], dtype=object))  # not 308.0 for 308
 
 
 def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
@@ -223,28 +224,30 @@ def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
 
 def _certainty(group: Group, method: str) -> Certainty:
     """What is known of the optimum, with who says so."""
-    found = group.found
+    found, robust = group.found, group.robust
+    among = "" if robust is None else " among robust rows"
+    late = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
     if isinstance(found, Centers):
         outcome = found.outcome
         by = "proved" if found.proved or outcome is None else f"claimed by {outcome.backend} {outcome.version}"
-        why = "time was up" if outcome is None or outcome.limit in (None, Limit.TIME) else f"stopped ({outcome.limit.value})"
+        why = late if outcome is None or outcome.limit in (None, Limit.TIME) else f"stopped ({outcome.limit.value})"
         if not np.isfinite(found.cost):
             text = f"{why} before enough were covered; no cost below {found.lower:.4g} can do it ({by})"
         elif found.optimal:
-            text = f"optimal, {by}"
+            text = f"optimal{among}, {by}"
         else:
             share = (found.cost - found.lower) / found.cost if found.cost else 0.0
-            text = f"not below {found.lower:.4g} ({by}), gap {100 * share:.1f}%: {why}"
+            text = f"not below {found.lower:.4g}{among} ({by}), gap {100 * share:.1f}%: {why}"
         trust: Literal["proved", "claimed"] = "proved" if found.proved else "claimed"
         return Certainty(of="cost", value=found.cost, bound=found.lower, trust=trust, optimal=found.optimal, text=text)
     size = group.instance.size
     bound = f"{100 * found.bound / size:.1f}%"
     if found.optimal:
-        text = "the most there is, proved"
+        text = f"the most there is{among}, proved"
     elif method == "greedy":
-        text = f"greedy's, at least {100 * GREEDY:.0f}% of the most, which is at most {bound}"
+        text = f"greedy's, at least {100 * GREEDY:.0f}% of the most, which is at most {bound}{among}"
     else:
-        text = f"no choice covers more than {bound} (proved): time was up"
+        text = f"no choice{among} covers more than {bound} (proved): {late}"
     return Certainty(
         of="coverage", value=found.covered / size, bound=found.bound / size, trust="proved", optimal=found.optimal, text=text
     )
