@@ -157,7 +157,7 @@ def comparison_grid(lines: Sequence[Comparison]) -> Grid:
     grid.add_column("worst for" if len(groups) > 2 else "worse for")
     grid.add_column("by (95%)", justify="right")
     for line in lines:
-        by = f"{line.apart:.3g}" + (f" ({line.chance.low:.2g} .. {line.chance.high:.2g})" if line.chance else "")
+        by = f"{line.apart:.3g}" + (f" ({line.chance.low:.3g} .. {line.chance.high:.3g})" if line.chance else "")
         worst = "neither" if line.worst is None else line.worst if line.clear else "not clear"
         known = [value for value in line.values.values() if value == value] or [float("nan")]
         ends = [_number(min(known)), _number(max(known))]
