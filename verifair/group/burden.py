@@ -57,25 +57,31 @@ class Burden:
 
     @property
     def kauc(self) -> pd.DataFrame:
-        """A line for each group and k; empty unless all costs are there."""
-        done = len(self.coverages) and self.coverages["d"].nunique() == len(self.levels)
-        return self._curves("d") if done else pd.DataFrame()
+        """A line for each k and each group that all costs were asked of."""
+        if not len(self.coverages):
+            return pd.DataFrame()
+        return self._curves("d", self.coverages[self.coverages.groupby("group")["d"].transform("nunique") == len(self.levels)])
 
     @property
     def dauc(self) -> pd.DataFrame:
         """A line for each group and d."""
-        return self._curves("k") if len(self.coverages) else pd.DataFrame()
+        return self._curves("k", self.coverages)
 
     @property
     def cauc(self) -> pd.DataFrame:
-        """A line for each group and c."""
+        """A line for each group and c that all groups were asked at: a score is over the cheapest of them."""
         if not len(self.costs):
             return pd.DataFrame()
-        return cost_curves({str(name): part.drop(columns="group") for name, part in self.costs.groupby("group", sort=False)})
+        asked = self.costs[self.costs.groupby("c")["group"].transform("nunique") == len(self.reaches)]
+        if not len(asked):
+            return pd.DataFrame()
+        return cost_curves({str(name): part.drop(columns="group") for name, part in asked.groupby("group", sort=False)})
 
-    def _curves(self, along: str) -> pd.DataFrame:
+    def _curves(self, along: str, table: pd.DataFrame) -> pd.DataFrame:
+        if not len(table):
+            return pd.DataFrame()
         of = "coverage" if self.exact else "greedy"
-        parts = [curves(part, along, of).assign(group=name) for name, part in self.coverages.groupby("group", sort=False)]
+        parts = [curves(part, along, of).assign(group=name) for name, part in table.groupby("group", sort=False)]
         return pd.concat(parts, ignore_index=True)
 
 
@@ -134,7 +140,8 @@ def levels_of(space: Space, instances: Mapping[str, Instance], cost: Cost) -> Ar
     if cost == "hops":
         return np.unique(np.rint(np.linspace(1, max(values.max(), 2), LEVELS)))
     low = float(values.min())
-    return np.linspace(low, max(float(np.quantile(values, 0.95)), np.nextafter(low, np.inf)), LEVELS)
+    high = max(float(np.quantile(values, 0.95)), np.nextafter(low, np.inf))
+    return np.unique(np.linspace(low, high, LEVELS))  # fewer where nearly all paths cost the same
 
 
 class _Work:
