@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -114,6 +114,7 @@ class Comparison:
     """One measure over all groups.   values: group -> value, NaN where unknown.   worst: the group with the greater burden.
 
     apart: worst less best.   chance: interval of that difference where it is a mean over people, so that chance plays a part.
+    known: whether the worst is known to be, or what is merely the best found by now could change that.
     """
 
     measure: str
@@ -121,11 +122,12 @@ class Comparison:
     worst: str | None
     apart: float
     chance: Interval | None
+    known: bool = True
 
     @property
     def clear(self) -> bool:
-        """Whether groups differ by more than chance would have them."""
-        return self.worst is not None and (self.chance is None or self.chance.low > 0)
+        """Whether groups differ by more than chance, or what time left open, would have them."""
+        return self.worst is not None and self.known and (self.chance is None or self.chance.low > 0)
 
 
 def comparisons(
@@ -141,7 +143,7 @@ def comparisons(
     if any(one.covered < one.factuals for one in found):
         lines.append(_of_means("share of the others that is not covered", missed, seed))
     if found[0].certainty.of == "cost":
-        lines.append(_of("largest cost d", {one.name: one.cost for one in found}))
+        lines.append(_of_largest(found))
     lines.append(_of_means("mean cost", costs, seed))
     return lines + (_of_burden(burden, [one.name for one in found]) if burden is not None else [])
 
@@ -216,8 +218,7 @@ def _of_burden(burden: Burden, groups: Sequence[str]) -> list[Comparison]:
     if len(known) == len(groups):
         lines += [
             _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in groups}),
-            _of("d0 with k0" + ("" if all(known[name].optimal for name in groups) else " (best known)"),
-                {name: known[name].d0 for name in groups}),
+            _best_known("d0 with k0", {name: known[name].d0 for name in groups}, all(known[name].optimal for name in groups)),
             _of("d0 with any number", {name: known[name].d_least for name in groups}),
         ]
     for title, table, by, sign in (
@@ -239,6 +240,18 @@ def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> Comparison
     worst = max(known, key=lambda name: known[name]) if known else None
     apart = max(known.values()) - min(known.values()) if known else float("nan")
     return Comparison(measure=measure, values=values, worst=worst if apart > 0 else None, apart=apart, chance=None)
+
+
+def _of_largest(found: Sequence[GroupSummary]) -> Comparison:
+    """The largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
+    line = _best_known("largest cost d", {one.name: one.cost for one in found}, all(one.certainty.optimal for one in found))
+    least = max((one.certainty.bound for one in found if one.name == line.worst), default=np.inf)
+    others = max(one.certainty.value for one in found if one.name != line.worst)
+    return replace(line, known=least >= others)
+
+
+def _best_known(measure: str, values: dict[str, float], optimal: bool) -> Comparison:
+    return replace(_of(measure + ("" if optimal else " (best known)"), values), known=optimal)
 
 
 def _of_means(measure: str, values: dict[str, Array], seed: int) -> Comparison:
