@@ -134,7 +134,7 @@ def fgce(
     if plot is not None:
         answer.draw(plot)
     options.write_json(json, answer.to_dict() if json is not None else {})
-    answer.show(options.console())
+    answer.show(Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
     line = f"certificate: {output.check_line(saved)}" if saved else output.unsaved_line("nothing was proved robust")
     if line:
         options.console().print(line, soft_wrap=True, markup=False)

@@ -12,6 +12,7 @@ from rich.console import Console
 from encoders.network import Network
 from verifair.cli.fgce_inputs import Rows
 from verifair.group.burden import Burden
+from verifair.group.decider import beside
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.report import group_plots, group_tables
 from verifair.report.group_robust import Standing
@@ -118,7 +119,7 @@ class Answer:
         """Everything into a folder."""
         out.mkdir(parents=True, exist_ok=True)
         with (out / "fgce.txt").open("w", encoding="utf-8") as file:
-            self.show(Console(file=file, width=160))
+            self.show(Console(file=file, width=160, markup=False))
         for name, table in self._tables().items():
             if len(table):
                 table.to_csv(out / f"{name}.csv", index=False)
@@ -134,13 +135,13 @@ class Answer:
         return self.model.attribute_changes()
 
     def _tables(self) -> dict[str, pd.DataFrame]:
-        groups = pd.DataFrame([_flat(one) for one in self.found])
+        groups, shares = pd.DataFrame([_flat(one) for one in self.found]), self._shares()
         out = {
             "groups": groups,
             "counterfactuals": advice_table(self.found),
             "explanations": explanations(self.model, self.rows.frame.index),
             "subgroups": subgroup_table(self.found),
-            "attribute-changes": self._shares().rename_axis("group").reset_index(),
+            "attribute-changes": shares.rename(columns=beside(("group",), list(shares.columns))).rename_axis("group").reset_index(),
         }
         if self.standing is not None:
             out |= self.standing.tables()

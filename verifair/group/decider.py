@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,8 @@ def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
         else:
             columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]
     return pd.DataFrame(columns)
+
+
+def beside(taken: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Features' names as columns of a table that has columns of its own: those that are taken are marked."""
+    return {name: f"{name} (feature)" if name in taken else name for name in names}

@@ -19,7 +19,7 @@ from verifair.group.center import Centers, OutOfTime, centers
 from verifair.group.center_components import by_components
 from verifair.group.center_solver import by_solver
 from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
-from verifair.group.decider import frame_of, positive
+from verifair.group.decider import beside, frame_of, positive
 from verifair.group.density import Weighting, edge_weights
 from verifair.group.feasibility_graph import FeasibilityGraph
 from verifair.group.instance import Cost, Instance
@@ -128,6 +128,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         chosen = group.found.chosen
         served = group.assigned[:, None] == chosen[None, :]
         table = frame_of(self.schema, self.graph_.raw[chosen])
+        table = table.rename(columns=beside(("row", "serves", "largest cost"), list(table.columns)))
         table.insert(0, "row", chosen)
         table["serves"] = served.sum(axis=0)
         table["largest cost"] = [group.cost[one].max(initial=0.0) for one in served.T]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from solvers.outcome import Limit
 from verifair.group.center import Centers
+from verifair.group.decider import beside
 from verifair.group.estimator import Group, GroupCounterfactuals
 from verifair.group.measures import Interval, change_frequency, interval
 from verifair.group.reachability import Reachability
@@ -129,10 +130,13 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
 
 def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
     """One line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
-    return pd.DataFrame([
-        {"group": one.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean, **a.values}
-        for one in found for a in one.advice
-    ])  # fmt: skip
+    lines = []
+    for one in found:
+        for a in one.advice:
+            line = {"group": one.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean}
+            names = beside(list(line), list(a.values))
+            lines.append({**line, **{names[name]: value for name, value in a.values.items()}})
+    return pd.DataFrame(lines)
 
 
 def subgroup_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
