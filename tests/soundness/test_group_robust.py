@@ -336,6 +336,30 @@ def test_when_time_is_up_only_what_is_proved_is_chosen() -> None:
         robust_choice(instance, solver(2, None), slow, budget=Budget(seconds=1e-9))
 
 
+def test_where_an_optimum_takes_all_its_time_everything_is_decided_before_the_next() -> None:
+    """The first answer is hasty: all proved, and dear. The second may take longer; the better of the two is kept, either way."""
+    block = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 6), cost=np.tile([1.0, 2.0, 3.0, 4.0], (2, 1)))
+    instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
+    told = {2: VIOLATED, 3: PROVED, 4: PROVED, 5: PROVED}
+
+    def hasty(answers: list[int]) -> Callable[[Instance, float, Budget], Centers]:
+        def found(rest: Instance, coverage: float, budget: Budget) -> Centers:
+            time.sleep(budget.seconds)
+            node = answers.pop(0)
+            assert node in rest.candidates
+            return Centers(chosen=np.array([node]), cost=float(node - 1), lower=1.0, proved=True, steps=1)
+
+        return found
+
+    for answers, expected in (([5, 3], 3), ([4, 5], 4)):
+        prove, asked = answering(told)
+        choice = robust_choice(instance, hasty(answers), prove, budget=Budget(seconds=3))
+        assert isinstance(choice.found, Centers)
+        assert (choice.found.chosen.tolist(), choice.found.cost, choice.found.lower) == ([expected], expected - 1.0, 1.0)
+        assert sorted(asked) == [2, 3, 4, 5]
+        assert (choice.rounds, choice.undecided) == (2, 0)
+
+
 def test_without_leaves_the_rest_as_it_is() -> None:
     rng = np.random.default_rng(3)
     for _ in range(50):

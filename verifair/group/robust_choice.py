@@ -26,8 +26,8 @@ from verifair.group.instance import Block, Instance
 from verifair.group.space import Integers
 from verifair.verdict import Status
 
-OPTIMUM = 0.8
-"""Share of the time left that an optimum may take; deciding its counterfactuals takes far less."""
+FIRST, LATER = 0.3, 0.8
+"""Share of the time left that an optimum may take: the first one, and those after. Deciding its counterfactuals takes far less."""
 AHEAD_NODES = 64
 """Boxes for a candidate that is asked about ahead: what is hard waits until it is chosen."""
 
@@ -111,8 +111,9 @@ class _Search:
         self.budget, self.deadline = budget, time.monotonic() + budget.seconds
         self.asked: dict[int, Status] = {}
         self.undecided: set[int] = set()  # dropped all the same
-        self.rounds, self.ahead = 0, 0
+        self.rounds, self.ahead, self.late = 0, 0, False
         self.bound: float | None = None
+        self.best: Centers | Coverage | None = None
 
     def run(self) -> RobustChoice:
         rest = self.instance
@@ -121,11 +122,24 @@ class _Search:
             self._ask(found.chosen)
             kept = np.array([node for node in found.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
             if len(kept) == len(found.chosen) or self._serves(found, kept):
-                return self._answer(replace(found, chosen=kept))
+                self._offer(replace(found, chosen=kept))
+                if not self.late or self.rounds > 1:
+                    break
             self._ask_ahead(rest, found)
             rest = without(rest, [*self._with_status(Status.VIOLATED), *self.undecided])
-        self.undecided |= {int(node) for node in self.instance.columns if self.asked.get(int(node)) is not Status.PROVED}
-        return self._answer(self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True))
+        if self.best is None:
+            self.undecided |= {int(node) for node in self.instance.columns if self.asked.get(int(node)) is not Status.PROVED}
+            self.best = self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True)
+        return self._answer(self.best)
+
+    def _offer(self, found: Centers | Coverage) -> None:
+        """An answer, all of it proved; the better one of an earlier round stays."""
+        if isinstance(found, Centers):
+            better = not isinstance(self.best, Centers) or found.cost < self.best.cost
+        else:
+            better = not isinstance(self.best, Coverage) or found.covered > self.best.covered
+        if better:
+            self.best = found
 
     def _left(self) -> float:
         return self.deadline - time.monotonic()
@@ -138,11 +152,13 @@ class _Search:
         if rest.size < self.count:
             raise self._too_few(rest, out_of_time)
         self.rounds += 1
+        started, seconds = time.monotonic(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
         try:
-            found = self._solved(rest, max(OPTIMUM * self._left(), 1.0)) if rest.blocks else NOTHING
+            found = self._solved(rest, seconds) if rest.blocks else NOTHING
         except QueryError as error:
             without_open = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
             raise QueryError(f"with robust counterfactuals only{without_open}: {error}") from error
+        self.late = time.monotonic() - started > 0.9 * seconds
         if not self.undecided:
             self._tighten(found)
         return found
@@ -165,9 +181,12 @@ class _Search:
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
     def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
-        """In passing, about candidates that may come next: those that serve most at this cost, twice as many as last time."""
+        """In passing, about candidates that may come next: those that serve most at this cost, twice as many as last time.
+
+        About all of them where an optimum takes all of its time: there will not be many.
+        """
         self.ahead = max(2 * self.ahead, len(found.chosen))
-        self._ask_likely(rest, self._limit(found), self.ahead)
+        self._ask_likely(rest, self._limit(found), len(rest.columns) if self.late else self.ahead)
 
     def _ask_likely(self, rest: Instance, limit: float, most: int) -> None:
         serves = np.concatenate([(np.isfinite(block.cost) & (block.cost <= limit)).sum(axis=0) for block in rest.blocks])
