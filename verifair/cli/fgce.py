@@ -40,7 +40,7 @@ everybody at the least largest cost (with --max-cost: cover the most), and prove
 
 Example: verifair fgce --demo german --protected sex --k 20
 
-Advice that keeps working: verifair fgce --demo adult --protected sex --k 20 --robust 1 --robust 2 --certificate proof.json
+Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
 
 With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
 """
