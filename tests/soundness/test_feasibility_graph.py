@@ -21,7 +21,7 @@ from verifair.group.density import TINY, Weighting, bandwidth, edge_weights, log
 from verifair.group.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.group.instance import Cost, Instance
 from verifair.group.reachability import Reachability, strong_components, weak_components
-from verifair.group.space import Moves, Space
+from verifair.group.space import Moves, Space, distance
 from verifair.schema import Schema
 
 ROWS = (1, 2, 5, 15, 30)
@@ -83,8 +83,9 @@ def test_default_eps_is_the_longest_of_the_shortest_moves(leaf: int, monkeypatch
 
 
 @pytest.mark.parametrize("width", [3, 7, 100])
-def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(width: int) -> None:
+def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sevenths are no binary fractions: equal lengths come out an ulp apart, and products must not decide between them."""
+    monkeypatch.setattr(index, "LEAF", 5)
     for seed in range(60):
         rng = np.random.default_rng([seed, width])
         count = int(rng.integers(1, 8))
@@ -92,7 +93,11 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
         features = [{"name": f"f{v}", "kind": "integer", "range": [0, width], "change": str(change[v])} for v in range(count)]
         space = Space.of(Schema.model_validate({"features": features}))
         table = Table(space=space, raw=rng.integers(0, width + 1, (40, count)).astype(float), positive=np.zeros(40, dtype=bool))
-        nearest = nearest_moves(space.points(table.raw), table.raw, Moves.of(space), 1)
+        points, moves = space.points(table.raw), Moves.of(space)
+        nearest = nearest_moves(points, table.raw, moves, 1)
+        able = moves.allowed(points, points, table.raw, table.raw) & ~np.eye(len(points), dtype=bool)
+        between = np.where(able | able.T, distance(points[:, None], points[None]), np.inf)
+        assert nearest.tolist() == between.min(axis=1).tolist()
         if not np.isfinite(nearest).any():
             continue
         graph = built(table)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,14 +82,16 @@ STYLES = ("ties", "equal", "zero", "next", "one candidate", "huge", "plain")
 
 
 def check_centers(instance: Instance, k: int, share: float, methods: Iterable[Method]) -> bool:
-    """All methods give brute force's cost, exactly, by a choice that has it; or say that k is too few."""
+    """All methods give brute force's cost, exactly, by a choice that has it; or say that k is too few, and what it could cover."""
     cost = instance.costs()
     count = needed(instance, share)
     truth = least_cost(cost, k, count)
     for method in methods:
         if np.isinf(truth):
-            with pytest.raises(QueryError, match=r"too few|infeasible"):
+            with pytest.raises(QueryError, match=r"too few|infeasible") as caught:
                 method(instance, k, share)
+            told = re.search(r"cover at most (\d+) of", str(caught.value))
+            assert told is None or most_covered(cost, k, np.inf) <= int(told[1]) < count
             continue
         found = method(instance, k, share)
         assert (found.cost, found.lower) == (truth, truth)
@@ -119,6 +123,12 @@ def check_fewest(instance: Instance, limit: float) -> None:
         assert k == truth == len(chosen)
         paid = instance.to(chosen).min(axis=1)
         assert (np.isfinite(paid) & (paid <= limit)).all()
+
+
+def weaken(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Bounds of few steps and without LPs, so that small systems are branched on at all."""
+    monkeypatch.setattr(cover_search, "STEPS", steps)
+    monkeypatch.setattr(cover_search, "SMALL", 0)
 
 
 def limits(instance: Instance, rng: np.random.Generator) -> list[float]:
@@ -156,6 +166,7 @@ def test_optima_of_odd_costs_are_those_of_brute_force(style: str, monkeypatch: p
     for seed in range(25):
         rng = np.random.default_rng([seed, 2])
         monkeypatch.setattr(cover, "DOMINATED", int(rng.choice([0, 3000])))
+        weaken(monkeypatch, int(rng.choice([0, 3, 120])))
         instance = odd(rng, style)
         k, share = int(rng.integers(1, 6)), float(rng.choice(SHARES))
         solved += check_centers(instance, k, share, EXACT)
@@ -163,6 +174,37 @@ def test_optima_of_odd_costs_are_those_of_brute_force(style: str, monkeypatch: p
             check_fewest(instance, limit)
             check_coverage(instance, k, limit)
     assert solved > 10
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_branching_is_exact(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    weaken(monkeypatch, steps)
+    branches = 0
+    for seed in range(40):
+        rng = np.random.default_rng([seed, steps, 6])
+        instance = from_costs(np.where(rng.random((20, 9)) < 0.3, rng.integers(1, 4, (20, 9)), np.inf))
+        k = int(rng.integers(2, 5))
+        check_coverage(instance, k, 2.0)
+        check_centers(instance, k, float(rng.choice(SHARES)), [centers])
+        truth, target = most_covered(instance.costs(), k, 2.0), int(rng.integers(8, 20))
+        found = cover.best(cover.System.within(instance, 2.0), k, target=target, budget=Budget())
+        assert found.covered <= truth <= found.bound
+        assert found.covered >= target if truth >= target else found.bound < target
+        branches += largest_coverage(instance, k, 2.0).nodes
+    assert branches > 150
+
+
+def test_greedy_takes_the_largest_gain_in_every_round() -> None:
+    """Lazy evaluation changes nothing: of equal gains the first column."""
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 7])
+        near = rng.random((30, 12)) < rng.choice([0.1, 0.3])
+        covers = cover.System.of([near], [np.arange(12)])
+        table, left, chosen = covers.covers.toarray(), covers.weights.copy(), []
+        while len(chosen) < 6 and (gains := left @ table).max() > 0:
+            chosen.append(int(gains.argmax()))
+            left[table[:, chosen[-1]]] = 0
+        assert cover.greedy(covers, 6) == chosen
 
 
 def test_fewer_candidates_than_components_is_told_with_the_k_that_would_do() -> None:
@@ -233,54 +275,100 @@ class Clock:
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    def start() -> None:
+def started(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Clock]:
+    def start() -> Clock:
         clock = Clock()
         for module in (center, center_components, cover, cover_search):
             monkeypatch.setattr(module, "time", clock)
+        return clock
 
     return start
 
 
+def ends(rng: np.random.Generator, looks: int) -> list[Budget]:
+    """Budgets that end at some of so many looks, among them the last ones."""
+    some = {*rng.integers(1, looks + 1, 25).tolist(), *range(max(looks - 15, 1), looks + 1)}
+    return [Budget(seconds=look - 0.5) for look in sorted(some)]
+
+
 @pytest.mark.parametrize("method", EXACT)
 @pytest.mark.parametrize("share", [1.0, 0.7])
-def test_out_of_time_at_any_step_leaves_a_true_interval(method: Method, share: float, stopped: Callable[[], None]) -> None:
+def test_out_of_time_at_any_step_leaves_a_true_interval(
+    method: Method, share: float, started: Callable[[], Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """lower <= optimum <= cost of the chosen ones <= cost: never a false optimum, and with components none that is not proved."""
-    ends: Counter[str] = Counter()
-    for seed in range(14):
+    seen: Counter[str] = Counter()
+    weaken(monkeypatch, 0)
+    for seed in range(10 if method is by_components else 60):
         rng = np.random.default_rng([seed, 3])
         instance = odd(rng, str(rng.choice(["ties", "plain", "next"])))
         count, k = needed(instance, share), int(rng.integers(1, 5))
         truth = least_cost(instance.costs(), k, count)
-        for seconds in (*range(1, 16), *range(17, 300, 41)):
-            stopped()
+        if np.isinf(truth):
+            continue
+        clock = started()
+        assert method(instance, k, share, budget=Budget(seconds=1e6)).cost == truth
+        for budget in ends(rng, next(clock.looks)):
+            started()
             try:
-                found = method(instance, k, share, budget=Budget(seconds=seconds + 0.5))
+                found = method(instance, k, share, budget=budget)
             except OutOfTime:
                 assert method is by_components
-                ends["no answer"] += 1
-                continue
-            except QueryError:
-                assert np.isinf(truth)
+                seen["no answer"] += 1
                 continue
             assert found.lower <= truth <= found.cost
             assert len(found.chosen) <= k
             if np.isfinite(found.cost):
                 assert np.sort(instance.to(found.chosen).min(axis=1))[count - 1] <= found.cost
-            ends["optimal" if found.optimal else "gap"] += 1
-    assert ends["optimal"] > 50
-    assert ends["no answer" if method is by_components else "gap"] > 20
+            seen["optimal" if found.optimal else "gap"] += 1
+    assert seen["optimal"] > 10
+    assert seen["no answer" if method is by_components else "gap"] > 50
 
 
-def test_coverage_out_of_time_or_of_nodes_leaves_a_true_interval(stopped: Callable[[], None]) -> None:
+def test_a_set_cover_that_was_not_decided_raises_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undecided is not infeasible: not at the least cost, not in bisection, and not without a limit (k would be too few)."""
+    instance = from_costs(np.array([[1.0, 5.0], [5.0, 1.0], [2.0, 3.0]]))
+    assert (centers(instance, 1).cost, centers(instance, 1, 0.6).cost) == (5.0, 2.0)
+    plain = center.best
+    for decided in range(5):
+        calls = itertools.count()
+
+        def undecided(system: cover.System, k: int, *, target: int, budget: Budget) -> Coverage:
+            found = plain(system, k, target=target, budget=budget)
+            return found if next(calls) < decided else replace(found, covered=0, bound=target)  # noqa: B023
+
+        monkeypatch.setattr(center, "best", undecided)
+        found = centers(instance, 1)
+        assert found.lower <= 5.0 <= found.cost
+        calls = itertools.count()
+        assert centers(instance, 1, 0.6).lower <= 2.0
+
+
+def test_components_prove_nothing_with_a_part_that_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = from_costs(np.array([[1.0, 5.0], [5.0, 1.0]]), np.ones((2, 1)))
+
+    def gap(part: Instance, k: int, share: float, *, budget: Budget) -> Centers:
+        found = centers(part, k, share, budget=budget)
+        return replace(found, lower=0.0) if k == 2 and part.size == 2 else found
+
+    monkeypatch.setattr(center_components, "centers", gap)
+    for k, share in ((3, 1.0), (2, 0.9)):
+        with pytest.raises(OutOfTime):
+            by_components(instance, k, share)
+
+
+def test_coverage_out_of_time_or_of_nodes_leaves_a_true_interval(
+    started: Callable[[], Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gaps = 0
     for seed in range(30):
+        weaken(monkeypatch, seed % 3)
         rng = np.random.default_rng([seed, 4])
         instance = from_costs((rng.random((24, 9)) > 0.25).astype(float))
         k = int(rng.integers(2, 5))
         truth = most_covered(instance.costs(), k, 0.5)
         for budget in (*(Budget(seconds=n + 0.5) for n in range(1, 12)), Budget(nodes=1), Budget(nodes=2)):
-            stopped()
+            started()
             found = largest_coverage(instance, k, 0.5, budget=budget)
             assert found.covered <= truth <= found.bound
             assert (instance.to(found.chosen).min(axis=1) <= 0.5).sum() == found.covered

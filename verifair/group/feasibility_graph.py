@@ -25,7 +25,6 @@ LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
 BORDER = 1e-9
 """Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
-LEAST = float(np.nextafter(0.0, 1.0))
 Progress = Callable[[int, int], None]
 
 
@@ -104,8 +103,8 @@ class FeasibilityGraph:
         return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
 
     def matrix(self, weights: Array) -> sp.csr_matrix:
-        """(N, N) with weights (E,) on the edges. Edges of weight 0 get LEAST: csgraph reads 0 as no edge."""
-        return sp.csr_matrix((np.maximum(weights, LEAST), self.indices, self.indptr), shape=(len(self), len(self)))
+        """(N, N) with weights (E,) on the edges. Edges of weight 0 are stored, and csgraph takes what is stored for an edge."""
+        return sp.csr_matrix((weights, self.indices, self.indptr), shape=(len(self), len(self)))
 
     def to_networkx(self, weights: Array | None = None) -> object:
         """A networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs that fit into it (below a million edges)."""

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial.distance import cdist
 
 from verifair.errors import DataError, QueryError
-from verifair.group.feasibility_graph import LEAST, FeasibilityGraph
+from verifair.group.feasibility_graph import FeasibilityGraph
 from verifair.group.reachability import Reachability
 from verifair.group.space import Array, Booleans, Integers
 
@@ -141,5 +141,4 @@ def _costs(
     for start in range(0, len(own), ROWS):
         part = slice(start, start + ROWS)
         out[part] = dijkstra(matrix, indices=own[part], unweighted=cost == "hops")[:, there]
-    out[out <= len(graph) * LEAST] = 0.0  # a path of edges of weight 0
     return np.where(feasible, out, np.inf)
