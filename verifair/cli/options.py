@@ -195,7 +195,10 @@ def write_json(path: Path | None, answer: dict[str, Any]) -> None:
         return
     versions = {name: version(name) for name in ("verifair", "numpy", "scipy", "onnx", "onnxruntime")}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_plain({**answer, "versions": versions}), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(_plain({**answer, "versions": versions}), indent=2, allow_nan=False) + "\n"
+    half = path.with_name(f".{path.name}.part")  # a killed run leaves no half answer under the name that was asked for
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)
 
 
 def _plain(value: Any) -> Any:
