@@ -113,6 +113,11 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         self.graph_ = FeasibilityGraph.build(
             self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
         )
+        if self.graph_.eps == 0:
+            raise DataError(
+                "every row that can move has an identical twin, so the smallest eps that leaves nobody alone is 0, and nobody "
+                "would move; pass an eps (--eps), or drop duplicate rows"
+            )
         self.reachability_ = Reachability.of(self.graph_)
         weights = None
         if self.cost == "path":

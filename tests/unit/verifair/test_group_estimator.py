@@ -425,3 +425,8 @@ def test_hardly_any_time() -> None:
             answer(seconds=1e-9, method=method)
     with pytest.raises(BackendError, match="no solver is called 'simplex'; known are highs"):
         answer(method="mip", solver="simplex")
+
+
+def test_when_every_row_has_a_twin_an_eps_is_asked_for() -> None:
+    with pytest.raises(DataError, match=r"identical twin.*pass an eps"):
+        made(eps=None).fit(pd.concat([X, X], ignore_index=True), sensitive_features="sex")
