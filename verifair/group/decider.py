@@ -31,6 +31,8 @@ def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
     found = np.asarray(_predicted(model, frame_of(schema, raw)))
     if found.shape != (len(raw),):
         raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
+    if pd.isna(found).any():
+        raise QueryError(f"model: predict gave no class for {int(pd.isna(found).sum())} of {len(raw)} rows; expected one for each")
     wanted = schema.positive_label if schema.positive_label is not None else "1"
     answers = pd.unique(found)
     seen = {answer: text(answer) == wanted for answer in answers.tolist()}

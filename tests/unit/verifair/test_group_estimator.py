@@ -339,6 +339,7 @@ def test_models_that_cannot_decide() -> None:
         r"model: predict fails on a table of the schema's columns \(age, job, sex, debt\): .*; pass a pipeline that takes them as":
             LogisticRegression().fit(X[["age"]], X["good"]),
         r"model: predict gave an array of shape \(80, 2\) for 80 rows; expected a class for each": TwoColumns(),
+        "model: predict gave no class for 80 of 80 rows; expected one for each": Always(np.nan),
         r"model: decides False, True, and none of these is the schema's positive label 'yes'; set positive_label in":
             Always(True, ("False", "True")),
     }  # fmt: skip
