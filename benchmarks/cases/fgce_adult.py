@@ -29,7 +29,7 @@ from verifair.group.instance import Instance
 from verifair.group.reachability import Reachability
 
 KS = range(1, 16)
-COVERAGES = (1.0, 0.9, 0.75, 0.5)
+COVERAGES = (1.0, 0.9, 0.5)
 BUDGET = Budget(seconds=60.0)
 
 
@@ -75,7 +75,9 @@ def _centers(data: Path) -> Iterator[dict[str, Any]]:
             about = {"eps": graph.eps, "group": adult.groups[group], "X": instance.size, "X'": len(instance.columns),
                      "components": len(instance.blocks), "k0": k0}  # fmt: skip
             for coverage in COVERAGES:
-                yield {**about, "coverage": coverage, **_swept(instance, coverage)}
+                line = {**about, "coverage": coverage, **_swept(instance, coverage)}
+                print(line, flush=True)
+                yield line
 
 
 def _swept(instance: Instance, coverage: float) -> dict[str, Any]:
