@@ -17,7 +17,7 @@ import numpy as np
 
 from solvers.outcome import Budget, Outcome
 from verifair.errors import QueryError
-from verifair.group.cover import Coverage, System, best, greedy
+from verifair.group.cover import Coverage, System, best, greedy, within
 from verifair.group.instance import Instance
 from verifair.group.space import Array, Integers
 
@@ -114,8 +114,7 @@ class _Few:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise OutOfTime
-        reached = np.isfinite if np.isinf(cost) else (lambda values: values <= cost)
-        tables = [reached(block.cost[rows]) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
+        tables = [within(block.cost[rows], cost) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
         system = System.of(tables, [block.candidates for block in self.instance.blocks])
         total = sum(map(len, self.rows))
         if int(system.weights.sum()) < total:
@@ -134,7 +133,7 @@ class _Few:
             own = paid[start : start + len(block.factuals)]
             start += len(block.factuals)
             nearest, value = own.argmin(axis=1), own.min(axis=1)
-            beyond = ~np.isfinite(value) if np.isinf(cost) else value > cost
+            beyond = ~within(value, cost)
             for center in np.unique(nearest[beyond]):
                 rows = np.flatnonzero(beyond & (nearest == center))
                 ways = np.isfinite(block.cost[rows]).sum(axis=1)  # among those beyond reach, the one with the fewest
@@ -193,7 +192,7 @@ def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
 
 def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
     """Greedy's choice when time was up before any other."""
-    system = System.of([np.isfinite(block.cost) for block in instance.blocks], [block.candidates for block in instance.blocks])
+    system = System.within(instance, np.inf)
     chosen = system.nodes[greedy(system, k)]
     return chosen, float(instance.to(chosen).min(axis=1).max())
 
@@ -224,9 +223,7 @@ def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
 
 
 def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float) -> Coverage:
-    finite = [np.isfinite(block.cost) if np.isinf(cost) else block.cost <= cost for block in instance.blocks]
-    system = System.of(finite, [block.candidates for block in instance.blocks])
-    return best(system, k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
+    return best(System.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
 
 
 def _paid(instance: Instance, chosen: Integers, count: int) -> float:

@@ -20,7 +20,7 @@ from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.group.cover_search import CoverSearch
 from verifair.group.instance import Instance
-from verifair.group.space import Booleans, Integers
+from verifair.group.space import Array, Booleans, Integers
 
 DOMINATED = 3000
 """Columns of a block up to which dominated ones are looked for: the comparison is quadratic."""
@@ -69,7 +69,7 @@ class System:
     @classmethod
     def within(cls, instance: Instance, cost: float) -> System:
         """Feasible pairs of an instance that cost at most so much."""
-        near = [np.isfinite(block.cost) & (block.cost <= cost) for block in instance.blocks]
+        near = [within(block.cost, cost) for block in instance.blocks]
         return cls.of(near, [block.candidates for block in instance.blocks])
 
     def column(self, j: int) -> Integers:
@@ -85,6 +85,11 @@ class System:
         for j in chosen:
             covered[self.column(j)] = True
         return int(self.weights[covered].sum())
+
+
+def within(costs: Array, cost: float) -> Booleans:
+    """Which costs are of a feasible pair and at most so much; the limit may be infinite, a feasible cost is not."""
+    return np.asarray(np.isfinite(costs) & (costs <= cost))
 
 
 def _distinct(table: Booleans) -> tuple[Integers, Integers]:
@@ -133,7 +138,8 @@ def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
 
     Raises QueryError for a k below 1, as `largest_coverage` does.
     """
-    system = _asked(instance, k, cost)
+    _check(k)
+    system = System.within(instance, cost)
     chosen = greedy(system, k)
     covered = system.value(chosen)
     bound = min(int(covered / (1 - np.exp(-1.0))), int(system.weights.sum()))
@@ -145,19 +151,18 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 
     Sound? yes: covered is counted, and the bound is added in whole numbers.   Complete? yes, given time; else covered < bound.
     """
-    system = _asked(instance, k, cost)
-    return best(system, k, budget=budget or Budget())
-
-
-def _asked(instance: Instance, k: int, cost: float) -> System:
-    if k < 1:
-        raise QueryError(f"k = {k}: at least one counterfactual is needed")
-    return System.within(instance, cost)
+    return best(System.within(instance, cost), k, budget=budget or Budget())
 
 
 def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
     """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
+    _check(k)
     deadline = time.monotonic() + budget.seconds
     search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)
     search.run(deadline, budget.nodes)
     return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
+
+
+def _check(k: int) -> None:
+    if k < 1:
+        raise QueryError(f"k = {k}: at least one counterfactual is needed")

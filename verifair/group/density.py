@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
 from verifair.errors import QueryError
-from verifair.group.feasibility_graph import LEAF, FeasibilityGraph
+from verifair.group.feasibility_graph import LEAF, FeasibilityGraph, tree_leaves
 from verifair.group.space import Array
 
 Weighting = Literal["inverse", "negative-log", "literal", "length"]
@@ -56,14 +56,8 @@ def log_densities(
 ) -> Array:
     """(m,) log of the kernel estimate over points (N, p) at places (m, p), each of which has a point within `reach`."""
     radius = float(np.sqrt(reach**2 + 2 * width**2 * (np.log(len(points)) + NEGLIGIBLE)))
-    tree = cKDTree(at, leafsize=LEAF)
     constant = -np.log(len(points)) - at.shape[1] * np.log(width * np.sqrt(2 * np.pi))
-    nodes = [tree.tree]
-    leaves = []
-    while nodes:
-        node = nodes.pop()
-        leaves += [node.indices] if node.split_dim == -1 else []
-        nodes += [] if node.split_dim == -1 else [node.greater, node.lesser]
+    leaves = list(tree_leaves(cKDTree(at, leafsize=LEAF)))
     out = np.empty(len(at))
 
     def of_leaf(rows: np.ndarray) -> tuple[np.ndarray, Array]:

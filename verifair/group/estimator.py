@@ -146,9 +146,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
 
     def re_evaluated(self) -> pd.DataFrame:
         """What the network itself decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
-        check_is_fitted(self, "groups_")
-        used = {name: group.used for name, group in self.groups_.items()}
-        nodes = np.unique(np.concatenate(list(used.values())))
+        used, nodes = self._used()
         return by_group(re_evaluated(self.model, self.schema, self.graph_.raw[nodes]), nodes, used)
 
     def certify(
@@ -157,9 +155,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         """Which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
         certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
         """
-        check_is_fitted(self, "groups_")
-        used = {name: group.used for name, group in self.groups_.items()}
-        nodes = np.unique(np.concatenate(list(used.values())))
+        used, nodes = self._used()
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
         found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
         return Certified(table=by_group(found.table, nodes, used), certificate=found.certificate)
@@ -172,6 +168,12 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             for name, group in self.groups_.items()
         }
         return pd.DataFrame(rows).T
+
+    def _used(self) -> tuple[dict[str, Integers], Integers]:
+        """The nodes that serve somebody, by group, and all of them once."""
+        check_is_fitted(self, "groups_")
+        used = {name: group.used for name, group in self.groups_.items()}
+        return used, np.unique(np.concatenate(list(used.values())))
 
     def _group(self, name: str) -> Group:
         check_is_fitted(self, "groups_")

@@ -161,14 +161,7 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
     by_block = np.argsort(block, kind="stable")
     for rows in np.split(by_block, np.flatnonzero(np.diff(np.asarray(block)[by_block])) + 1):
         tree = cKDTree(points[rows], leafsize=LEAF)
-        begins = [0]
-        pending = [tree.tree]
-        while pending:  # depth first, lesser before greater: leaves come in the order of tree.indices
-            node = pending.pop()
-            if node.split_dim == -1:
-                begins.append(node.end_idx)
-            else:
-                pending += [node.greater, node.lesser]
+        begins = [0, *np.cumsum([len(leaf) for leaf in tree_leaves(tree)])]
         order = rows[tree.indices]
         parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
         low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
@@ -176,6 +169,17 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
             for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
                 part = order[start : min(start + LEAF, b)]
                 yield _Leaf(rows=part, order=order, begins=np.array(begins), low=low, high=high, own=own)
+
+
+def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
+    """The rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
+    pending = [tree.tree]
+    while pending:
+        node = pending.pop()
+        if node.split_dim == -1:
+            yield node.indices
+        else:
+            pending += [node.greater, node.lesser]
 
 
 def _squared(a: Array, b: Array) -> Array:

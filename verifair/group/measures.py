@@ -18,7 +18,7 @@ from sklearn.metrics import auc
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.group.center import centers, fewest, needed
-from verifair.group.cover import System, greedy, largest_coverage
+from verifair.group.cover import System, best, greedy, within
 from verifair.group.instance import Instance
 from verifair.group.space import Array, Integers, Space
 
@@ -67,8 +67,8 @@ def coverage_table(
         for k in ks:
             line = {"k": k, "d": float(cost), "greedy": system.value(order[:k]) / instance.size}
             if exact:
-                best = largest_coverage(instance, k, cost, budget=budget)
-                line |= {"coverage": best.covered / instance.size, "bound": best.bound / instance.size, "optimal": best.optimal}
+                found = best(system, k, budget=budget or Budget())
+                line |= {"coverage": found.covered / instance.size, "bound": found.bound / instance.size, "optimal": found.optimal}
             lines.append(line)
         if progress is not None:
             progress(n + 1, len(costs))
@@ -143,7 +143,7 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
         return np.full(instance.size, -1), np.full(instance.size, np.inf)
     paid = instance.to(chosen)
     nearest, least = chosen[paid.argmin(axis=1)], paid.min(axis=1)
-    served = np.isfinite(least) & (least <= cost)
+    served = within(least, cost)
     return np.where(served, nearest, -1), np.where(served, least, np.inf)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.group.center import Centers, OutOfTime, needed
-from verifair.group.cover import Coverage
+from verifair.group.cover import Coverage, within
 from verifair.group.instance import Block, Instance
 from verifair.group.space import Integers
 from verifair.verdict import Status
@@ -189,7 +189,7 @@ class _Search:
         self._ask_likely(rest, self._limit(found), len(rest.columns) if self.late else self.ahead)
 
     def _ask_likely(self, rest: Instance, limit: float, most: int) -> None:
-        serves = np.concatenate([(np.isfinite(block.cost) & (block.cost <= limit)).sum(axis=0) for block in rest.blocks])
+        serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in rest.blocks])
         new = ~np.isin(rest.columns, np.array(list(self.asked), dtype=np.int64))
         ahead = rest.columns[new][np.argsort(-serves[new], kind="stable")][:most]
         if len(ahead):
@@ -201,7 +201,7 @@ class _Search:
         """Whether the proved ones among the chosen do as well as all of them."""
         wanted = self.count if isinstance(found, Centers) else found.covered
         paid = self.instance.to(kept).min(axis=1, initial=np.inf)
-        return int((np.isfinite(paid) & (paid <= self._limit(found))).sum()) >= wanted
+        return int(within(paid, self._limit(found)).sum()) >= wanted
 
     def _limit(self, found: Centers | Coverage) -> float:
         """What a factual may pay."""
