@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from solvers.outcome import Budget
+from verifair.arguments import audited, check_number, check_table, groups_of, positives
 from verifair.errors import DataError, QueryError
 from verifair.feature import Change
-from verifair.group.arguments import audited, check_number, check_table, groups_of, positives
 from verifair.group.center import Centers, OutOfTime, centers
 from verifair.group.center_components import by_components
 from verifair.group.center_solver import by_solver

@@ -17,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 from encoders.network import Array, Layer, Link, Network
 from solvers.errors import BackendError
+from verifair.arguments import groups_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
-from verifair.group.arguments import groups_of
 from verifair.group.decider import positive
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.schema import Schema

@@ -1,4 +1,4 @@
-"""What a caller hands to `GroupCounterfactuals`, read and checked: numbers, the table, groups, true classes, who is audited."""
+"""What a caller hands to an estimator, read and checked: numbers, the table, groups, true classes, who is audited."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from verifair import schema_rows
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
-from verifair.group.space import Booleans
 from verifair.schema import Schema
+
+Booleans = npt.NDArray[np.bool_]
 
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:
