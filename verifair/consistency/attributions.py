@@ -1,0 +1,29 @@
+"""A person's explanation: integrated gradients of the network's margin in favour of the positive class."""
+
+from __future__ import annotations
+
+from encoders.integrated_gradients import integrated_gradients
+from encoders.network import Array, Network
+from verifair.errors import QueryError
+from verifair.verify.questions import margin
+
+
+def positive_margin(network: Network) -> Array:
+    """Weights (n_N,) of f = logit_1 - logit_0, or of the only logit. Raises QueryError for more than two classes."""
+    if network.outputs > 2:
+        raise QueryError(
+            f"the network has {network.outputs} classes; explanation consistency is about one score f, the margin of class 1: "
+            "pass a network with one or two outputs"
+        )
+    return margin(network, 1, 0)
+
+
+def explanations(network: Network, x: Array, baseline: Array, steps: int | None = None, *, threads: int = 2) -> Array:
+    """IG(x; b) (B, n_0) of f for network inputs x and baselines (B, n_0).
+
+    steps: None for the exact path integral (the network is piecewise linear), T for the paper's Riemann sum.
+    Raises QueryError for steps below 1, or more than two classes.   Reference: CEC, "Integrated Gradients Background".
+    """
+    if steps is not None and steps < 1:
+        raise QueryError(f"steps = {steps}: expected at least 1, the paper's 32, or none for the exact integral")
+    return integrated_gradients(network, positive_margin(network), x, baseline, steps, threads=threads)
