@@ -1,6 +1,6 @@
-"""Real datasets, preprocessed as the PBA paper does (section 3.1): German Credit and Adult are shipped, COMPAS loads by path."""
+"""Real datasets, preprocessed as the papers do (German Credit, Adult shipped; COMPAS, HMDA by path), and a synthetic one."""
 
-from verifair.datasets.sources import Dataset, adult, compas, german, load, network_path
+from verifair.datasets.sources import Dataset, adult, compas, german, hmda, load, network_path, synthetic
 from verifair.datasets.table import read_table
 
-__all__ = ["Dataset", "adult", "compas", "german", "load", "network_path", "read_table"]
+__all__ = ["Dataset", "adult", "compas", "german", "hmda", "load", "network_path", "read_table", "synthetic"]

@@ -1,8 +1,9 @@
-"""German Credit, Adult and COMPAS: from the original files to frames in their schema's words."""
+"""German Credit, Adult, COMPAS, HMDA and synthetic applicants: from the original files to frames in their schema's words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from verifair.datasets.hmda_table import hmda_frame
+from verifair.datasets.synthetic_table import synthetic_frame, synthetic_schema
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
 from verifair.schema import Schema
@@ -21,11 +24,15 @@ DATA = files("verifair.datasets") / "data"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """A preprocessed table with its schema and the paper's 80/20 split (stratified by label, seed 0)."""
+    """A preprocessed table with its schema and the paper's 80/20 split (stratified by label, seed 0).
+
+    dropped: why -> how many rows of the file were left out.
+    """
 
     name: str
     frame: pd.DataFrame
     schema: Schema
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -51,17 +58,15 @@ class Dataset:
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
-    """A dataset by name: german, adult, or compas (which needs the path of ProPublica's compas-scores-two-years.csv)."""
-    if name == "compas":
+    """A dataset by name: german, adult, synthetic, or compas and hmda, which need the path of their file."""
+    if name in UNSHIPPED:
+        why, reader = UNSHIPPED[name]
         if path is None:
-            raise DataError(
-                "compas is not shipped, for it carries no licence: pass the path of ProPublica's compas-scores-two-years.csv "
-                "(github.com/propublica/compas-analysis)"
-            )
-        return compas(path)
-    shipped = {"german": german, "adult": adult}
+            raise DataError(f"{name} is not shipped, {why}")
+        return reader(path)
+    shipped: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult, "synthetic": synthetic}
     if name not in shipped:
-        raise DataError(f"there is no dataset {name!r}; known are german, adult, compas")
+        raise DataError(f"there is no dataset {name!r}; known are {', '.join([*shipped, *UNSHIPPED])}")
     if path is not None:
         raise DataError(f"{name} is shipped and takes no path, found {path}; drop it, or read your own file with read_table")
     return shipped[name]()
@@ -159,3 +164,30 @@ def compas(path: str | Path) -> Dataset:
     tidy["recidivist"] = tidy["recidivist"].map({0: "no", 1: "yes"})
     tidy["charge-degree"] = tidy["charge-degree"].map({"F": "felony", "M": "misdemeanor"})
     return Dataset(name="compas", frame=tidy, schema=_schema("compas"))
+
+
+def hmda(path: str | Path) -> Dataset:
+    """An extract of the Home Mortgage Disclosure Act's register; class 1 is an approved loan. (`verifair.datasets.hmda_table`)"""
+    schema = _schema("hmda")
+    frame, dropped = hmda_frame(path, schema)
+    return Dataset(name="hmda", frame=frame, schema=schema, dropped=dropped)
+
+
+def synthetic(n: int = 10_000, seed: int = 0) -> Dataset:
+    """The CEC paper's synthetic applicants, whose group is the column `group`. (`verifair.datasets.synthetic_table`)"""
+    return Dataset(name="synthetic", frame=synthetic_frame(n, seed), schema=synthetic_schema())
+
+
+UNSHIPPED: dict[str, tuple[str, Callable[[str | Path], Dataset]]] = {
+    "compas": (
+        "for it carries no licence: pass the path of ProPublica's compas-scores-two-years.csv "
+        "(github.com/propublica/compas-analysis)",
+        compas,
+    ),
+    "hmda": (
+        "for it is large: pass the path of an extract of the register as CSV (ffiec.cfpb.gov/data-browser) with the columns "
+        "approved, loan_amount, income, debt_to_income_ratio, loan_to_value_ratio, property_value and the others of "
+        "verifair.datasets.hmda_table",
+        hmda,
+    ),
+}

@@ -90,6 +90,15 @@ def test_adult(adult: Dataset) -> None:
     assert adult.schema["capital-gain"].unit == 100  # the paper's own
 
 
+def test_merits_are_the_cec_paper_s(german: Dataset, adult: Dataset) -> None:
+    """The paper's financial features; its age of German is a protected group here."""
+    merits = {data.name: {f.name for f in data.schema.features if f.merit} for data in (german, adult)}
+    assert merits["german"] == {
+        "credit-amount", "duration", "installment-rate", "residence-since", "existing-credits", "people-liable",
+    }  # fmt: skip
+    assert merits["adult"] == {"capital-gain", "capital-loss", "hours-per-week", "occupation"}
+
+
 @needs_compas
 def test_compas() -> None:
     compas = datasets.load("compas", COMPAS)
@@ -184,7 +193,7 @@ def test_split_does_not_change(german: Dataset) -> None:
 @pytest.mark.parametrize(
     ("name", "path", "message"),
     [
-        ("germany", None, "there is no dataset 'germany'; known are german, adult, compas"),
+        ("germany", None, "there is no dataset 'germany'; known are german, adult, synthetic, compas, hmda"),
         ("compas", None, "compas is not shipped.*pass the path of ProPublica's compas-scores-two-years.csv"),
         ("adult", "adult.csv", r"adult is shipped and takes no path, found adult\.csv; drop it"),
         ("compas", "nowhere.csv", r"nowhere\.csv: there is no such file"),
