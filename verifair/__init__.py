@@ -10,6 +10,7 @@ from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from solvers.outcome import Budget, Outcome
 from verifair.bias.rows import verify_rows
+from verifair.consistency.estimator import ExplanationConsistency
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.report.partition import PartitionSummary
@@ -35,6 +36,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "ClusterSearch",
+    "ExplanationConsistency",
     "Feature",
     "Finding",
     "GroupCounterfactuals",

@@ -26,8 +26,8 @@ CHUNK = 2048
 class Audit(Finding):
     """What was measured: a Finding with value = the population's CEC (mean score), never a proof.
 
-    matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, n_0) attributions of
-    the person and of the counterpart, both from the person's baseline.   score: (M,).   decision, decision_tilde: (M,) classes.
+    matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, n_0) attributions
+    of the person and of the counterpart, both from the person's baseline.   score: (M,).   decision, decision_tilde: (M,) classes.
     probability, probability_tilde: (M,) of class 1.   regime: (M,) A to D at `threshold`.
     """
 
@@ -85,7 +85,8 @@ def audit(
         if progress is not None:
             progress(min(start + CHUNK, len(pair)), len(pair))
     return scored(
-        people, matches, g, g_tilde, threshold=threshold, decision=decisions(network, x), decision_tilde=decisions(network, x_tilde),
+        people, matches, g, g_tilde, threshold=threshold,
+        decision=decisions(network, x), decision_tilde=decisions(network, x_tilde),
         probability=probability(network, x), probability_tilde=probability(network, x_tilde),
         method="exact path integral" if steps is None else f"{steps}-step Riemann sum", seed=seed if ties == "random" else None,
     )  # fmt: skip
@@ -97,7 +98,8 @@ def scored(
 ) -> Audit:  # fmt: skip
     """An audit from attributions and decisions that somebody else computed, for deciders that are no single network.
 
-    Everything but people and matches is about the matched pairs, in the order of `matches.matched`: g, g_tilde (M, n_0), the rest (M,).
+    Everything but people and matches is about the matched pairs, in the order of `matches.matched`: g, g_tilde (M, n_0), the
+    rest (M,).
     """
     score = cec_score(g, g_tilde)
     return Audit(

@@ -113,8 +113,8 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     strangers = np.setdiff1d(people.groups, reference.people.groups)
     if len(strangers):
         raise DataError(
-            f"group {people.names[strangers[0]]!r}: nobody of it is among the rows to compare with, so it has no baseline; add rows "
-            "of it there, or leave such people out"
+            f"group {people.names[strangers[0]]!r}: nobody of it is among the rows to compare with, so it has no baseline; add "
+            "rows of it there, or leave such people out"
         )
     pool, merit = reference.standardised(reference.people), reference.standardised(people)
     generator = np.random.default_rng(seed)

@@ -73,10 +73,9 @@ def sensitivity(audit: Audit, thresholds: Array | None = None) -> pd.DataFrame:
 
 
 def feature_parts(audit: Audit, schema: Schema) -> pd.DataFrame:
-    """What every feature adds to the mean squared score: columns feature, part, share, toward (the larger side), largest first.
+    """What every feature adds to the mean squared score: columns feature, part, share of the whole; largest first.
 
-    part: mean over pairs of |g_j/|g| - g~_j/|g~||^2 / 4, summed over the feature's columns; the parts sum to the mean squared score.
-    person, counterpart: mean of the feature's normalised attribution on either side.
+    part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
     """
     parts = by_feature(schema, contributions(audit.g, audit.g_tilde)).mean(axis=0)
     table = pd.DataFrame({"feature": [feature.name for feature in schema.features], "part": parts})

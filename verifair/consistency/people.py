@@ -57,8 +57,8 @@ def people_of(
     unknown = [name for name in masks if name not in known]
     if unknown:
         raise DataError(
-            f"group {unknown[0]!r}: there is no such group among the rows to compare with, which have {', '.join(known)}; add rows of "
-            "it there, or leave such people out"
+            f"group {unknown[0]!r}: there is no such group among the rows to compare with, which have {', '.join(known)}; add "
+            "rows of it there, or leave such people out"
         )
     labels = schema.labels(frame) if y is None else positives(y, schema, len(frame)).astype(np.int64)
     if labels.max() > 1:

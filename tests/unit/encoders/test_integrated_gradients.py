@@ -1,0 +1,113 @@
+"""Integrated gradients: complete to rounding, equal to finite differences, to captum's, and to fine sums; at every edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from encoders.integrated_gradients import gradients, integrated_gradients
+from encoders.network import Array, Layer, Link, Network
+from tests.support import random_network
+
+WIDTHS = [(4, 1), (5, 7, 2), (6, 16, 9, 2), (3, 8, 8, 8, 1), (3, 5, 5, 5, 5, 2)]
+
+
+def margin_of(network: Network) -> Array:
+    return np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
+
+
+def case(widths: tuple[int, ...], seed: int, slope: float = 0.0) -> tuple[Network, Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, widths, slope=slope, sparsity=0.2)
+    return network, margin_of(network), 2 * rng.standard_normal((40, widths[0])), rng.standard_normal((40, widths[0]))
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+@pytest.mark.parametrize("slope", [0.0, 0.25])
+def test_the_exact_integral_is_complete(widths: tuple[int, ...], slope: float) -> None:
+    for seed in range(5):
+        network, margin, x, b = case(widths, seed, slope)
+        g = integrated_gradients(network, margin, x, b)
+        assert np.abs(g.sum(axis=1) - (network.forward(x) - network.forward(b)) @ margin).max() < 1e-12
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_every_attribution_is_the_limit_of_riemann_sums(widths: tuple[int, ...]) -> None:
+    network, margin, x, b = case(widths, 0)
+    exact = integrated_gradients(network, margin, x, b)
+    steps = 20_000
+    rough = integrated_gradients(network, margin, x, b, steps)
+    # Each root of a pre-activation spoils at most one of the T pieces, by at most the jump of the gradient there.
+    assert np.abs(exact - rough).max() < 1e-2
+    assert np.abs(exact - rough).mean() < 2e-4
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_gradients_are_difference_quotients(widths: tuple[int, ...]) -> None:
+    network, margin, x, _ = case(widths, 3, 0.1)
+    found = gradients(network, margin, x)
+    assert found.shape == x.shape
+    h = 1e-7
+    for j in range(x.shape[1]):
+        step = h * np.eye(x.shape[1])[j]
+        quotient = (network.forward(x + step) - network.forward(x - step)) @ margin / (2 * h)
+        assert np.abs(quotient - found[:, j]).max() < 1e-5
+
+
+def test_steps_are_the_middles() -> None:
+    network, margin, x, b = case((4, 6, 2), 1)
+    steps = 7
+    expected = np.zeros_like(x)
+    for t in range(1, steps + 1):
+        expected += gradients(network, margin, b + (t - 0.5) / steps * (x - b)) / steps
+    np.testing.assert_allclose(integrated_gradients(network, margin, x, b, steps), (x - b) * expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_do_not_depend_on_their_neighbours(threads: int) -> None:
+    network, margin, x, b = case((6, 16, 9, 2), 5)
+    many = integrated_gradients(network, margin, np.tile(x, (60, 1)), np.tile(b, (60, 1)), threads=threads)  # several chunks
+    alone = np.concatenate([integrated_gradients(network, margin, x[k : k + 1], b[k : k + 1]) for k in range(len(x))])
+    np.testing.assert_allclose(many, np.tile(alone, (60, 1)), rtol=1e-9, atol=1e-12)
+
+
+def test_edges() -> None:
+    network, margin, x, b = case((4, 6, 2), 2)
+    assert not integrated_gradients(network, margin, b, b).any()  # a path of no length
+    assert integrated_gradients(network, margin, x[:0], b[:0]).shape == (0, 4)
+    half = b.copy()
+    half[:, 0] = x[:, 0]  # only one feature differs: it has everything
+    g = integrated_gradients(network, margin, half, b)
+    assert not g[:, 1:].any()
+    np.testing.assert_allclose(g[:, 0], (network.forward(half) - network.forward(b)) @ margin, atol=1e-12)
+    with pytest.raises(ValueError, match="steps = 0"):
+        integrated_gradients(network, margin, x, b, 0)
+    with pytest.raises(ValueError, match="do not fit"):
+        integrated_gradients(network, margin, x, b[:1])
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
+def test_huge_and_tiny_weights(scale: float) -> None:
+    network, margin, x, b = case((4, 6, 5, 2), 4)
+    first, *rest = network.layers  # without the upper biases everything scales, and nothing cancels
+    scaled = Network(
+        layers=(Layer(weight=first.weight * scale, bias=first.bias * scale, slope=first.slope),
+                *(Layer(weight=layer.weight, bias=0 * layer.bias, slope=layer.slope) for layer in rest)),
+        link=Link.IDENTITY, source_sha256="",
+    )  # fmt: skip
+    g = integrated_gradients(scaled, margin, x, b)
+    change = (scaled.forward(x) - scaled.forward(b)) @ margin
+    assert np.abs(g.sum(axis=1) - change).max() <= 1e-12 * np.abs(g).sum(axis=1).max()
+
+
+def test_a_neuron_that_starts_at_its_kink() -> None:
+    """relu(x) from b = 0: the pre-activation is 0 at the start only; relu(0 x): 0 on the whole path, slope 0 by convention."""
+    layers = (
+        Layer(weight=np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]), bias=np.zeros(3), slope=np.zeros(3)),
+        Layer(weight=np.array([[2.0, 5.0, 7.0]]), bias=np.array([1.0]), slope=np.ones(1)),
+    )
+    network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+    g = integrated_gradients(network, np.ones(1), np.array([[3.0, 1.0], [-3.0, 1.0]]), np.zeros((2, 2)))
+    np.testing.assert_allclose(g, [[6.0, 0.0], [15.0, 0.0]])
+    crossing = integrated_gradients(network, np.ones(1), np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0]]))
+    np.testing.assert_allclose(crossing, [[2.0 - 5.0, 0.0]])

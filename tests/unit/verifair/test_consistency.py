@@ -1,0 +1,309 @@
+"""Explanation consistency: matching against brute force, scores against their definition, regimes, intervals, and every error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import verifair as vf
+from encoders.network import Array, Layer, Link, Network
+from tests.support import random_network
+from verifair.consistency.attributions import explanations
+from verifair.consistency.audit import Audit, audit, scored
+from verifair.consistency.matching import Matches, Reference, match
+from verifair.consistency.measures import (
+    by_feature,
+    by_group,
+    feature_parts,
+    interval,
+    population,
+    sensitivity,
+    to_review,
+    triviality,
+)
+from verifair.consistency.people import People, merit_columns, people_of
+from verifair.consistency.score import cec_score, contributions, normalised, regimes
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema import Schema
+
+SCHEMA = Schema.model_validate({"positive": "class = 1", "label": "good", "positive_label": "yes", "features": [
+    {"name": "income", "kind": "integer", "range": [0, 6], "merit": True},
+    {"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"], "merit": True},
+    {"name": "zip", "kind": "real", "range": [0, 1]},
+    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+]})  # fmt: skip
+
+
+def table(rows: int = 150, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "income": rng.integers(0, 7, rows), "job": rng.choice(list("abc"), rows), "zip": rng.random(rows).round(3),
+        "sex": rng.choice(["F", "M"], rows), "race": rng.choice(["x", "y", "z"], rows), "good": rng.choice(["yes", "no"], rows),
+    })  # fmt: skip
+
+
+def some_network(seed: int = 0) -> Network:
+    return random_network(np.random.default_rng(seed), (6, 10, 7, 2))
+
+
+def reference(frame: pd.DataFrame, sensitive: Any = "sex") -> Reference:
+    return Reference.of(people_of(SCHEMA, frame, sensitive), merit_columns(SCHEMA))
+
+
+@pytest.mark.parametrize("sensitive", ["sex", "race", ["sex", "race"]])
+def test_matching_is_brute_force(sensitive: Any) -> None:
+    """Definition 2, word for word: nearest of each other group with the same label; among the equally near the lowest row."""
+    found = reference(table(), sensitive)
+    asked = people_of(SCHEMA, table(60, seed=1), sensitive, names=found.people.names)
+    matches = match(found, asked)
+    distances = cdist(found.standardised(asked), found.standardised(found.people))
+    pairs = [(i, g) for i in range(60) for g in range(len(asked.names)) if g != asked.groups[i]]
+    assert list(zip(matches.individual, matches.other, strict=True)) == pairs
+    for k, (i, g) in enumerate(pairs):
+        cell = np.flatnonzero((found.people.labels == asked.labels[i]) & (found.people.groups == g))
+        near = cell[distances[i, cell] <= distances[i, cell].min() + 1e-9]
+        assert matches.row[k] == near.min()
+        assert matches.ties[k] == len(near)
+        assert matches.distance[k] == pytest.approx(distances[i, cell].min(), abs=1e-9)
+    assert (matches.ties > 1).any()  # the table is coarse: the rule for ties is tested, not idle
+
+
+def test_random_ties_are_uniform_and_seeded() -> None:
+    found = reference(table())
+    asked = found.people.take(np.array([0]))
+    ties = int(match(found, asked).ties[0])
+    assert ties > 1
+    rows = [int(match(found, asked, ties="random", seed=seed).row[0]) for seed in range(60 * ties)]
+    counts = np.unique(rows, return_counts=True)[1]
+    assert len(counts) == ties
+    assert counts.min() > 30
+    assert rows[5] == match(found, asked, ties="random", seed=5).row[0]
+
+
+def test_tau_leaves_pairs_unmatched() -> None:
+    found = reference(table())
+    everybody = match(found, found.people)
+    tau = float(np.median(everybody.distance)) + 0.01
+    some = match(found, found.people, tau=tau)
+    np.testing.assert_array_equal(some.row >= 0, everybody.distance <= tau)
+    np.testing.assert_array_equal(some.distance, everybody.distance)  # kept: how far the unmatched were
+    assert 0 < some.coverage < 1
+    counted = audit(some_network(), found, found.people, tau=tau)
+    assert len(counted.score) == len(some.matched)
+    assert by_group(counted)["matched"].sum() == len(some.matched)
+
+
+def test_baselines_are_label_group_means() -> None:
+    found = reference(table())
+    people = found.people
+    for label in (0, 1):
+        for group in (0, 1):
+            rows = (people.labels == label) & (people.groups == group)
+            np.testing.assert_allclose(found.baselines[label, group], people.x[rows].mean(axis=0))
+    np.testing.assert_allclose(found.baseline(people)[7], found.baselines[people.labels[7], people.groups[7]])
+
+
+def test_scores_are_their_definition() -> None:
+    found, network = reference(table()), some_network()
+    whole = audit(network, found, found.people)
+    for k in range(0, len(whole.score), 13):
+        i, j = whole.individual[k], whole.counterpart[k]
+        b = found.baselines[found.people.labels[i], found.people.groups[i]][None]
+        g = explanations(network, found.people.x[[i]], b)[0]
+        g_tilde = explanations(network, found.people.x[[j]], b)[0]
+        angle = np.arccos(np.clip(g @ g_tilde / np.linalg.norm(g) / np.linalg.norm(g_tilde), -1, 1))
+        assert whole.score[k] == pytest.approx(np.sin(angle / 2), abs=1e-6)
+        assert whole.decision[k] == (network.forward(found.people.x[[i]])[0].argmax())
+    assert whole.value == pytest.approx(whole.score.mean())
+    assert isinstance(whole, vf.Finding)
+    np.testing.assert_array_equal(whole.regime == "A", (whole.score <= 0.5) & (whole.decision == whole.decision_tilde))
+
+
+def test_score_identities() -> None:
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((50, 6))
+    assert cec_score(g, 3 * g).max() < 1e-7
+    assert np.abs(cec_score(g, -g) - 1).max() < 1e-7
+    np.testing.assert_allclose(cec_score(g, g[::-1]), cec_score(g[::-1], g))
+    np.testing.assert_allclose(contributions(g, g[::-1]).sum(axis=1), cec_score(g, g[::-1]) ** 2)
+    zero = np.zeros((1, 6))
+    assert cec_score(zero, zero)[0] == 0  # nothing is explained: no difference, and no NaN
+    assert cec_score(zero, g[:1])[0] == pytest.approx(0.5, abs=1e-7)
+    for scale in (1e-200, 1e-12, 1e200, 1e300):
+        assert np.isfinite(normalised(scale * g)).all()
+    np.testing.assert_allclose(np.linalg.norm(normalised(1e200 * g), axis=1), 1)
+    assert np.linalg.norm(normalised(1e-200 * g), axis=1).max() < 1e-190
+
+
+def test_regimes_at_the_threshold() -> None:
+    score = np.array([0.0, 0.3, 0.5, np.nextafter(0.5, 1), 1.0, 0.5, 0.6])
+    same = np.array([True] * 5 + [False] * 2)
+    assert "".join(regimes(score, same, 0.5)) == "AAABBCD"
+    assert "".join(regimes(score, same, 0.0)) == "ABBBBDD"
+    assert "".join(regimes(score, same, 1.0)) == "AAAAACC"
+    for threshold in (-0.1, 1.1, float("nan")):
+        with pytest.raises(QueryError, match=r"expected a number there|\[0, 1\]"):
+            regimes(score, same, threshold)
+
+
+def test_a_network_without_the_group_explains_equals_alike() -> None:
+    """Two people who agree in everything that the network looks at have score 0: regime A, whatever their group."""
+    weight = np.random.default_rng(1).standard_normal((8, 6))
+    weight[:, 4:] = 0  # blind to zip and sex
+    blind = Network(
+        layers=(Layer(weight=weight, bias=np.ones(8), slope=np.zeros(8)),
+                Layer(weight=np.random.default_rng(2).standard_normal((2, 8)), bias=np.zeros(2), slope=np.ones(2))),
+        link=Link.IDENTITY, source_sha256="",
+    )  # fmt: skip
+    found = reference(table(600))
+    whole = audit(blind, found, found.people)
+    exact = whole.matches.distance[whole.pair] == 0
+    assert exact.sum() > 100
+    assert whole.score[exact].max() < 1e-7
+    assert set(whole.regime[exact]) == {"A"}
+
+
+def test_population_measures_add_up() -> None:
+    found = reference(table(), "race")
+    whole = audit(some_network(), found, found.people)
+    shares = population(whole)
+    assert sum(shares[name].mean for name in "ABCD") == pytest.approx(1)
+    assert shares["PFR"].mean == pytest.approx(shares["C"].mean + shares["D"].mean)
+    assert all(one.low <= one.mean <= one.high for one in shares.values())
+    lines = sensitivity(whole)
+    np.testing.assert_allclose(lines[list("ABCD")].sum(axis=1), 1)
+    assert (np.diff(lines["A"]) >= 0).all()
+    at = lines[lines["threshold"] == 0.5].iloc[0]
+    assert at["B"] == pytest.approx(shares["B"].mean)
+    parts = feature_parts(whole, SCHEMA)
+    assert parts["part"].sum() == pytest.approx((whole.score**2).mean())
+    assert parts["share"].sum() == pytest.approx(1)
+    assert set(parts["feature"]) == {"income", "job", "zip", "sex"}
+    groups = by_group(whole)
+    assert len(groups) == 6
+    assert (groups["CEC"] * groups["matched"]).sum() / groups["matched"].sum() == pytest.approx(whole.value)
+
+
+def test_intervals_are_over_people() -> None:
+    """Everybody has two counterparts with the same score: the interval is that of 40 values, not of 80."""
+    values = np.random.default_rng(0).random(40)
+    people = People(x=np.zeros((40, 1)), labels=np.zeros(40, dtype=int), groups=np.zeros(40, dtype=int), names=("a", "b", "c"))
+
+    def of(repeats: int) -> Audit:
+        rows = 40 * repeats
+        matches = Matches(
+            individual=np.repeat(np.arange(40), repeats), other=np.ones(rows, dtype=int), row=np.zeros(rows, dtype=int),
+            distance=np.zeros(rows), ties=np.ones(rows, dtype=int), tau=None,
+        )  # fmt: skip
+        same = np.zeros(rows, dtype=int)
+        g = np.ones((rows, 1))
+        return scored(
+            people, matches, g, g, decision=same, decision_tilde=same, probability=g[:, 0], probability_tilde=g[:, 0], method="test"
+        )
+
+    once, twice = interval(of(1), values), interval(of(2), np.repeat(values, 2))
+    assert once.high - once.low == pytest.approx(twice.high - twice.low, rel=1e-9)
+    assert once.high - once.low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(40), rel=0.2)
+
+
+def test_review_puts_hidden_bias_first() -> None:
+    found = reference(table())
+    whole = audit(some_network(), found, found.people)
+    lines = to_review(whole, SCHEMA, top=len(whole.score))
+    hidden = (lines["decision"] == lines["its decision"]).to_numpy()
+    assert not hidden[np.argmin(hidden) :].any()
+    assert (np.diff(lines.loc[hidden, "score"]) <= 0).all()
+    first = int(np.flatnonzero((whole.individual == lines["row"][0]) & (whole.counterpart == lines["counterpart"][0]))[0])
+    part = by_feature(SCHEMA, contributions(whole.g[[first]], whole.g_tilde[[first]]))[0]
+    assert lines["most different"][0].split(", ")[0] == SCHEMA.features[int(part.argmax())].name
+    assert len(to_review(whole, SCHEMA, top=3)) == 3
+
+
+def test_a_constant_network_is_seen() -> None:
+    constant = Network(
+        layers=(Layer(weight=np.zeros((4, 6)), bias=np.ones(4), slope=np.zeros(4)),
+                Layer(weight=np.ones((2, 4)), bias=np.array([0.0, 1.0]), slope=np.ones(2))),
+        link=Link.IDENTITY, source_sha256="",
+    )  # fmt: skip
+    found = reference(table())
+    whole = audit(constant, found, found.people)
+    assert whole.value == 0
+    seen = triviality(whole)
+    assert seen.variance < 1e-30
+    assert (seen.positive, seen.auc, seen.silent) == (1, 0.5, 1)
+
+
+def test_the_estimator_is_the_audit() -> None:
+    frame, network = table(), some_network()
+    estimator = vf.ExplanationConsistency(network, SCHEMA, threshold=0.3, steps=32)
+    with pytest.raises(NotFittedError):
+        estimator.audit(frame, sensitive_features="sex")
+    fitted = estimator.fit(frame, sensitive_features="sex")
+    found = fitted.audit(frame.head(40), sensitive_features=frame["sex"].head(40))
+    direct = audit(network, reference(frame), people_of(SCHEMA, frame.head(40), "sex"), threshold=0.3, steps=32)
+    np.testing.assert_array_equal(found.score, direct.score)
+    labels = (frame["good"] == "yes").to_numpy()
+    again = clone(estimator).fit(frame.drop(columns="good"), labels, sensitive_features=frame[["sex"]])
+    whole = fitted.audit(frame, sensitive_features="sex")
+    np.testing.assert_array_equal(again.audit(frame, sensitive_features="sex").score, whole.score)
+    means = vf.ExplanationConsistency(network, SCHEMA, tau=0.4).fit(frame, sensitive_features="race")
+    each, pairs = means.score_samples(frame, sensitive_features="race"), means.audit(frame, sensitive_features="race")
+    assert np.isnan(each).any()
+    who = int(pairs.individual[0])
+    assert each[who] == pytest.approx(pairs.score[pairs.individual == who].mean())
+
+
+@pytest.mark.parametrize(("change", "error", "words"), [
+    (lambda f: f.assign(good="yes"), DataError, "every row has the true label 1"),
+    (lambda f: f.assign(sex="F"), DataError, "only one group"),
+    (lambda f: f[(f.sex == "M") | (f.good == "no")], DataError, "'sex = F' has no row with the true label 1"),
+    (lambda f: f.drop(columns="good"), DataError, "label"),
+    (lambda f: f.drop(columns="sex"), DataError, "no such column"),
+])  # fmt: skip
+def test_tables_that_cannot_be_compared(change: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        vf.ExplanationConsistency(some_network(), SCHEMA).fit(change(table()), sensitive_features="sex")
+
+
+def test_other_mistakes() -> None:
+    frame, network = table(), some_network()
+    bare = Schema.model_validate({**SCHEMA.model_dump(), "features": [
+        {**feature.model_dump(), "merit": False} for feature in SCHEMA.features
+    ]})  # fmt: skip
+    with pytest.raises(SchemaError, match="no feature has merit = true"):
+        vf.ExplanationConsistency(network, bare).fit(frame, sensitive_features="sex")
+    fitted = vf.ExplanationConsistency(network, SCHEMA, tau=1e-12).fit(frame.iloc[:8].assign(
+        income=[0, 1, 2, 3, 4, 5, 6, 0], sex=list("FMFMFMFM"), good=["yes", "yes", "no", "no"] * 2
+    ), sensitive_features="sex")  # fmt: skip
+    with pytest.raises(DataError, match="nobody has a counterpart that near; the nearest pair is"):
+        fitted.audit(frame.iloc[:1].assign(income=6, job="b"), sensitive_features="sex")
+    for tau in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(QueryError, match="tau"):
+            vf.ExplanationConsistency(network, SCHEMA, tau=tau).fit(frame, sensitive_features="sex").audit(
+                frame, sensitive_features="sex"
+            )
+    good = vf.ExplanationConsistency(network, SCHEMA).fit(frame, sensitive_features="race")
+    with pytest.raises(DataError, match="race = w"):
+        good.audit(frame.assign(race="w"), sensitive_features="race")
+    with pytest.raises(QueryError, match="sensitive_features"):
+        good.audit(frame, sensitive_features=None)
+    three = vf.ExplanationConsistency(random_network(np.random.default_rng(0), (6, 5, 3)), SCHEMA)
+    with pytest.raises(QueryError, match="3 classes"):
+        three.fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
+    none = vf.ExplanationConsistency(network, SCHEMA, steps=0).fit(frame, sensitive_features="sex")
+    with pytest.raises(QueryError, match="steps = 0"):
+        none.audit(frame, sensitive_features="sex")
+    partial = Reference.of(good.reference_.people.take(np.flatnonzero(good.reference_.people.groups > 0)), merit_columns(SCHEMA))
+    with pytest.raises(DataError, match="has no baseline"):
+        match(partial, good.reference_.people)
+
+
+def test_inputs_of_merit_are_columns() -> None:
+    found: Array = merit_columns(SCHEMA)
+    np.testing.assert_array_equal(found, [0, 1, 2, 3])
