@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from verifair.errors import TrainingError
-from verifair.training.fit import _threads, _weights
+from verifair.training.fit import descend
+from verifair.training.objectives import Objective
 from verifair.training.onnx_writer import Weights
+from verifair.training.perceptron import Perceptron
 from verifair.training.rows import Floats, Integers
+from verifair.training.settings import Descent
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuning:
-    """epochs: passes over the rows.   batch: rows a step.   learning_rate: Adam's.   seed: of the order of the rows.
-    threads: torch's on the CPU; the order of sums depends on them, and with it the last bits."""
+class FineTuning(Descent):
+    """Few and gentle steps: the network is there already."""
 
     epochs: int = 5
     batch: int = 256
     learning_rate: float = 1e-3
-    seed: int = 0
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "threads"):
-            if getattr(self, name) < 1:
-                raise TrainingError(f"{name} = {getattr(self, name)}, expected at least 1")
-        if not 0 < self.learning_rate < float("inf"):
-            raise TrainingError(f"learning_rate = {self.learning_rate}, expected a positive number, such as 0.001")
-        if not 0 <= self.seed < 2**63:
-            raise TrainingError(f"seed = {self.seed}, expected a whole number in 0 .. 2^63 - 1")
 
 
 def fine_tune(
@@ -50,41 +39,16 @@ def fine_tune(
     Returns the weights and the mean loss of each epoch. The same seed and threads give the same weights on the same machine.
     Raises TrainingError when the loss is no longer finite.
     """
-    rows, target = torch.from_numpy(x), torch.from_numpy(labels)
-    losses = []
-    with _threads(settings.threads):
-        generator = torch.Generator().manual_seed(settings.seed)
-        network = _loaded(weights)
-        adam = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
-        for epoch in range(settings.epochs):
-            total = 0.0
-            for chosen in torch.randperm(len(rows), generator=generator).split(settings.batch):
-                loss = _loss(network(rows[chosen]), target[chosen])
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-                total += loss.item() * len(chosen)
-            losses.append(total / len(rows))
-            if not np.isfinite(losses[-1]):
-                rate = f"learning rate {settings.learning_rate:g}"
-                raise TrainingError(f"the loss became {losses[-1]} in epoch {epoch + 1} at {rate}; take a smaller one")
-            if progress is not None:
-                progress(epoch + 1, settings.epochs)
-    return _weights(network), tuple(losses)
+    network = Perceptron.of(weights, torch.Generator().manual_seed(settings.seed))
+    return descend(network, x, settings, _Decision(labels), progress)
 
 
-def _loss(z: Tensor, labels: Tensor) -> Tensor:
-    if z.shape[1] == 1:
-        return binary_cross_entropy_with_logits(z[:, 0], labels.to(z.dtype))
-    return cross_entropy(z, labels)
+class _Decision(Objective):
+    """Cross-entropy of one logit, or of one for each class."""
 
+    def __init__(self, labels: Integers) -> None:
+        self.labels = torch.from_numpy(labels)
 
-def _loaded(weights: Weights) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for weight, bias in weights:
-        linear = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(weight))
-            linear.bias.copy_(torch.from_numpy(bias))
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
+        labels = self.labels[chosen]
+        return cross_entropy(z, labels) if z.shape[1] > 1 else binary_cross_entropy_with_logits(z[:, 0], labels.to(z.dtype))

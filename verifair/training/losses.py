@@ -1,4 +1,4 @@
-"""Loss terms of the three training methods. The only arithmetic here is torch's; every term is a scalar tensor.
+"""Loss terms of the training methods. The only arithmetic here is torch's; every term is a scalar tensor.
 
 z: logits (B, 2), class 1 is the positive one.
 """
@@ -9,12 +9,17 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 
 def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None = None) -> Tensor:
     """Mean cross-entropy of the softmax; with class_weight (2,), the weighted mean."""
     return cross_entropy(z, labels, weight=class_weight)
+
+
+def weighted_classification(z: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count as rows without a loss."""
+    return (cross_entropy(z, labels, reduction="none") * weights).mean()
 
 
 def counterfactual_gap(z: Tensor, z_flipped: Tensor) -> Tensor:
@@ -40,3 +45,35 @@ def margin_gap(z: Tensor, groups: Tensor) -> Tensor:
     means = [margin[groups == group].mean() for group in groups.unique()]
     gaps = [(one - other).abs() for one, other in combinations(means, 2)]
     return torch.stack(gaps).mean() if gaps else margin.sum() * 0.0
+
+
+def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
+    """CEC's outcome term: (TPR_0 - TPR_1)^2 + (FPR_0 - FPR_1)^2 with soft rates, a group's mean p(1 | x) under a label.
+
+    labels, groups: (B,); count: number G of groups. With more than two groups, each square is the mean over the pairs of
+    groups that have rows with that label in the batch; a label without such a pair contributes 0 (gradient 0).
+    Reference: CEC, "Training Objective".
+    """
+    cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)
+    rows = cell.sum(dim=0)
+    rate = ((z.softmax(dim=1)[:, 1] @ cell) / rows.clamp(min=1)).view(2, count)
+    there = (rows > 0).view(2, count)
+    pairs = (there[:, :, None] & there[:, None, :]).triu(1).to(z.dtype)
+    share = pairs / pairs.sum(dim=(1, 2), keepdim=True).clamp(min=1)
+    return ((rate[:, :, None] - rate[:, None, :]).square() * share).sum()
+
+
+def explanation_gap(g: Tensor, g_tilde: Tensor, eps: float = 1e-8) -> Tensor:
+    """CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
+
+    g, g_tilde: (P, n) attributions of a person and the counterpart. The square is summed as it is, as a root has no gradient
+    at 0; an attribution of 0 has norm 0 with gradient 0, so that its own gradient is 1 / eps at most. No pairs give 0.
+    Reference: CEC, definition 3 and "Training Objective".
+    """
+    if not len(g):
+        return g.sum()
+    return (_unit(g, eps) - _unit(g_tilde, eps)).square().sum(dim=1).mean() / 4
+
+
+def _unit(g: Tensor, eps: float) -> Tensor:
+    return g / (torch.linalg.vector_norm(g, dim=1, keepdim=True) + eps)

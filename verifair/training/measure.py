@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array
+from encoders.network import Array, Layer, Link, Network
+from verifair.training.explained import Consistent
 from verifair.training.onnx_writer import Weights
 from verifair.training.rows import Flip, Floats, Integers, Rows
 
@@ -21,7 +22,7 @@ class TrainingReport:
     -> share predicted positive (statistical parity compares these); a group without rows is left out.
     counterfactual_gap: protected feature -> mean |p(1 | x) - p(1 | x')| over all rows and all other values of the
     feature. margin_gap: protected feature -> mean over pairs of groups of the difference of their mean |z_1 - z_0|, in
-    logits. losses: mean training loss of each epoch.
+    logits. losses: mean training loss of each epoch. consistency: of cec training, None for the others.
     """
 
     train_accuracy: float
@@ -31,6 +32,17 @@ class TrainingReport:
     counterfactual_gap: dict[str, float]
     margin_gap: dict[str, float]
     losses: tuple[float, ...]
+    consistency: Consistent | None = None
+
+
+def network_of(weights: Weights) -> Network:
+    """The network of the weights, as reading its ONNX file back gives it."""
+    last = len(weights) - 1
+    layers = (
+        Layer(weight=weight.astype(np.float64), bias=bias.astype(np.float64), slope=np.full(len(bias), float(k == last)))
+        for k, (weight, bias) in enumerate(weights)
+    )
+    return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="")
 
 
 def forward(weights: Weights, x: Floats) -> Floats:

@@ -8,31 +8,92 @@ from typing import Any
 from verifair.errors import TrainingError
 from verifair.schema import Schema
 
-METHODS = ("agnostic", "certifair", "fair-n")
+METHODS = ("agnostic", "certifair", "fair-n", "cec")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Descent:
+    """How the loop goes down a loss.
+
+    epochs: passes over the training rows. batch: rows a step. learning_rate: Adam's. dropout: share of every hidden
+    layer's neurons that a step leaves out. seed: of every random draw. threads: torch's CPU threads; the order of sums
+    depends on them, and with it the last bits.
+    """
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    seed: int = 0
+    threads: int = 1
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "threads"):
+            if getattr(self, name) < 1:
+                raise TrainingError(f"{name} = {getattr(self, name)}, expected at least 1")
+        if not 0 < self.learning_rate < float("inf"):
+            raise TrainingError(f"learning_rate = {self.learning_rate}, expected a positive number, such as 0.001")
+        if not 0 <= self.seed < 2**63:
+            raise TrainingError(f"seed = {self.seed}, expected a whole number in 0 .. 2^63 - 1")
+        if not 0 <= self.dropout < 1:
+            raise TrainingError(f"dropout = {self.dropout}, expected a share of neurons of at least 0 and below 1, such as 0.2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop(Descent):
+    """A network's training from its first, random weights. hidden: widths of the ReLU layers."""
+
+    hidden: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise TrainingError(f"hidden = {self.hidden}, expected one width or more, each at least 1, e.g. (100, 50)")
+        super().__post_init__()
+
+
+CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropout=0.2)
+"""CEC, "Implementation Details": its own networks and all its baselines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consistency:
+    """What CEC training asks for.  (CEC, "Training Objective")
+
+    lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
+    Riemann sum. tau: farthest match, in standard deviations of merit; None: however far.
+    """
+
+    lambda_eo: float = 1.0
+    lambda_cec: float = 1.0
+    steps: int = 32
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_eo", "lambda_cec"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise TrainingError(f"{name} = {getattr(self, name)}, expected a number of at least 0, such as 1")
+        if self.steps < 1:
+            raise TrainingError(f"steps = {self.steps}, expected at least 1, such as the paper's 32")
+        if self.tau is not None and not 0 < self.tau < float("inf"):
+            raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Loop):
     """Everything that determines the weights, given the data, the machine and torch's version.
 
-    method: "agnostic" (cross-entropy CE), "certifair" ((1 - lambda_f) CE + lambda_f counterfactual_gap) or
-    "fair-n" (CE + lambda_f margin_gap). sensitive: the feature of the fair methods, None for agnostic.
-    hidden: widths of the ReLU layers. epochs: passes over the training rows. batch: rows a step. learning_rate: Adam's.
-    lambda_f: weight of the fairness term, 0 for agnostic. class_weight: None, or "balanced": each class weighs
-    rows / (2 rows of the class) in the cross-entropy. threads: torch's CPU threads; the order of sums depends on them,
-    and with it the last bits.
+    method: "agnostic" (cross-entropy CE), "certifair" ((1 - lambda_f) CE + lambda_f counterfactual_gap), "fair-n"
+    (CE + lambda_f margin_gap) or "cec" (CE + lambda_eo equalized_odds + lambda_cec explanation_gap). sensitive: the
+    feature of the fair methods, for cec any column of the table; None for agnostic. lambda_f: weight of the fairness term
+    of certifair and fair-n, 0 for the others. class_weight: None, or "balanced": each class weighs rows / (2 rows of the
+    class) in the cross-entropy. consistency: of cec, None for the others.
     """
 
     method: str
     sensitive: str | None
-    hidden: tuple[int, ...]
-    epochs: int
-    batch: int
-    learning_rate: float
     lambda_f: float
-    seed: int
     class_weight: str | None
-    threads: int
+    consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -43,24 +104,25 @@ class Settings:
             )
         if self.method != "agnostic" and self.sensitive is None:
             raise TrainingError(f"{self.method} needs a sensitive feature: pass sensitive=... or --sensitive NAME")
-        if not self.hidden or min(self.hidden) < 1:
-            raise TrainingError(f"hidden = {self.hidden}, expected one width or more, each at least 1, e.g. (100, 50)")
-        for name in ("epochs", "batch", "threads"):
-            if getattr(self, name) < 1:
-                raise TrainingError(f"{name} = {getattr(self, name)}, expected at least 1")
-        if not 0 < self.learning_rate < float("inf"):
-            raise TrainingError(f"learning_rate = {self.learning_rate}, expected a positive number, such as 0.001")
+        if (self.method == "cec") != (self.consistency is not None):
+            raise TrainingError(
+                f"{self.method} training: lambda_eo, lambda_cec, steps and tau belong to the method cec; pass them with it, "
+                "and with no other"
+            )
+        if self.method == "cec" and self.lambda_f != 0:
+            raise TrainingError("cec has no lambda_f; its weights are lambda_eo and lambda_cec")
+        super().__post_init__()
         top = 1.0 if self.method == "certifair" else float("inf")
         if not 0 <= self.lambda_f <= top:
             raise TrainingError(f"lambda_f = {self.lambda_f}, for {self.method} expected a number in 0 .. {top:g}")
-        if not 0 <= self.seed < 2**63:
-            raise TrainingError(f"seed = {self.seed}, expected a whole number in 0 .. 2^63 - 1")
         if self.class_weight not in (None, "balanced"):
             raise TrainingError(f"class_weight = {self.class_weight!r}, expected None or 'balanced'")
 
     def plain(self) -> dict[str, Any]:
-        """The settings as JSON takes them."""
-        return {**asdict(self), "hidden": list(self.hidden)}
+        """The settings as JSON takes them. Without dropout and cec their entries are left out: a network's file holds its
+        settings, and stays the same, byte for byte, as before there were these two."""
+        content = {**asdict(self), "hidden": list(self.hidden)}
+        return {name: value for name, value in content.items() if value or name not in ("dropout", "consistency")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +152,23 @@ def settings_for(
     *,
     method: str,
     sensitive: str | None = None,
-    hidden: tuple[int, ...] = (500, 100),
+    hidden: tuple[int, ...] | None = None,
     epochs: int | None = None,
     batch: int | None = None,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     lambda_f: float | None = None,
+    dropout: float | None = None,
+    consistency: Consistency | None = None,
     seed: int = 0,
     class_weight: str | None = None,
     threads: int = 1,
 ) -> Settings:
-    """Settings with every None filled in: the paper's values where it gives some, ours where it is silent.
+    """Settings with every None filled in: the papers' values where they give some, ours where they are silent.
 
     sensitive: the schema's protected feature where it has exactly one. lambda_f: PBA's A.3, which for CertiFair has a
-    value for each dataset, and 1 for Fair-N. Raises TrainingError, or SchemaError for a feature that is unknown or
-    cannot be flipped.
+    value for each dataset, and 1 for Fair-N. For cec the whole loop is that of its paper (CEC_LOOP); for the others
+    hidden is (500, 100), learning_rate 1e-3, dropout 0. Raises TrainingError, or SchemaError for a feature that is
+    unknown or cannot be flipped.
 
     The paper (PBA, A.3) leaves open: epochs, batch size, initial weights, which scale |f(x) - f(x')| is taken on, how
     CertiFair's weighted sum is formed, sensitive attributes with more than two values, and whether classes were
@@ -113,8 +178,13 @@ def settings_for(
     over pairs of groups.
     """
     recipe = RECIPES.get(dataset, OTHER)
-    if method in METHODS and method != "agnostic":
-        sensitive = _sensitive(schema, sensitive, method)
+    loop = Loop(hidden=(500, 100), epochs=recipe.epochs, batch=recipe.batch, learning_rate=1e-3)
+    if method == "cec":
+        sensitive = sensitive or _only_protected(schema, method)
+        loop, consistency = CEC_LOOP, consistency or Consistency()
+    elif method in METHODS and method != "agnostic":
+        sensitive = sensitive or _only_protected(schema, method)
+        _check_flip(schema, sensitive)
         if lambda_f is None:
             lambda_f = 1.0 if method == "fair-n" else recipe.certifair
         if lambda_f is None:
@@ -124,29 +194,32 @@ def settings_for(
     return Settings(
         method=method,
         sensitive=sensitive,
-        hidden=tuple(hidden),
-        epochs=recipe.epochs if epochs is None else epochs,
-        batch=recipe.batch if batch is None else batch,
-        learning_rate=learning_rate,
+        hidden=loop.hidden if hidden is None else tuple(hidden),
+        epochs=loop.epochs if epochs is None else epochs,
+        batch=loop.batch if batch is None else batch,
+        learning_rate=loop.learning_rate if learning_rate is None else learning_rate,
+        dropout=loop.dropout if dropout is None else dropout,
         lambda_f=0.0 if lambda_f is None else lambda_f,
         seed=seed,
         class_weight=class_weight,
         threads=threads,
+        consistency=consistency,
     )
 
 
-def _sensitive(schema: Schema, name: str | None, method: str) -> str:
+def _only_protected(schema: Schema, method: str) -> str:
     protected = schema.protected_names
-    if name is None and len(protected) == 1:
-        name = protected[0]
-    if name is None:
-        found = f"the schema marks {', '.join(protected)}" if protected else "the schema marks none"
-        raise TrainingError(
-            f"method {method!r} needs one sensitive feature, and {found} as protected: pass sensitive=... or "
-            "--sensitive NAME"
-        )
+    if len(protected) == 1:
+        return protected[0]
+    found = f"the schema marks {', '.join(protected)}" if protected else "the schema marks none"
+    raise TrainingError(
+        f"method {method!r} needs one sensitive feature, and {found} as protected: pass sensitive=... or "
+        "--sensitive NAME"
+    )
+
+
+def _check_flip(schema: Schema, name: str) -> None:
     if len(schema.values(name)) < 2:
         raise TrainingError(
             f"feature {name!r} has a single legal value, so nothing can be flipped; widen its range or categories"
         )
-    return name

@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 from verifair.datasets import Dataset
 from verifair.errors import DataError, MissingPackage
 from verifair.schema import Schema
-from verifair.training.measure import TrainingReport, measure
+from verifair.training.explained import Consistent, Explained
+from verifair.training.measure import TrainingReport, measure, network_of
 from verifair.training.onnx_writer import Weights, onnx_model
 from verifair.training.rows import check_labels, flip_of, rows_of
-from verifair.training.settings import Settings, settings_for
+from verifair.training.settings import Consistency, Settings, settings_for
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,20 +70,23 @@ def train(
     *,
     method: str,
     sensitive: str | None = None,
-    hidden: tuple[int, ...] = (500, 100),
+    hidden: tuple[int, ...] | None = None,
     epochs: int | None = None,
     batch: int | None = None,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     lambda_f: float | None = None,
+    dropout: float | None = None,
+    consistency: Consistency | None = None,
     seed: int = 0,
     class_weight: str | None = None,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainedModel:
-    """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3)
+    """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3; CEC)
 
     None takes the value of `settings_for`, which also says what the paper leaves open and what is done here. The same
     seed and threads give the same bytes on the same machine and torch. progress(done, total) counts epochs.
+    sensitive: a feature; for cec any column of the dataset's frame, also one that is no input.
     Raises MissingPackage without torch, TrainingError for settings that cannot be used or a loss that is no longer
     finite, SchemaError and DataError for a schema or rows that do not fit.
     """
@@ -90,28 +94,36 @@ def train(
     schema = Schema.build({**dataset.schema.model_dump(), "positive": "class = 1"}, name=dataset.name)
     settings = settings_for(
         dataset.name, schema, method=method, sensitive=sensitive, hidden=hidden, epochs=epochs, batch=batch,
-        learning_rate=learning_rate, lambda_f=lambda_f, seed=seed, class_weight=class_weight, threads=threads,
+        learning_rate=learning_rate, lambda_f=lambda_f, dropout=dropout, consistency=consistency, seed=seed,
+        class_weight=class_weight, threads=threads,
     )  # fmt: skip
     check_labels(schema, dataset.frame)
     names = _reported(schema, settings.sensitive)
     train_rows, test_rows = rows_of(schema, dataset.train, names), rows_of(schema, dataset.test, names)
     flips = {name: flip_of(schema, name) for name in names}
 
-    from verifair.training.fit import fit  # imports torch
+    explained = Explained.of(schema, dataset, settings)
 
-    weights, losses = fit(train_rows, flips.get(settings.sensitive or ""), settings, progress)
+    from verifair.training.fit import fit  # imports torch
+    from verifair.training.methods import objective_for
+
+    objective = objective_for(settings, train_rows, flips.get(settings.sensitive or ""), explained)
+    weights, losses = fit(train_rows.x, settings, objective, progress)
+    report = measure(weights, train_rows, test_rows, flips, losses)
+    if explained is not None:
+        report = replace(report, consistency=Consistent.of(network_of(weights), explained))
     return TrainedModel(
         weights=weights,
         schema=schema,
         settings=settings,
-        report=measure(weights, train_rows, test_rows, flips, losses),
+        report=report,
         dataset=dataset.name,
         torch_version=torch_version,
     )
 
 
 def _reported(schema: Schema, sensitive: str | None) -> tuple[str, ...]:
-    """The features whose groups are measured: the protected ones that can be listed, and the sensitive one."""
+    """The features whose groups are measured: the protected ones that can be listed, and the sensitive one if it is one."""
     names = [f.name for f in schema.features if f.kind != "real" and (f.protected or f.name == sensitive)]
     return tuple(name for name in names if len(schema.values(name)) > 1)
 
