@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.cases import (
     agreement,
+    cec_audit,
     exact_queries,
     exhaustive,
     fgce_adult,
@@ -42,6 +43,7 @@ CASES = {
     "search": search.run,
     "guardrail": guardrail.run,
     "kmax": kmax.run,
+    "cec_audit": cec_audit.run,
     "fgce_graphs": fgce_graphs.run,
     "fgce_adult": fgce_adult.run,
     "fgce_baselines": fgce_baselines.run,

@@ -28,14 +28,14 @@ from encoders.network import Array, Layer, Network, activate, affine
 
 Indices = npt.NDArray[np.int64]
 
-POINTS = 8192
-"""Points of paths held at once: their activations in a layer of 128 take 8 MiB."""
+POINTS = 1024
+"""Points of paths held at once: their activations in a layer of 128 take 1 MiB, which a core's cache holds."""
 
 
 def gradients(network: Network, margin: Array, x: Array) -> Array:
     """Gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
     first = network.layers[0]
-    return _pulled_back(network.layers, margin, affine(x, first)) @ first.weight
+    return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), affine(x, first)) @ first.weight
 
 
 def integrated_gradients(
@@ -64,30 +64,37 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     first = network.layers[0]
     start, direction = affine(baseline, first), (x - baseline) @ first.weight.T
     if steps is None:
-        ends = _breakpoints(network.layers, start, direction)
-        row, alpha, length = _pieces(ends)
+        row, alpha, length = _pieces(_breakpoints(network.layers, start, direction))
     else:
         row = np.repeat(np.arange(len(x)), steps)
         alpha = np.tile((np.arange(steps) + 0.5) / steps, len(x))
         length = np.full(len(alpha), 1 / steps)
-    pre_activations = start[row] + alpha[:, None] * direction[row]
-    pulled = _pulled_back(network.layers, margin, pre_activations) * length[:, None]
+    pulled = _pulled_back(network.layers, length[:, None] * margin, _along(start, direction, row, alpha))
     # Every row has at least one piece, and its pieces lie together: reduceat sums them.
     summed = np.add.reduceat(pulled, np.searchsorted(row, np.arange(len(x))), axis=0)
     return np.asarray((x - baseline) * (summed @ first.weight))
 
 
-def _pulled_back(layers: Sequence[Layer], margin: Array, pre_activation: Array) -> Array:
-    """Gradient (B, n_1) with respect to the first layer's pre-activations, given these (B, n_1)."""
+def _along(start: Array, direction: Array, row: Indices, alpha: Array) -> Array:
+    """start + alpha direction (Q, n_1) at the points (row, alpha) of the paths."""
+    out = direction[row]
+    out *= alpha[:, None]
+    out += start[row]
+    return np.asarray(out)
+
+
+def _pulled_back(layers: Sequence[Layer], pulled: Array, pre_activation: Array) -> Array:
+    """`pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations, given these (B, n_1)."""
     slopes: list[Array] = []
     for layer, above in itertools.pairwise(layers):
         slopes.append(np.where(pre_activation > 0, 1.0, layer.slope))
         if above is not layers[-1]:  # nothing depends on the value of the last layer: it has no kink
-            pre_activation = affine(activate(pre_activation, layer), above)
-    pulled = np.broadcast_to(margin, (len(pre_activation), len(margin)))
+            pre_activation *= slopes[-1]  # activated
+            pre_activation = affine(pre_activation, above)
     for layer, slope in zip(reversed(layers), reversed(slopes), strict=False):
-        pulled = (pulled @ layer.weight) * slope
-    return np.asarray(pulled)
+        pulled = pulled @ layer.weight
+        pulled *= slope
+    return pulled
 
 
 def _breakpoints(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
@@ -104,7 +111,7 @@ def _breakpoints(layers: Sequence[Layer], start: Array, direction: Array) -> Arr
             continue
         row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)  # each end once
         alpha = ends[row, column]
-        value = start[row] + alpha[:, None] * direction[row]
+        value = _along(start, direction, row, alpha)
         for below, layer in itertools.pairwise(layers[: k + 1]):
             value = affine(activate(value, below), layer)
         # Between neighbouring ends of one row the pre-activation is linear, so a change of sign is one root.
