@@ -6,8 +6,9 @@ For a margin f(x) = c . logits(x), an input x and a baseline b (Sundararajan, Ta
 
 On the segment from b to x the network is piecewise linear in alpha, so that the integrand is piecewise constant: it jumps only
 where some neuron's pre-activation changes its sign. In the first layer those places are the roots of p + alpha q; with them known,
-the pre-activations of the second layer are linear between them, which gives its roots; and so on. The integral is then a finite
-sum, gradient times length, over the pieces. Its rounding error is that of evaluating the network, so that completeness,
+the pre-activations of the second layer are linear between them, which gives its roots; and so on. The last layer with kinks needs
+no roots: a piece is weighted with the share of it on which the neuron is on. The integral is then a finite sum, gradient times
+length, over the pieces. Its rounding error is that of evaluating the network, so that completeness,
 
     sum_j IG_j(x; b) = f(x) - f(b),
 
@@ -35,7 +36,8 @@ POINTS = 1024
 def gradients(network: Network, margin: Array, x: Array) -> Array:
     """Gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
     first = network.layers[0]
-    return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), affine(x, first)) @ first.weight
+    slopes = _slopes(network.layers, affine(x, first))
+    return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), slopes) @ first.weight
 
 
 def integrated_gradients(
@@ -61,16 +63,16 @@ def integrated_gradients(
 
 
 def _attributions(network: Network, margin: Array, x: Array, baseline: Array, steps: int | None) -> Array:
-    first = network.layers[0]
+    layers, first = network.layers, network.layers[0]
     start, direction = affine(baseline, first), (x - baseline) @ first.weight.T
     if steps is None:
-        row, alpha, length = _pieces(_breakpoints(network.layers, start, direction))
+        row, length, slopes = _pieces(layers, start, direction)
     else:
         row = np.repeat(np.arange(len(x)), steps)
-        alpha = np.tile((np.arange(steps) + 0.5) / steps, len(x))
-        length = np.full(len(alpha), 1 / steps)
-    pulled = _pulled_back(network.layers, length[:, None] * margin, _along(start, direction, row, alpha))
-    # Every row has at least one piece, and its pieces lie together: reduceat sums them.
+        length = np.full(len(row), 1 / steps)
+        slopes = _slopes(layers, _along(start, direction, row, np.tile((np.arange(steps) + 0.5) / steps, len(x))))
+    pulled = _pulled_back(layers, length[:, None] * margin, slopes)
+    # Every path has at least one piece, and its pieces lie together: reduceat sums them.
     summed = np.add.reduceat(pulled, np.searchsorted(row, np.arange(len(x))), axis=0)
     return np.asarray((x - baseline) * (summed @ first.weight))
 
@@ -83,38 +85,61 @@ def _along(start: Array, direction: Array, row: Indices, alpha: Array) -> Array:
     return np.asarray(out)
 
 
-def _pulled_back(layers: Sequence[Layer], pulled: Array, pre_activation: Array) -> Array:
-    """`pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations, given these (B, n_1)."""
+def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
+    """Derivatives (B, n_k) of the activations of layers 1 ... N - 1, from the first one's pre-activations (B, n_1): overwritten."""
     slopes: list[Array] = []
     for layer, above in itertools.pairwise(layers):
-        slopes.append(np.where(pre_activation > 0, 1.0, layer.slope))
+        slopes.append(np.where(value > 0, 1.0, layer.slope))
         if above is not layers[-1]:  # nothing depends on the value of the last layer: it has no kink
-            pre_activation *= slopes[-1]  # activated
-            pre_activation = affine(pre_activation, above)
+            value *= slopes[-1]  # activated
+            value = affine(value, above)
+    return slopes
+
+
+def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:
+    """`pulled` (B, n_N), weights of the logits, as weights (B, n_1) of the first layer's pre-activations."""
     for layer, slope in zip(reversed(layers), reversed(slopes), strict=False):
         pulled = pulled @ layer.weight
         pulled *= slope
     return pulled
 
 
-def _breakpoints(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
-    """Sorted ends (B, P) of the linear pieces, from 0 to 1, the last repeated to fill the rows of paths with fewer.
+def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[Indices, Array, list[Array]]:
+    """Pieces of the paths: path (Q,), length (Q,) and the mean derivative (Q, n_k) of every activation over the piece.
 
+    Inside a piece no neuron changes its sign but those of the last layer with kinks, and a pre-activation that goes linearly from
+    l to r is positive on a share (l+ + r+) / (|l| + |r|) of the way: the mean of the product is the product of the means.
     start, direction: (B, n_1) the first layer's pre-activations are start + alpha direction.
+    Two ends of neighbouring paths lie beside each other like those of a piece: that piece is given length 0.
     """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        roots = -start / direction
-    inside = (roots > 0) & (roots < 1) & (layers[0].slope < 1)
-    ends = _with_roots(np.tile([0.0, 1.0], (len(start), 1)), np.nonzero(inside)[0], roots[inside])
-    for k in range(1, len(layers) - 1):
-        if layers[k].linear:
-            continue
-        row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)  # each end once
+    ends = _ends(layers, start, direction)
+    row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)  # each end once
+    alpha = ends[row, column]
+    length = np.where(row[:-1] == row[1:], np.diff(alpha), 0.0)
+    value = _along(start, direction, row, alpha)
+    slopes: list[Array] = []
+    for layer, above in itertools.pairwise(layers):
+        positive = np.maximum(value, 0.0)
+        above_zero = positive[:-1] + positive[1:]
+        size = 2 * above_zero - (value[:-1] + value[1:])  # |l| + |r|
+        share = np.divide(above_zero, size, out=np.zeros_like(size), where=size > 0)
+        slopes.append(share if not layer.slope.any() else layer.slope + (1 - layer.slope) * share)
+        if above is not layers[-1]:
+            value = affine(activate(value, layer), above)
+    return row[:-1], length, slopes
+
+
+def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
+    """Sorted ends (B, P) of the pieces, from 0 to 1, the last repeated in the rows of paths with fewer."""
+    kinked = [k for k, layer in enumerate(layers) if not layer.linear]
+    ends = np.tile([0.0, 1.0], (len(start), 1))
+    for k in kinked[:-1]:
+        row, column = np.nonzero(np.diff(ends, axis=1, prepend=-1.0) > 0)
         alpha = ends[row, column]
         value = _along(start, direction, row, alpha)
         for below, layer in itertools.pairwise(layers[: k + 1]):
             value = affine(activate(value, below), layer)
-        # Between neighbouring ends of one row the pre-activation is linear, so a change of sign is one root.
+        # Between neighbouring ends of one path the pre-activation is linear, so a change of sign is one root.
         left, right = value[:-1], value[1:]
         piece, neuron = np.nonzero(((left > 0) != (right > 0)) & (row[:-1] == row[1:])[:, None] & (layers[k].slope < 1))
         before, after = left[piece, neuron], right[piece, neuron]
@@ -129,11 +154,3 @@ def _with_roots(ends: Array, row: Indices, root: Array) -> Array:
     more = np.ones((len(ends), int(count.max(initial=0))))
     more[row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)] = root
     return np.sort(np.concatenate([ends, more], axis=1), axis=1)
-
-
-def _pieces(ends: Array) -> tuple[Indices, Array, Array]:
-    """The pieces of positive length: their path (Q,), middle (Q,) and length (Q,); a path's pieces lie together."""
-    lengths = np.diff(ends, axis=1)
-    row, column = np.nonzero(lengths > 0)
-    length = lengths[row, column]
-    return row, ends[row, column] + length / 2, length
