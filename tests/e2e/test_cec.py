@@ -1,0 +1,317 @@
+"""verifair cec as a user meets it: screens, files, plots, JSON, errors and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from encoders.onnx_reader import read_onnx
+from verifair import ExplanationConsistency, Schema, datasets
+from verifair.cli import main
+
+RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+DEMO = ("cec", "--demo", "german", "--protected", "sex")
+FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
+
+
+def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
+    """refused(*arguments): what the command says when it ends with exit code 2, in this process, without a traceback or output."""
+
+    def run_it(*arguments: object) -> str:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        assert ended.value.code == 2, told.out + told.err
+        assert told.out == ""
+        assert "Traceback" not in told.err
+        return flat(told.err)
+
+    return run_it
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def is_drawn(path: Path) -> bool:
+    """Whether a PNG has more than a few hundred pixels a side."""
+    head = path.read_bytes()[:24]
+    return head[:8] == b"\x89PNG\r\n\x1a\n" and min(struct.unpack(">II", head[16:24])) > 300
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
+    """One run with everything written, and some unmatched: screen, JSON, folder."""
+    folder = tmp_path_factory.mktemp("cec")
+    done = verifair(*DEMO, "--tau", 2, "--out", folder / "out", "--json", folder / "a.json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "a.json").read_text()), folder / "out"
+
+
+def test_the_documented_example_answers() -> None:
+    done = verifair(*DEMO)
+    assert done.returncode == 0, done.stderr
+    words = ("measured, not proved", "sex = Female", "sex = Male", "hidden bias", "What makes reasons differ", "To review first")
+    for expected in words:
+        assert expected in flat(done.stdout)
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if line[:1] in "┏┃┡│├└"), "tables fit a terminal"
+    assert "unmatched" not in done.stdout, "without tau everybody has a counterpart"
+
+
+def test_json_agrees_with_the_estimator(run: tuple[str, dict[str, Any], Path]) -> None:
+    german = datasets.load("german")
+    network = read_onnx(datasets.network_path("german"))
+    model = ExplanationConsistency(network, german.schema, tau=2.0).fit(german.frame, sensitive_features="sex")
+    found = model.audit(german.frame, sensitive_features="sex")
+    _, answer, _ = run
+    assert answer["cec"]["mean"] == pytest.approx(found.value)
+    assert answer["pfr"]["mean"] == pytest.approx((~found.same_decision).mean())
+    scores = [pair["score"] for pair in answer["pairs"] if pair["score"] is not None]
+    assert scores == pytest.approx(found.score.tolist())
+
+
+def test_json_is_consistent_with_itself(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, _ = run
+    pairs = pd.DataFrame(answer["pairs"])
+    matched = pairs[pairs["score"].notna()]
+    assert answer["proved"] is False
+    assert answer["trust"]["proved"] == []
+    assert answer["cec"]["low"] <= answer["cec"]["mean"] <= answer["cec"]["high"]
+    assert answer["cec"]["mean"] == pytest.approx(matched["score"].mean())
+    assert sum(answer["regimes"].values()) == pytest.approx(1)
+    assert sum(part["part"] for part in answer["features"]) == pytest.approx((matched["score"] ** 2).mean())
+    assert len(answer["unmatched"]) == len(pairs) - len(matched) > 0
+    assert all(one["distance"] > 2 for one in answer["unmatched"])
+    everybody, *groups = answer["groups"]
+    assert everybody["matched"] == sum(group["matched"] for group in groups) == len(matched)
+    assert f"{len(answer['unmatched'])} pairs are unmatched" in screen
+    assert f"{answer['cec']['mean']:.3f}" in screen
+    named = next(line for line in answer["thresholds"] if line["threshold"] == 0.5)
+    assert {letter: named[letter] for letter in "ABCD"} == pytest.approx(answer["regimes"])
+
+
+def test_people_to_review_are_those_decided_alike_for_the_most_different_reasons(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, _ = run
+    pairs = pd.DataFrame(answer["pairs"])
+    alike = pairs[pairs["decision"] == pairs["its decision"]].nlargest(20, "score")
+    assert [line["row"] for line in answer["review"]] == alike["row"].tolist()
+    frame = datasets.load("german").frame
+    for line in answer["review"]:
+        own, other = frame.loc[line["row"]], frame.loc[line["counterpart"]]
+        assert own["sex"] != other["sex"]
+        assert own["credit"] == other["credit"], "matched within the true label"
+        assert str(line["row"]) in screen or line in answer["review"][10:]
+
+
+def test_tables_and_figures_are_written(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, out = run
+    assert all(is_drawn(out / name) for name in FIGURES)
+    pairs = pd.read_csv(out / "pairs.csv")
+    assert len(pairs) == len(answer["pairs"]) == 1000
+    assert len(pd.read_csv(out / "unmatched.csv")) == len(answer["unmatched"])
+    reasons = pd.read_csv(out / "attributions.csv")
+    assert len(reasons) == pairs["score"].notna().sum()
+    groups = pd.read_csv(out / "groups.csv")
+    assert groups["cec"].tolist() == pytest.approx([group["cec"]["mean"] for group in answer["groups"]])
+    assert flat(screen).split("Measured on these rows")[0][-80:] in flat((out / "cec.txt").read_text())
+
+
+def test_several_groups_combine_and_others_than_inputs_do(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    german.frame.assign(office=np.where(np.arange(1000) % 3, "north", "south")).to_csv(tmp_path / "german.csv", index=False)
+    german.schema.save(tmp_path / "german.toml")
+    files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "german.csv")
+    done = verifair("cec", *files, "--protected", "sex", "--protected", "office", "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    names = {f"sex = {sex}, office = {office}" for sex in ("Female", "Male") for office in ("north", "south")}
+    assert {group["name"] for group in answer["groups"]} == names | {"everybody"}
+    assert len(answer["pairs"]) == 3 * 1000
+    assert "Female, north" in flat(done.stdout)
+    assert "Highest mean scores between two groups" in flat(done.stdout)
+
+
+def test_counterparts_come_from_the_reference(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    german.schema.save(tmp_path / "german.toml")
+    german.test.to_csv(tmp_path / "test.csv", index=False)
+    german.train.to_csv(tmp_path / "train.csv", index=False)
+    files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "test.csv")
+    done = verifair("cec", *files, "--protected", "sex", "--reference", tmp_path / "train.csv", "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert len(answer["pairs"]) == len(german.test)
+    for pair in answer["pairs"]:
+        assert german.train.loc[pair["counterpart"], "sex"] != german.test.loc[pair["row"], "sex"]
+        assert german.train.loc[pair["counterpart"], "credit"] == german.test.loc[pair["row"], "credit"]
+
+
+def test_a_sample_steps_and_ties_are_the_users_choice(tmp_path: Path) -> None:
+    def answer(*options: object) -> dict[str, Any]:
+        done = verifair("cec", "--demo", "adult", "--protected", "sex", "--rows", 300, *options, "--json", tmp_path / "a.json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text())
+        return found
+
+    exact, paper = answer(), answer("--steps", 32)
+    assert len(exact["pairs"]) == len(paper["pairs"]) == 300
+    assert exact["cec"]["mean"] == pytest.approx(paper["cec"]["mean"], abs=0.01)
+    assert exact["cec"]["mean"] != paper["cec"]["mean"]
+    drawn = answer("--ties", "random")
+    rows = [[pair["row"] for pair in one["pairs"]] for one in (exact, drawn)]
+    assert rows[0] == rows[1]
+    assert [p["distance"] for p in exact["pairs"]] == pytest.approx([p["distance"] for p in drawn["pairs"]])
+    assert [p["counterpart"] for p in exact["pairs"]] != [p["counterpart"] for p in drawn["pairs"]]
+
+
+def test_a_constant_model_does_not_look_fair(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    files = _constant(german.schema, tmp_path)
+    german.frame.to_csv(tmp_path / "german.csv", index=False)
+    done = verifair("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex", "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["cec"]["mean"] == 0
+    assert "Beware" in flat(done.stdout)
+    assert answer["model_decides"]["hardly"]
+
+
+def _constant(schema: Schema, folder: Path, outputs: int = 2) -> tuple[object, ...]:
+    """A network that decides everybody alike, and its schema."""
+    width = schema.domain.columns
+    weight = numpy_helper.from_array(np.zeros((outputs, width), dtype=np.float32), "w")
+    bias = numpy_helper.from_array(np.arange(outputs, dtype=np.float32), "b")
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)], "constant",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", outputs])], [weight, bias],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "constant.onnx")
+    schema.save(folder / "constant.toml")
+    return folder / "constant.onnx", "--schema", folder / "constant.toml"
+
+
+BAD: dict[str, tuple[str, tuple[object, ...]]] = {
+    "tau negative": ("--tau -1: expected a positive distance", ("--tau", -1)),
+    "tau zero": ("--tau 0: expected a positive distance", ("--tau", 0)),
+    "all unmatched at tau": ("nobody has a counterpart that near; the nearest pair is", ("--tau", 1e-6)),
+    "threshold": ("--threshold 1.5: scores lie in 0 .. 1", ("--threshold", 1.5)),
+    "steps": ("--steps 0: expected exact, or a number", ("--steps", 0)),
+    "ties": ("--ties last: expected first or random", ("--ties", "last")),
+    "unknown column": ("did you mean 'sex'", ("--protected", "sexx")),
+    "no such reference": ("nofile.csv: there is no such file", ("--reference", "nofile.csv")),
+    "a number": ("--split duration=", ("--protected", "duration")),
+    "out is a file": ("--out file.txt: is a file", ("--out", "file.txt")),
+    "nowhere to write": ("nothing can be written", ("--json", "file.txt/a.json")),
+    "no time": ("--timeout", ("--timeout", 0)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_named_with_their_remedy(case: str, tmp_path: Path, refused: Refused) -> None:
+    words, options = BAD[case]
+    (tmp_path / "file.txt").write_text("")
+    assert words in refused(*DEMO, *options)
+
+
+def _german(folder: Path, frame: pd.DataFrame, schema: str) -> tuple[object, ...]:
+    frame.to_csv(folder / "german.csv", index=False)
+    (folder / "german.toml").write_text(schema)
+    model, table = datasets.network_path("german"), folder / "german.csv"
+    return model, "--schema", folder / "german.toml", "--data", table, "--protected", "sex"
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("no merit", "no feature has merit = true"),
+        ("no label", "group 'sex = Female' has no row with the true label 0"),
+        ("one class", "every row has the true label 1"),
+        ("one group", "only one group, sex = Male"),
+        ("no label column", "the table has no column 'credit'"),
+        ("unlabelled schema", "the schema names no label column"),
+    ],
+)
+def test_tables_that_cannot_be_compared_are_named(case: str, words: str, tmp_path: Path, refused: Refused) -> None:
+    german = datasets.load("german")
+    frame, schema = german.frame, german.schema.dumps()
+    if case == "no merit":
+        schema = schema.replace("merit = true\n", "")
+    elif case == "no label":
+        frame = frame[(frame["sex"] == "Male") | (frame["credit"] == "good")]
+    elif case == "one class":
+        frame = frame[frame["credit"] == "good"]
+    elif case == "one group":
+        frame = frame[frame["sex"] == "Male"]
+    elif case == "no label column":
+        frame = frame.drop(columns="credit")
+    else:
+        schema = schema.replace('label = "credit"\n', "").replace('positive_label = "good"\n', "")
+    assert words in refused("cec", *_german(tmp_path, frame, schema))
+
+
+def test_a_group_that_the_reference_lacks_is_named(tmp_path: Path, refused: Refused) -> None:
+    german = datasets.load("german")
+    files = _german(tmp_path, german.frame.assign(office="west"), german.schema.dumps())
+    german.frame.assign(office=np.where(np.arange(1000) % 2, "north", "south")).to_csv(tmp_path / "other.csv", index=False)
+    told = refused("cec", *files[:-2], "--protected", "office", "--reference", tmp_path / "other.csv")
+    assert "group 'office = west': there is no such group among the rows to compare with" in told
+
+
+def test_three_classes_are_refused(tmp_path: Path, refused: Refused) -> None:
+    german = datasets.load("german")
+    files = _constant(german.schema, tmp_path, outputs=3)
+    german.frame.to_csv(tmp_path / "german.csv", index=False)
+    assert "3 classes" in refused("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex")
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [(("--demo", "german"), "cec needs groups to compare"), (("--protected", "sex"), "MODEL and --schema are needed")],
+)
+def test_what_is_missing_is_named(missing: tuple[str, ...], words: str, refused: Refused) -> None:
+    assert words in refused("cec", *missing)
+
+
+INTERRUPTED = """
+import os, signal
+from verifair.consistency import audit
+whole = audit.explanations
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    return whole(*arguments, **options)
+audit.explanations = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C at the first explanations."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupted_audit_says_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, *DEMO, "--json", str(tmp_path / "a.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "--rows N audits a sample" in flat(done.stderr)
+    assert not (tmp_path / "a.json").exists()

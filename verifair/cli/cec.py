@@ -1,0 +1,161 @@
+"""verifair cec: like people, like reasons? Everybody's explanation beside that of comparable people of other groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from encoders.network import Network
+from encoders.onnx_reader import read_onnx
+from verifair.cli import options
+from verifair.cli.cec_answer import Answer
+from verifair.cli.cec_inputs import Audited, audited
+from verifair.cli.inputs import inputs
+from verifair.consistency.attributions import positive_margin
+from verifair.consistency.audit import Audit, audit
+from verifair.consistency.matching import Ties
+from verifair.consistency.score import THRESHOLD
+from verifair.errors import QueryError
+from verifair.report.consistency import Consistency
+
+EXAMPLE = """
+Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
+alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
+proved.
+
+Example: verifair cec --demo german --protected sex
+
+With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("cec", help=EXAMPLE)(cec)
+
+
+def cec(
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.")] = None,
+    demo: options.Demo = None,
+    protected: Annotated[
+        list[str] | None, typer.Option("--protected", help="Column that makes groups, input or not; several combine.")
+    ] = None,
+    split: Annotated[
+        list[str] | None, typer.Option("--split", help="feature=5: two groups, at most 5 and above; feature=5,9: three; repeat.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="Table of the counterparts and baselines, such as the training rows.")
+    ] = None,
+    tau: Annotated[
+        float | None, typer.Option("--tau", help="Farther people are no counterparts; in standard deviations of merit.")
+    ] = None,
+    threshold: Annotated[float, typer.Option("--threshold", help="Scores above it are different reasons, 0 .. 1.")] = THRESHOLD,
+    steps: Annotated[
+        str, typer.Option("--steps", help="exact (integral), or a number: steps of a Riemann sum, 32 in the paper.")
+    ] = "exact",
+    ties: Annotated[str, typer.Option("--ties", help="Among equally near people: the first, or random with --seed.")] = "first",
+    audit: Annotated[
+        str, typer.Option("--audit", help="Whose explanations are compared: all, test (with --demo), or column=value.")
+    ] = "all",
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Audit so many of them only, drawn with --seed.")] = None,
+    outside: Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")] = "error",
+    top: Annotated[int, typer.Option("--top", min=0, help="People to review on the screen.")] = 10,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG) and the screen's text.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Threads for the attributions.")] = 2,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the whole run.")] = 3600.0,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+) -> None:  # fmt: skip
+    started = time.monotonic()
+    _check(out, json, ties, tau, threshold)
+    options.budget(timeout, None, seed)
+    count = _steps(steps)
+    given = inputs(model, schema, data, demo)
+    network = read_onnx(given.model)
+    given.schema.check_network(network)
+    positive_margin(network)
+    asked = audited(
+        given, protected or [], split or [], audit, outside, reference=reference, sample=rows, seed=seed, demo=demo is not None
+    )
+    measured = _audit(network, asked, tau, count, threshold, ties, seed, jobs, started + timeout)
+    found = Consistency.of(measured, given.schema, asked.rows, asked.reference_rows, top=max(top, 20), seed=seed)
+    answer = Answer(
+        network=network, schema=given.schema, found=found, asked=asked, ties=ties, top=top, seconds=time.monotonic() - started,
+        seed=seed,
+    )  # fmt: skip
+    # Files before the screen: whoever pipes us into `head` still gets them.
+    if out is not None:
+        answer.write(out)
+    options.write_json(json, answer.to_dict() if json is not None else {})
+    answer.show(Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
+
+
+def _audit(
+    network: Network, asked: Audited, tau: float | None, steps: int | None, threshold: float, ties: str, seed: int, threads: int,
+    deadline: float,
+) -> Audit:  # fmt: skip
+    """The audit, which is whole or not at all: scores of half of the people are told by --rows."""
+    done = [0, 0]
+    try:
+        with options.progress_bar("reasons") as bar:
+            return audit(
+                network, asked.reference, asked.people, tau=tau, steps=steps, threshold=threshold, ties=_ties(ties), seed=seed,
+                threads=threads, progress=_within(deadline, bar, done),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        so_far = f"after {done[0]:,} of {done[1]:,} pairs" if done[1] else "before the first pair was done"
+        Console(stderr=True, highlight=False).print(
+            f"interrupted {so_far}: nothing is kept; --rows N audits a sample", soft_wrap=True
+        )
+        raise typer.Exit(options.INTERRUPTED) from None
+
+
+def _within(deadline: float, bar: Callable[[int, int], None], done: list[int]) -> Callable[[int, int], None]:
+    """progress(done, total) that raises QueryError when time is up before the end."""
+
+    def progress(now: int, total: int) -> None:
+        done[:] = now, total
+        bar(now, total)
+        if now < total and time.monotonic() > deadline:
+            raise QueryError(
+                f"--timeout: time was up after {now:,} of {total:,} pairs; allow more, or audit a sample with --rows N"
+            )
+
+    return progress
+
+
+def _check(out: Path | None, json: Path | None, ties: str, tau: float | None, threshold: float) -> None:
+    """Before the run, so that nothing is lost after it."""
+    options.check_outputs({"--json": json})
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise QueryError(f"--out {out}: is a file; name a folder")
+        options.check_outputs({"--out": out / "cec.txt"})
+    _ties(ties)
+    if tau is not None and not 0 < tau < float("inf"):
+        raise QueryError(f"--tau {tau:g}: expected a positive distance, in standard deviations of merit; without it any is near")
+    if not 0 <= threshold <= 1:
+        raise QueryError(f"--threshold {threshold:g}: scores lie in 0 .. 1; expected a number there, such as {THRESHOLD:g}")
+
+
+def _ties(name: str) -> Ties:
+    if name == "first":
+        return "first"
+    if name == "random":
+        return "random"
+    raise QueryError(f"--ties {name}: expected first or random")
+
+
+def _steps(text: str) -> int | None:
+    """None for exact integrals. Raises QueryError for anything but exact or a number from 1."""
+    if text == "exact":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise QueryError(f"--steps {text}: expected exact, or a number of steps from 1, such as the paper's 32")

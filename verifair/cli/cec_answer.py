@@ -1,0 +1,115 @@
+"""The answer of `verifair cec`: on the screen, in a folder, and as JSON. What is measured and what is certified are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from encoders.network import Network
+from verifair.cli.cec_inputs import Audited
+from verifair.report import consistency_plots, consistency_tables
+from verifair.report.consistency import Consistency
+from verifair.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """found: what was measured.   asked: of whom.   ties, top: as asked for."""
+
+    network: Network
+    schema: Schema
+    found: Consistency
+    asked: Audited
+    ties: str
+    top: int
+    seconds: float
+    seed: int
+
+    def show(self, console: Console) -> None:
+        """Groups, threshold, features, people to review; then what the figures depend on."""
+        found = self.found
+        console.print(self._about(), soft_wrap=True)
+        console.print(consistency_tables.overview(found, self.asked.protected))
+        console.print(consistency_tables.legend(), soft_wrap=True)
+        if len(found.groups) > 3:
+            console.print(consistency_tables.between_grid(found, self.asked.protected))
+        console.print(consistency_tables.features_grid(found))
+        if self.top:
+            console.print(consistency_tables.review_grid(found, self.top))
+        for line in self._lines():
+            console.print(line, soft_wrap=True)
+
+    def _about(self) -> str:
+        asked = self.asked
+        whom = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
+        names = ", ".join(asked.merit)
+        dropped = f" {asked.dropped:,} rows outside the schema were left out." if asked.dropped else ""
+        return (
+            f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {whom}, by "
+            f"merit ({names}). Reasons: integrated gradients, {self.found.audit.method}.{dropped}"
+        )
+
+    def _lines(self) -> list[str]:
+        found = self.found
+        lines = [
+            *self.asked.notes,
+            consistency_tables.threshold_line(found),
+            consistency_tables.ties_line(found, self.ties),
+            consistency_tables.distance_line(found),
+            *consistency_tables.unmatched_lines(found),
+            consistency_tables.model_line(found),
+            f"Measured on these rows, not proved; nothing is said of other people. 95 % by bootstrap. {self.seconds:.1f} s.",
+        ]
+        return [line for line in lines if line]
+
+    def write(self, out: Path) -> None:
+        """Everything into a folder."""
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / "cec.txt").open("w", encoding="utf-8") as file:
+            self.show(Console(file=file, width=160, markup=False))
+        found = self.found
+        tables = {
+            "groups": found.group_table(), "between-groups": found.between, "features": found.features, "review": found.review,
+            "thresholds": found.thresholds, "pairs": found.pairs(), "unmatched": found.unmatched(),
+            "attributions": found.attributions(),
+        }  # fmt: skip
+        for name, table in tables.items():
+            table.to_csv(out / f"{name}.csv", index=False)
+        for name, draw in _figures(found).items():
+            draw(out / name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        asked, audit = self.asked, self.found.audit
+        return {
+            "query": {
+                "kind": "cec", "protected": list(asked.protected), "merit": list(asked.merit), "audit": asked.words,
+                "reference": str(asked.apart) if asked.apart else None, "tau": audit.matches.tau, "threshold": audit.threshold,
+                "attributions": audit.method, "ties": self.ties,
+            },
+            **self.found.to_dict(),
+            "trust": {"proved": [], "measured": ["everything, on the rows of the table", "intervals, by percentile bootstrap"]},
+            "model_sha256": self.network.source_sha256,
+            "schema_sha256": self.schema.sha256,
+            "seconds": self.seconds,
+            "seed": self.seed,
+        }  # fmt: skip
+
+
+def _figures(found: Consistency) -> dict[str, Callable[[Path], None]]:
+    """File name -> what draws it."""
+    audit, pairs = found.audit, found.pairs()
+    names = [one.name for one in found.groups[1:]]
+    pairs["group"] = pairs["group"].astype("category").cat.set_categories(names)
+    table = found.group_table()
+    return {
+        "scores.png": lambda path: consistency_plots.scores(pairs, audit.threshold, path),
+        "thresholds.png": lambda path: consistency_plots.regimes_by_threshold(found.thresholds, audit.threshold, path),
+        "features.png": lambda path: consistency_plots.contributions(found.features, path),
+        "distances.png": lambda path: consistency_plots.distances(pairs, audit.matches.tau, path),
+        "pfr-cec.png": lambda path: consistency_plots.plane(table, audit.threshold, path),
+    }

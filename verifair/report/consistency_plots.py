@@ -1,0 +1,150 @@
+"""CEC on paper: scores by group, regimes by threshold, what features contribute, how near counterparts are, the PFR-CEC plane.
+
+Groups keep one colour in all figures (as in FGCE's); regimes are blue where reasons are the same and red where they differ,
+dark where the decision is the same. Every figure is drawn from a table that `verifair cec --out` writes beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.report.group_plots import COLORS
+
+REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
+GROUPS = len(COLORS)
+"""Groups in one picture, the largest ones."""
+BARS = 15
+"""Features in one picture."""
+BINS = 25
+
+
+def scores(pairs: pd.DataFrame, threshold: float, path: Path) -> None:
+    """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched)."""
+    matched = pairs[pairs["score"].notna()]
+    with _figure(path, (8, 4.2)) as axis:
+        edges = np.linspace(0, 1, BINS + 1)
+        for color, name, own in _largest(matched):
+            heights = 100 * np.histogram(own["score"], edges)[0] / len(own)
+            axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(own):,} pairs)")
+            axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
+            axis.axvline(own["score"].mean(), color=color, lw=1, ls=":")
+        _threshold_line(axis.axvline, threshold)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("score: half the distance of the two explanations' directions (0 the same, 1 opposed); dotted: means")
+        axis.set_ylabel("% of the group's pairs")
+        _legend(axis)
+
+
+def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> None:
+    """Shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
+    with _figure(path, (8, 4.2)) as axis:
+        labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
+                  "D": "D different decision, different reasons", "C": "C different decision, same reasons"}  # fmt: skip
+        axis.stackplot(
+            table["threshold"], *(100 * table[name] for name in labels), labels=list(labels.values()),
+            colors=[REGIMES[name] for name in labels], alpha=0.9,
+        )  # fmt: skip
+        _threshold_line(axis.axvline, threshold)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(0, 100)
+        axis.set_xlabel("threshold on the score, above which reasons count as different")
+        axis.set_ylabel("% of the matched pairs")
+        _legend(axis)
+
+
+def contributions(table: pd.DataFrame, path: Path) -> None:
+    """What each feature adds to the mean squared score, in percent. table: feature, share; the largest first."""
+    shown = table.head(BARS)
+    with _figure(path, (8, 1.4 + 0.28 * len(shown))) as axis:
+        bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color="#b2182b")
+        axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axis.set_yticks(np.arange(len(shown)), shown["feature"])
+        axis.invert_yaxis()
+        axis.set_xlim(0, 1.12 * max(100 * float(shown["share"].max()), 1e-9))
+        rest = len(table) - len(shown)
+        axis.set_xlabel("% of the mean squared score" + (f"; {rest} more features not shown" if rest else ""))
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_axisbelow(True)
+
+
+def distances(pairs: pd.DataFrame, tau: float | None, path: Path) -> None:
+    """How near the nearest counterpart is, cumulated. pairs: group, distance, matched or not."""
+    with _figure(path, (8, 4.2)) as axis:
+        for color, name, own in _largest(pairs):
+            near = np.sort(own["distance"])
+            share = 100 * np.arange(1, len(near) + 1) / len(near)
+            axis.step(np.append(0.0, near), np.append(0.0, share), where="post", color=color, lw=1.6, label=name)
+        if tau is not None:
+            axis.axvline(tau, color="black", ls="--", lw=1.2, label=f"tau = {tau:g}: farther is unmatched")
+        axis.set_xlim(left=0)
+        axis.set_ylim(0, 102)
+        axis.set_xlabel("distance to the nearest counterpart (standard deviations of the merit features, L2)")
+        axis.set_ylabel("% of the group's people, at most so far")
+        axis.grid(alpha=0.3)
+        _legend(axis)
+
+
+def plane(table: pd.DataFrame, threshold: float, path: Path) -> None:
+    """Where groups and everybody stand: prediction flip rate against CEC, with 95 % intervals (the paper's figure 4).
+
+    table: group, people, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
+    """
+    with _figure(path, (7.5, 5)) as axis:
+        kept = set(table["people"].nlargest(GROUPS + 1).index)
+        for k, line in enumerate(table.to_dict(orient="records")):
+            if k not in kept or pd.isna(line["cec"]):
+                continue
+            axis.errorbar(
+                [line["pfr"]], [line["cec"]], fmt="o" if k else "D", color=COLORS[(k - 1) % GROUPS] if k else "black", capsize=3,
+                ms=7, label=line["group"],
+                xerr=[[line["pfr"] - line["pfr_low"]], [line["pfr_high"] - line["pfr"]]],
+                yerr=[[line["cec"] - line["cec_low"]], [line["cec_high"] - line["cec"]]],
+            )  # fmt: skip
+        _threshold_line(axis.axhline, threshold)
+        axis.set_xlim(0, max(0.5, 1.15 * float(table["pfr_high"].max())))
+        axis.set_ylim(0, 1)
+        axis.set_xlabel("prediction flip rate: counterparts decided differently")
+        axis.set_ylabel("CEC: mean score")
+        axis.text(0.01, 0.98, "hidden bias: few flips, different reasons", transform=axis.transAxes, va="top", fontsize=8)
+        axis.text(0.01, 0.02, "consistent: few flips, similar reasons", transform=axis.transAxes, va="bottom", fontsize=8)
+        axis.grid(alpha=0.3)
+        _legend(axis)
+
+
+def _largest(pairs: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """colour, name and pairs of every group, without the smallest where there are more than colours. group: categorical."""
+    kept = set(pairs["group"].value_counts().index[:GROUPS])
+    for k, (name, own) in enumerate(pairs.groupby("group", observed=False)):
+        if name in kept and len(own):
+            yield COLORS[k % GROUPS], str(name), own
+
+
+def _threshold_line(line: Callable[..., Any], threshold: float) -> None:
+    line(threshold, color="black", ls="--", lw=1.2, label=f"threshold {threshold:g}")
+
+
+def _legend(axis: Any) -> None:
+    """Beside the axis, where nothing is hidden."""
+    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+
+
+@contextmanager
+def _figure(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    try:
+        yield axis
+        figure.savefig(path, dpi=150)
+    finally:
+        plt.close(figure)
