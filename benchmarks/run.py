@@ -8,7 +8,9 @@ from pathlib import Path
 
 from benchmarks.cases import (
     agreement,
+    cec_ablation,
     cec_audit,
+    cec_comparison,
     exact_queries,
     exhaustive,
     fgce_adult,
@@ -44,6 +46,8 @@ CASES = {
     "guardrail": guardrail.run,
     "kmax": kmax.run,
     "cec_audit": cec_audit.run,
+    "cec_comparison": cec_comparison.run,
+    "cec_ablation": cec_ablation.run,
     "fgce_graphs": fgce_graphs.run,
     "fgce_adult": fgce_adult.run,
     "fgce_baselines": fgce_baselines.run,

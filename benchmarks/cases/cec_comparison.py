@@ -1,0 +1,144 @@
+"""Seven methods on four datasets in 5-fold cross-validation: utility, outcome fairness, and explanation consistency (CEC).
+
+All with the CEC paper's architecture and loop ([128, 64], dropout 0.2, Adam 3e-4, batch 64, 30 epochs). Every fold of every method
+is written as soon as it is measured, and a run that was stopped goes on where it was: delete cec-folds to measure anew. The tables:
+"CEC comparison" has means and standard deviations over the folds, "CEC regimes" the regimes beside what the paper's text says, "CEC
+pareto" counts the folds on which no other method is strictly better in F1, EO gap and CEC at once, and "CEC constants" says what
+deciding positively about everybody gives: a model that hardly varies has no gap and flips nobody, so look at variance and AUC.
+
+What the paper leaves open, as it is done here: minmax inputs and one-hot categories (`verifair.datasets`); the sensitive feature is
+an input (not of DIR, which is blind to it, and not on synthetic data); exact path integrals of the network without dropout; regimes
+at a score of 0.5; the lowest row among equally near counterparts. AUC is that of the probability of a positive decision, also of
+the randomised methods. Matches and baselines come from the training rows, the audited people are the test fold.
+
+    python -m benchmarks.cases.cec_comparison --datasets german synthetic --methods cec dir --folds 0 1 --keep runs/cec-nets
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed
+
+from benchmarks.cec_data import FOLDS, SENSITIVE, Case, always_positive, keep, measured
+from benchmarks.cec_figures import plane, regime_bars
+from benchmarks.cec_paper import LANDMARKS, PARETO
+from benchmarks.table import show
+from verifair.training.baselines import METHODS, train_decider
+from verifair.training.settings import CEC_LOOP
+
+SHOWN = ("F1", "AUC", "variance", "positive", "EO gap", "SP gap", "CEC", "PFR")
+
+
+def run(
+    folder: Path, *, names: Sequence[str] = (), methods: Sequence[str] = (), folds: Sequence[int] = (), kept: Path | None = None,
+    jobs: int = 1,
+) -> pd.DataFrame:  # fmt: skip
+    store = folder / "cec-folds"
+    constants = []
+    for name in names or SENSITIVE:
+        case = Case.load(name)
+        if case is None:
+            print(f"cec_comparison: {name} skipped, VERIFAIR_DATA is not set")
+            continue
+        tasks = [(method, fold) for fold in folds or range(FOLDS) for method in methods or METHODS]
+        Parallel(n_jobs=jobs)(delayed(_one)(case, method, fold, store, kept) for method, fold in tasks)
+        constants.append(_constant(case))
+    results = pd.DataFrame([json.loads(path.read_text()) for path in sorted(store.glob("*.json"))])
+    results = results[results["dataset"].isin(list(names or SENSITIVE)) & results["method"].isin(list(methods or METHODS))]
+    results.to_csv(folder / "cec-folds.csv", index=False)
+    show("CEC constants: everybody positive", pd.DataFrame(constants), folder)
+    table = show("CEC comparison: mean and standard deviation over folds", summary(results), folder)
+    show("CEC regimes: shares at 0.5, beside the paper's text", regime_shares(results), folder)
+    show("CEC pareto: folds without a method that is better in F1, EO gap and CEC", pareto(results), folder)
+    plane(_ordered(results), folder / "cec-plane.png")
+    regime_bars(_ordered(results), folder / "cec-regimes.png")
+    return table
+
+
+def _one(case: Case, method: str, fold: int, store: Path, kept: Path | None) -> None:
+    """Train, measure and write one fold of one method, unless it is there."""
+    path = store / f"{case.name}-{method}-{fold}.json"
+    network = None if kept is None else kept / f"{case.name}-{method}-{fold}"
+    if path.exists() and (network is None or network.with_suffix(".onnx").exists()):
+        return
+    train, test = list(case.folds())[fold]
+    start = time.perf_counter()
+    decider = train_decider(method, train, case.columns, loop=replace(CEC_LOOP, seed=fold))
+    seconds = time.perf_counter() - start
+    line: dict[str, Any] = {"dataset": case.name, "method": method, "fold": fold, "train": len(train), "test": len(test)}
+    line |= {**measured(decider, case.columns, train, test), "seconds": seconds}
+    if network is not None:
+        keep(decider, case, network, fold)
+    store.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(line, default=float) + "\n")
+    part.replace(path)
+    figures = "  ".join(f"{name} {line[name]:.3f}" for name in (*SHOWN, *"ABCD"))
+    print(f"{case.name:10} {method:14} fold {fold} {seconds:6.1f} s  {figures}", flush=True)
+
+
+def _constant(case: Case) -> dict[str, Any]:
+    return {
+        "dataset": case.name, "people": len(case.people), "inputs": case.people.x.shape[1],
+        "share positive": case.people.labels.mean(), "F1 of a constant": always_positive(case.people), "AUC": 0.5, "EO gap": 0.0,
+        "PFR": 0.0, "left out": sum(case.data.dropped.values()),
+    }  # fmt: skip
+
+
+def summary(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean and standard deviation over the folds, for each dataset and method."""
+    lines = []
+    for (dataset, method), group in _ordered(results).groupby(["dataset", "method"], sort=False):
+        cells = {name: f"{group[name].mean():.3f} ±{group[name].std(ddof=0):.3f}" for name in SHOWN}
+        lines.append({"dataset": dataset, "method": method, "folds": len(group), **cells, "seconds": group["seconds"].mean()})
+    return pd.DataFrame(lines)
+
+
+def regime_shares(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean shares of the regimes and diagnostics, and what the paper's text says of the method on this dataset."""
+    columns = ["CEC", "PFR", "A", "B", "C", "D", "B at 0.3", "silent", "distance", "ties"]
+    table = _ordered(results).groupby(["dataset", "method"], sort=False)[columns].mean().reset_index()
+    return table.assign(paper=[LANDMARKS.get(key, "") for key in zip(table["dataset"], table["method"], strict=True)])
+
+
+def _ordered(results: pd.DataFrame) -> pd.DataFrame:
+    order = {name: k for k, name in enumerate([*SENSITIVE, *METHODS])}
+    return results.sort_values(["dataset", "method", "fold"], key=lambda column: column.map(order).fillna(column))
+
+
+def pareto(results: pd.DataFrame) -> pd.DataFrame:
+    """For each method the folds on which it is not dominated, by dataset and in all, beside the paper's count."""
+    free = _ordered(results).assign(free=False)
+    for _, fold in free.groupby(["dataset", "fold"]):
+        for row, one in fold.iterrows():
+            better = (fold["F1"] > one["F1"]) & (fold["EO gap"] < one["EO gap"]) & (fold["CEC"] < one["CEC"])
+            free.loc[row, "free"] = not better.any()
+    counts = free.pivot_table(index="method", columns="dataset", values="free", aggfunc="sum", sort=False).astype(int)
+    folds = free.groupby("method").size()
+    counts["all"] = [f"{counts.loc[method].sum()}/{folds[method]}" for method in counts.index]
+    counts["paper"] = [PARETO.get(method, "not in the text") for method in counts.index]
+    return counts.reset_index()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="*", choices=list(SENSITIVE), default=[], help="default: all")
+    parser.add_argument("--methods", nargs="*", choices=METHODS, default=[], help="default: all")
+    parser.add_argument("--folds", nargs="*", type=int, choices=range(FOLDS), default=[], help="default: all five")
+    parser.add_argument("--keep", type=Path, help="folder for the networks: DATASET-METHOD-FOLD.onnx and .toml")
+    parser.add_argument("--jobs", type=int, default=1, help="folds at once (default: 1)")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder of the results")
+    options = parser.parse_args()
+    run(options.out, names=options.datasets, methods=options.methods, folds=options.folds, kept=options.keep, jobs=options.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Reductions for equalized odds: Agarwal, Beygelzimer, Dudik, Langford, Wallach (ICML 2018), by fairlearn's ExponentiatedGradient.
+
+The answer is a distribution over networks, each trained on labels and weights that the multipliers dictate; a decision draws one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from fairlearn.reductions import EqualizedOdds, ExponentiatedGradient
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
+
+from encoders.network import Array, Network
+from verifair.consistency.people import Integers, People
+from verifair.training.baselines.decider import Rule
+from verifair.training.baselines.mixture import constant, mixture
+from verifair.verify.questions import decisions
+
+ROUNDS = 5
+"""Rounds of exponentiated gradient, each of three trainings; fairlearn's own 50 would be hours of neural networks."""
+TIGHT = 1e-6
+"""The duality gap at which rounds end early. Near it, fairlearn trains six more networks a round to measure it; so few rounds as
+ours never get there, and the answer is the mixture with the least gap so far."""
+Train = Callable[[Array, Integers, Array], Network]
+"""(x (N, n_0), labels (N,), weights (N,) of mean 1) -> a trained network."""
+
+
+class _Trained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A training of a network as fairlearn takes a classifier with sample weights."""
+
+    def __init__(self, train: Train) -> None:
+        self.train = train
+
+    def fit(self, x: Array, y: Integers, sample_weight: Array) -> _Trained:
+        self.network_ = self.train(np.asarray(x), np.array(y, dtype=np.int64), np.array(sample_weight))  # pandas' own are read-only
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, x: Array) -> Integers:
+        return decisions(self.network_, np.asarray(x))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Randomised:
+    """networks and their probabilities (T,); trainings: how many networks were trained to find them."""
+
+    networks: tuple[Network, ...]
+    probabilities: Array
+    trainings: int
+
+    @property
+    def expected(self) -> Network:
+        """The network whose logits are the expected ones: its attributions are the expected attributions."""
+        return mixture(self.networks, self.probabilities)
+
+    def rule(self) -> Rule:
+        """The probability that the drawn network decides positively."""
+
+        def positive(x: Array, groups: Integers) -> Array:
+            return np.asarray(self.probabilities @ np.stack([decisions(network, x) for network in self.networks]))
+
+        return positive
+
+
+def reduce(people: People, train: Train, *, rounds: int = ROUNDS, eps: float = 0.01) -> Randomised:
+    """rounds: of exponentiated gradient.   eps: allowed violation of equalized odds, and 1 / the largest sum of multipliers.
+
+    Every group needs people of both labels. A round whose answer is one label for everybody yields a constant network.
+    """
+    found = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=eps), eps=eps, max_iter=rounds, nu=TIGHT)
+    with warnings.catch_warnings():  # fairlearn 0.15 grows Series with .at, which pandas 3 announces to refuse in 4
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
+        found.fit(people.x, people.labels, sensitive_features=people.groups)
+    probabilities = found.weights_.reindex(found.predictors_.index).to_numpy(dtype=float)
+    used = np.flatnonzero(probabilities > 0)
+    members = [found.predictors_.iloc[t] for t in used]
+    shape = next(one.network_ for one in found.predictors_ if isinstance(one, _Trained))
+    networks = tuple(
+        constant(shape, bool(one.constant)) if isinstance(one, DummyClassifier) else one.network_ for one in members
+    )
+    chosen = probabilities[used]
+    return Randomised(networks=networks, probabilities=chosen / chosen.sum(), trainings=found.n_oracle_calls_)
