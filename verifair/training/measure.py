@@ -53,9 +53,7 @@ def forward(weights: Weights, x: Floats) -> Floats:
     return value
 
 
-def measure(
-    weights: Weights, train: Rows, test: Rows, flips: dict[str, Flip], losses: tuple[float, ...]
-) -> TrainingReport:
+def measure(weights: Weights, train: Rows, test: Rows, flips: dict[str, Flip], losses: tuple[float, ...]) -> TrainingReport:
     """Measure a network; flips: those of the protected features to report on, which both Rows hold the groups of."""
     z = forward(weights, test.x)
     positive = z[:, 1] > z[:, 0]

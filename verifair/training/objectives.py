@@ -38,9 +38,7 @@ class CrossEntropy(Objective):
     weights: (N,) of the rows, at least 0, scaled here to a mean of 1; None: all alike. Not both.
     """
 
-    def __init__(
-        self, labels: Integers, *, class_weight: str | None = None, weights: npt.ArrayLike | None = None
-    ) -> None:
+    def __init__(self, labels: Integers, *, class_weight: str | None = None, weights: npt.ArrayLike | None = None) -> None:
         self.labels = torch.from_numpy(labels)
         self.class_weight = _class_weight(labels) if class_weight == "balanced" else None
         self.weights = None
@@ -48,7 +46,7 @@ class CrossEntropy(Objective):
             given = np.asarray(weights, dtype=np.float64)
             valid = given.shape == labels.shape and bool((given >= 0).all()) and 0 < given.sum() < np.inf
             if not valid or class_weight is not None:
-                raise ValueError(f"weights {given.shape} of {len(labels)} rows: expected one of at least 0 each, and no class_weight")
+                raise ValueError(f"weights {given.shape} of {len(labels)} rows: expected one each, at least 0, and no class_weight")
             self.weights = torch.from_numpy((given / given.mean()).astype(np.float32))
 
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:

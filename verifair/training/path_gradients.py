@@ -1,13 +1,18 @@
-"""Integrated gradients that can be trained through, by first-order autograd alone.
+r"""Integrated gradients that can be trained through, with first-order autograd alone.
 
-The gradient of a ReLU network is a product of weights and of masks (which neurons are on), and the masks have no derivative. So
-the masks of all points of all paths are found first, without autograd, and the attribution is then an explicit product in which
-autograd sees only the weights. Three things keep it small. In the first layer the pre-activations are affine along a path, so
-that they need no product of matrices for the steps. The score's weights are the same at every point, and are folded into the
-last hidden layer's. The product with the input layer's weights comes after the sum over the steps.
+The gradient of a ReLU network is a product of weights and masks (which neurons are on), and the masks have no derivative. For a
+path of T points, hidden layers 1 ... N with masks D_k (T, n_k) and the score's weights w,
+
+    IG = (x - b) * (s W_1),   s = 1/T \sum_t D_1[t] * ((... (D_N[t] @ (w W_N)) * D_{N-1}[t] ...) @ W_2),
+
+which is a polynomial in the weights. What keeps it fast: in the first layer the pre-activations are affine along a path, so that
+the steps need no product of matrices there; w is folded into W_N once, so that the topmost factor is a mask and needs no
+derivative; W_1 comes after the sum over steps; and what a layer no longer needs makes room for what comes next.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,30 +23,57 @@ Layers = tuple[tuple[Tensor, Tensor], ...]
 def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int) -> Tensor:
     """IG (P, n_0) of f = logit_1 - logit_0 at x (P, n_0) from baseline (P, n_0), differentiable in the weights.
 
-    layers: ((W, b), ...), ReLU in between, two logits.   steps: T of the Riemann sum over alpha = (t - 1/2) / T.
-    The gradient is that of autograd's double backward: at a kink a ReLU's slope is 0.   Reference: CEC, "Training Objective".
+    layers: ((W, b), ...), ReLU in between, two logits.   steps: T of the sum over alpha = (t - 1/2) / T, t = 1 ... T.
+    The derivative is that of autograd's double backward: a ReLU's slope is 0 at 0, and a change of the masks counts for nothing.
+    Reference: CEC, "Integrated Gradients Background" and algorithm 2.
     """
-    masks = _masks(layers[:-1], x, baseline, steps)
+    first, *between = layers[:-1]
     score = layers[-1][0][1] - layers[-1][0][0]
-    if len(masks) == 1:
-        summed = masks[0].mean(dim=1) * score
+    masks, rooms = _masks(layers[:-1], x, baseline, steps)
+    if between:
+        matrices = [weight for weight, _ in between[:-1]] + [between[-1][0] * score[:, None]]
+        summed = _Pulled.apply(masks, rooms, *matrices)
     else:
-        pulled, scale = masks[-1], score
-        for (weight, _), mask in zip(reversed(layers[1:-1]), reversed(masks[:-1]), strict=True):
-            pulled = (pulled.flatten(0, 1) @ (weight * scale[:, None])).view_as(mask) * mask
-            scale = torch.ones(len(weight.T), dtype=x.dtype)
-        summed = pulled.mean(dim=1)
-    return (x - baseline) * (summed @ layers[0][0])
+        summed = masks[0].mean(dim=1) * score
+    return (x - baseline) * (summed @ first[0])
 
 
-def _masks(hidden: Layers, x: Tensor, baseline: Tensor, steps: int) -> list[Tensor]:
-    """For each hidden layer (P, T, n): 1 where the neuron is on, else 0. Without autograd."""
+def _masks(hidden: Layers, x: Tensor, baseline: Tensor, steps: int) -> tuple[list[Tensor], list[Tensor]]:
+    """For each hidden layer (P, T, n): 1 where the neuron is on, else 0; and for each but the last room of that shape."""
     (weight, bias), *above = ((weight.detach(), bias.detach()) for weight, bias in hidden)
     alpha = (torch.arange(steps, dtype=x.dtype) + 0.5) / steps
     start, direction = torch.addmm(bias, baseline, weight.T), (x - baseline) @ weight.T
     z = torch.addcmul(start[:, None], alpha[:, None], direction[:, None])
-    masks = [torch.gt(z, 0, out=torch.empty_like(z))]
+    masks, rooms = [], []
     for weight, bias in above:
-        z = torch.addmm(bias, z.relu_().flatten(0, 1), weight.T).view(len(x), steps, -1)
         masks.append(torch.gt(z, 0, out=torch.empty_like(z)))
-    return masks
+        rooms.append(z)
+        z = torch.addmm(bias, z.relu_().flatten(0, 1), weight.T).view(len(x), steps, -1)
+    return [*masks, torch.gt(z, 0, out=z)], rooms
+
+
+class _Pulled(torch.autograd.Function):  # type: ignore[misc]
+    """s of the module's formula, (P, n_1), as a function of w W_N and W_{N-1} ... W_2 (given from W_2 up)."""
+
+    @staticmethod
+    def forward(ctx: Any, masks: list[Tensor], rooms: list[Tensor], *matrices: Tensor) -> Tensor:
+        pulled = [masks[-1]]
+        for matrix, mask, room in zip(reversed(matrices), reversed(masks[:-1]), reversed(rooms), strict=True):
+            torch.mm(pulled[-1].flatten(0, 1), matrix, out=room.flatten(0, 1))
+            pulled.append(room.mul_(mask))
+        ctx.save_for_backward(*matrices)
+        ctx.masks, ctx.pulled = masks, pulled
+        return pulled[-1].mean(dim=1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
+        matrices, masks, pulled = ctx.saved_tensors, ctx.masks, ctx.pulled
+        found = []
+        back = torch.mul(masks[0], (derivative / masks[0].shape[1])[:, None], out=pulled[-1])  # the mean was all it was for
+        for k, matrix in enumerate(matrices):
+            back = back.flatten(0, 1)
+            found.append(pulled[-2 - k].flatten(0, 1).T @ back)
+            if k + 1 < len(matrices):
+                back = (back @ matrix.T).view_as(masks[k + 1]).mul_(masks[k + 1])
+        return None, None, *found

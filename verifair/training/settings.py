@@ -213,13 +213,10 @@ def _only_protected(schema: Schema, method: str) -> str:
         return protected[0]
     found = f"the schema marks {', '.join(protected)}" if protected else "the schema marks none"
     raise TrainingError(
-        f"method {method!r} needs one sensitive feature, and {found} as protected: pass sensitive=... or "
-        "--sensitive NAME"
+        f"method {method!r} needs one sensitive feature, and {found} as protected: pass sensitive=... or --sensitive NAME"
     )
 
 
 def _check_flip(schema: Schema, name: str) -> None:
     if len(schema.values(name)) < 2:
-        raise TrainingError(
-            f"feature {name!r} has a single legal value, so nothing can be flipped; widen its range or categories"
-        )
+        raise TrainingError(f"feature {name!r} has a single legal value, so nothing can be flipped; widen its range or categories")
