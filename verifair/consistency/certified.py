@@ -146,7 +146,7 @@ def certified(
     return Certified(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
         seconds=time.perf_counter() - started,
-        certificate=_certificate(network, schema, audit, baseline, raw, other, delta, proved, bound, count),
+        certificate=_certificate(network, schema, audit, baseline, raw, other, delta, proved, count),
     )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def _leaves(network: Network, schema: Schema, a: Part, b: Part, threshold: float
 
 def _certificate(
     network: Network, schema: Schema, audit: Audit, baseline: Array, raw: Array, other: Array, delta: float, proved: Integers,
-    bound: Array, count: Integers,
+    count: Integers,
 ) -> ConsistencyCertificate:  # fmt: skip
     explained = baseline[audit.individual[proved]]
     distinct, which = np.unique(explained, axis=0, return_inverse=True)
@@ -276,6 +276,5 @@ def _certificate(
         rows=raw[audit.individual[proved]],
         counterparts=other[audit.counterpart[proved]],
         baseline=which.reshape(-1),
-        bound=bound[proved],
         boxes=count[proved],
     )

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Network
 from verifair.arguments import check_number
-from verifair.consistency.audit import Audit, Progress, audit
+from verifair.consistency.audit import Audit, Progress, audit, control
 from verifair.consistency.matching import Reference, Ties
 from verifair.consistency.people import merit_columns, people_of
 from verifair.consistency.score import THRESHOLD
@@ -64,12 +64,20 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
             seed=self.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
 
+    def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
+        """The people of an audit beside the nearest other person of their own group: see `audit.control`, and `measures.excess`."""
+        check_is_fitted(self)
+        return control(
+            self.network, self.reference_, found, steps=self.steps, ties=self.ties, seed=self.seed, threads=self.threads,
+            progress=progress,
+        )  # fmt: skip
+
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
         """(N,) each person's CEC score: the mean over the other groups with a counterpart, NaN where there is none."""
         found = self.audit(X, y, sensitive_features=sensitive_features)
         count = np.bincount(found.individual, minlength=len(found.people))
         total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))
-        return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+        return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
     def _check(self) -> None:
         if not isinstance(self.network, Network):

@@ -110,12 +110,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     """
     if tau is not None and not 0 < tau < np.inf:
         raise QueryError(f"tau = {tau}: expected a positive distance, in standard deviations of merit, or none at all")
-    strangers = np.setdiff1d(people.groups, reference.people.groups)
-    if len(strangers):
-        raise DataError(
-            f"group {people.names[strangers[0]]!r}: nobody of it is among the rows to compare with, so it has no baseline; add "
-            "rows of it there, or leave such people out"
-        )
+    check_groups(reference, people)
     pool, merit = reference.standardised(reference.people), reference.standardised(people)
     generator = np.random.default_rng(seed)
     row = np.full((len(people), len(people.names)), -1)
@@ -144,27 +139,82 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     return found
 
 
+def match_within(
+    reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0
+) -> Matches:  # fmt: skip
+    """The nearest *other* person of everybody's own group with the same label: what `match` is to be compared with.
+
+    Rows that are the person in every input are passed over: nobody of another group can be that when the network sees the group.
+    The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
+    """
+    check_groups(reference, people)
+    pool, merit = reference.standardised(reference.people), reference.standardised(people)
+    identity = np.unique(np.concatenate([reference.people.x, people.x]), axis=0, return_inverse=True)[1]
+    theirs, own = identity[: len(pool)], identity[len(pool) :]
+    generator = np.random.default_rng(seed)
+    row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
+    for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):
+        left = np.flatnonzero((people.labels == label) & (people.groups == group))
+        cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
+        points = _Points.of(pool[cell])
+        for which in (1, 2):  # where all the nearest are the person, the next point has others
+            near, who, how_far = points.near(merit[left], which)
+            for i, q in zip(left, who, strict=True):
+                others = cell[near[q]]
+                others = others[theirs[others] != own[i]]
+                if len(others):
+                    row[i] = others[0] if ties == "first" else generator.choice(others)
+                    distance[i], equal[i] = how_far[q], len(others)
+            left = left[row[left] < 0]
+    if tau is not None:
+        row[distance > tau] = -1
+    return Matches(individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau)
+
+
+def check_groups(reference: Reference, people: People) -> None:
+    """Raises DataError for people of a group without baseline."""
+    strangers = np.setdiff1d(people.groups, reference.people.groups)
+    if len(strangers):
+        raise DataError(
+            f"group {people.names[strangers[0]]!r}: nobody of it is among the rows to compare with, so it has no baseline; add "
+            "rows of it there, or leave such people out"
+        )
+
+
 def _nearest(pool: Array, merit: Array, ties: Ties, generator: np.random.Generator) -> tuple[Integers, Array, Integers]:
     """For merit (Q, F): the row in the pool (C, F), its distance, and how many rows of the pool are equally near."""
-    points, place = np.unique(pool, axis=0, return_inverse=True)
-    order = np.argsort(place, kind="stable")  # rows of the pool, point by point, each point's in their own order
-    count = np.bincount(place)
-    start = np.cumsum(count) - count
-    asked, who = np.unique(merit, axis=0, return_inverse=True)
-    tree = KDTree(points)
-    nearest, _ = tree.query(asked)
-    within = tree.query_ball_point(asked, nearest * (1 + SAME) + SAME)
-    equal = np.array([count[near].sum() for near in within])
-    if ties == "first":
-        chosen = np.array([order[start[near]].min() for near in within])[who]
-    else:
-        draws = generator.integers(equal[who])
-        chosen = np.array([_drawn(within[q], draw, order, start, count) for q, draw in zip(who, draws, strict=True)])
-    return chosen, nearest[who], equal[who]
+    near, who, distance = _Points.of(pool).near(merit)
+    equal = np.array([len(rows) for rows in near])[who]
+    draws = generator.integers(equal) if ties == "random" else np.zeros(len(who), dtype=np.int64)
+    chosen = np.array([near[q][draw] for q, draw in zip(who, draws, strict=True)])
+    return chosen, distance[who], equal
 
 
-def _drawn(near: list[int], draw: int, order: Integers, start: Integers, count: Integers) -> int:
-    """Row number `draw` among all rows of the points `near`."""
-    before = np.cumsum(count[near])
-    k = int(np.searchsorted(before, draw, side="right"))
-    return int(order[start[near[k]] + draw - (before[k] - count[near[k]])])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Points:
+    """The distinct points of a pool (C, F), and the rows that lie on each: rows[start[p] : start[p] + count[p]]."""
+
+    tree: KDTree
+    rows: Integers
+    start: Integers
+    count: Integers
+
+    @classmethod
+    def of(cls, pool: Array) -> _Points:
+        points, place = np.unique(pool, axis=0, return_inverse=True)
+        count = np.bincount(place)
+        return cls(tree=KDTree(points), rows=np.argsort(place, kind="stable"), start=np.cumsum(count) - count, count=count)
+
+    def near(self, merit: Array, which: int = 1) -> tuple[list[Integers], Integers, Array]:
+        """Rows of the pool as near as the `which`-th nearest point, or nearer, in increasing order.
+
+        They are given once for each distinct point of merit (Q, F), with its distance, and (Q,) which of these everybody has.
+        """
+        asked, who = np.unique(merit, axis=0, return_inverse=True)
+        distance = self.tree.query(asked, k=[which])[0][:, 0]
+        within = self.tree.query_ball_point(asked, np.where(np.isfinite(distance), distance * (1 + SAME) + SAME, 0.0))
+        return [self._on(near) for near in within], who, distance
+
+    def _on(self, points: list[int]) -> Integers:
+        parts = [self.rows[self.start[p] : self.start[p] + self.count[p]] for p in points]
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

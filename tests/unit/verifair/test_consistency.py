@@ -15,11 +15,12 @@ import verifair as vf
 from encoders.network import Array, Layer, Link, Network
 from tests.support import random_network
 from verifair.consistency.attributions import explanations
-from verifair.consistency.audit import Audit, audit, scored
-from verifair.consistency.matching import Matches, Reference, match
+from verifair.consistency.audit import Audit, audit, control, scored
+from verifair.consistency.matching import Matches, Reference, match, match_within
 from verifair.consistency.measures import (
     by_feature,
     by_group,
+    excess,
     feature_parts,
     interval,
     population,
@@ -97,6 +98,64 @@ def test_tau_leaves_pairs_unmatched() -> None:
     counted = audit(some_network(), found, found.people, tau=tau)
     assert len(counted.score) == len(some.matched)
     assert by_group(counted)["matched"].sum() == len(some.matched)
+
+
+def test_the_control_is_the_nearest_other_of_the_own_group() -> None:
+    frame = table(120)
+    frame = pd.concat([frame, frame.head(5)], ignore_index=True)  # twins: the same in every input
+    found = reference(frame)
+    people = found.people
+    matches = match_within(found, people)
+    merit = found.standardised(people)
+    distances = cdist(merit, merit)
+    for i in range(len(people)):
+        cell = (people.labels == people.labels[i]) & (people.groups == people.groups[i])
+        cell &= (people.x != people.x[i]).any(axis=1)
+        rows = np.flatnonzero(cell)
+        near = rows[distances[i, rows] <= distances[i, rows].min() + 1e-9]
+        assert (matches.row[i], matches.ties[i]) == (near.min(), len(near))
+        assert matches.distance[i] == pytest.approx(distances[i, near].min(), abs=1e-9)
+    assert (match_within(found, people, tau=0.3).row < 0).any()
+
+
+def test_the_excess_is_that_of_the_group() -> None:
+    """A network that looks at zip alone gives the groups nothing: the excess is noise around 0. One that turns its sign does."""
+    frame = table(600)
+    estimator = vf.ExplanationConsistency(some_network(), SCHEMA).fit(frame, sensitive_features="sex")
+    people = estimator.reference_.people
+
+    def network(weight: Array, out: list[float]) -> Network:
+        layers = (
+            Layer(weight=weight, bias=np.zeros(len(weight)), slope=np.zeros(len(weight))),
+            Layer(weight=np.array([out]), bias=np.zeros(1), slope=np.ones(1)),
+        )
+        return Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+
+    zip_only = network(np.array([[0, 0, 0, 0, 1.0, 0], [0, 1.0, 0, 0, 0, 0]]), [1.0, 1.0])
+    found = audit(zip_only, estimator.reference_, people)
+    apart = excess(found, control(zip_only, estimator.reference_, found))
+    assert apart.low < 0.02
+    assert apart.high > -0.02
+    # relu(zip - 2 sex) for sex = 0, relu(income + 6 sex - 6) for sex = 1: other reasons for the other group
+    biased = network(np.array([[0, 0, 0, 0, 1.0, -2.0], [1.0, 0, 0, 0, 0, 6.0]]), [1.0, 1.0])
+    found = audit(biased, estimator.reference_, people)
+    inner = control(biased, estimator.reference_, found)
+    np.testing.assert_array_equal(inner.individual, np.unique(found.individual))
+    apart = excess(found, inner)
+    assert apart.low > 0.05
+    assert apart.mean == pytest.approx(found.score.mean() - inner.score.mean())
+    estimator.network = biased
+    np.testing.assert_array_equal(estimator.control(found).score, inner.score)
+
+
+def test_a_control_of_nobody() -> None:
+    lonely = table(4).assign(sex=list("FFMM"), good=["yes", "no"] * 2)
+    estimator = vf.ExplanationConsistency(some_network(), SCHEMA).fit(lonely, sensitive_features="sex")
+    found = estimator.audit(lonely, sensitive_features="sex")
+    inner = estimator.control(found)
+    assert len(inner.score) == 0
+    assert np.isnan(inner.value)
+    assert np.isnan(excess(found, inner).mean)
 
 
 def test_baselines_are_label_group_means() -> None:

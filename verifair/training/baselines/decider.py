@@ -10,7 +10,7 @@ import numpy as np
 from encoders.network import Array, Network
 from verifair.consistency.attributions import explanations
 from verifair.consistency.audit import Audit, probability, scored
-from verifair.consistency.matching import Reference, Ties, match
+from verifair.consistency.matching import Matches, Reference, Ties, match
 from verifair.consistency.people import Integers, People
 from verifair.consistency.score import THRESHOLD
 from verifair.training.baselines.repair import Repair
@@ -50,11 +50,12 @@ class Decider:
 
 def audit_decider(
     decider: Decider, reference: Reference, people: People, *, tau: float | None = None, steps: int | None = None,
-    threshold: float = THRESHOLD, ties: Ties = "first", seed: int = 0,
+    threshold: float = THRESHOLD, ties: Ties = "first", seed: int = 0, matches: Matches | None = None,
 ) -> Audit:  # fmt: skip
     """`verifair.consistency.audit` for any decider: who is compared with whom hangs on the people as they are, the explanations on
     what the network sees of them, from label-group means of the reference as the network sees it."""
-    matches = match(reference, people, tau=tau, ties=ties, seed=seed)
+    if matches is None:
+        matches = match(reference, people, tau=tau, ties=ties, seed=seed)
     who, whom = matches.individual[matches.matched], matches.row[matches.matched]
     seen, pool = decider.seen(people), decider.seen(reference.people)
     baseline = Reference.of(pool, reference.columns).baseline(seen)[who]
