@@ -241,3 +241,14 @@ def test_columns_of_a_schema() -> None:
     assert len(columns.sensitive) == 1
     assert not np.isin(columns.sensitive, columns.numbers).any()
     assert len(Columns.of(datasets.synthetic(n=5).schema).sensitive) == 0
+
+
+def test_merit_only_looks_at_nothing_else(trained: dict[str, Decider]) -> None:
+    decider = trained["merit-only"]
+    other = People(
+        x=np.column_stack([OTHERS.x[:, 0], OTHERS.x[::-1, 1:]]), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names
+    )
+    np.testing.assert_array_equal(decider.score(other), decider.score(OTHERS))
+    assert decider.score(OTHERS).std() > 0.1  # it does look at merit
+    found = audit_decider(decider, Reference.of(PEOPLE, COLUMNS.merit), OTHERS)
+    assert not found.g[:, 1:].any()

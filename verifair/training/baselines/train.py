@@ -1,4 +1,8 @@
-"""One method trained on people: the CEC paper's six baselines and its own, on the same architecture and by the same loop."""
+"""One method trained on people: the CEC paper's six baselines and its own, on the same architecture and by the same loop.
+
+One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit and in nothing
+else, so a network that sees nothing else explains them alike by its construction: what CEC training should be measured against.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from verifair.training.baselines.repair import Repair
 from verifair.training.measure import network_of
 from verifair.training.settings import CEC_LOOP, Consistency, Loop
 
-METHODS = ("unconstrained", "dir", "hardt", "agarwal", "adversarial", "lagrangian", "cec")
+METHODS = ("unconstrained", "merit-only", "dir", "hardt", "agarwal", "adversarial", "lagrangian", "cec")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +63,8 @@ def train_decider(
         return _agarwal(people, loop)
     repair = Repair.of(people, columns.numbers, columns.sensitive, repair_level) if method == "dir" else None
     seen = people if repair is None else repair.apply(people)
+    if method == "merit-only":
+        return Decider(method=method, network=_merit_only(people, columns, loop))
     network = _fitted(method, seen, columns, loop, consistency or Consistency())
     if method == "hardt":
         from verifair.training.baselines.hardt import equalized_odds_rule  # imports fairlearn
@@ -86,6 +92,16 @@ def _fitted(method: str, people: People, columns: Columns, loop: Loop, consisten
             objective = Cec(CrossEntropy(people.labels), reference, matches, consistency)
     weights, _ = fit(people.x.astype(np.float32), loop, objective)
     return network_of(weights)
+
+
+def _merit_only(people: People, columns: Columns, loop: Loop) -> Network:
+    """Trained with every other column at 0, whose weights are then 0: it takes all columns and looks at those of merit."""
+    from verifair.training.fit import fit  # imports torch
+    from verifair.training.objectives import CrossEntropy
+
+    seen = np.isin(np.arange(people.x.shape[1]), columns.merit).astype(np.float32)
+    (weight, bias), *above = fit(people.x.astype(np.float32) * seen, loop, CrossEntropy(people.labels))[0]
+    return network_of(((weight * seen, bias), *above))
 
 
 def _agarwal(people: People, loop: Loop) -> Decider:
