@@ -190,6 +190,13 @@ def test_agarwal_draws_among_its_networks(trained: dict[str, Decider]) -> None:
     assert np.mean([agarwal.decide(OTHERS, seed=s) for s in range(200)], axis=0) == pytest.approx(agarwal.score(OTHERS), abs=0.2)
 
 
+def test_merit_only_explains_with_merit_alone(trained: dict[str, Decider]) -> None:
+    found = audit_decider(trained["merit-only"], Reference.of(PEOPLE, COLUMNS.merit), OTHERS)
+    assert not found.g[:, 1:].any()
+    assert not found.g_tilde[:, 1:].any()
+    assert (found.g[:, 0] != 0).all()
+
+
 def test_dir_sees_repaired_people(trained: dict[str, Decider]) -> None:
     decider = trained["dir"]
     moved = People(x=OTHERS.x.copy(), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names)
@@ -227,7 +234,7 @@ def test_the_seed_is_the_training() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(TrainingError, match="method 'hard' is unknown; choose one of unconstrained, dir, hardt"):
+    with pytest.raises(TrainingError, match="method 'hard' is unknown; choose one of unconstrained, merit-only, dir, hardt"):
         train_decider("hard", PEOPLE, COLUMNS)
     lone = PEOPLE.take(np.flatnonzero((PEOPLE.groups == 0) | (PEOPLE.labels == 1)))
     with pytest.raises(DataError, match=r"group 'young' has no row with the true label 0.*add rows, or join groups"):

@@ -1,6 +1,6 @@
 """One method trained on people: the CEC paper's six baselines and its own, on the same architecture and by the same loop.
 
-One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit and in nothing
+One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit and nothing
 else, so a network that sees nothing else explains them alike by its construction: what CEC training should be measured against.
 """
 
