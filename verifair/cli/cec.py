@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from verifair.cli import options
 from verifair.cli.cec_answer import Answer
-from verifair.cli.cec_inputs import Audited, audited
+from verifair.cli.cec_inputs import audited
 from verifair.cli.inputs import inputs
 from verifair.consistency.attributions import positive_margin
-from verifair.consistency.audit import Audit, audit
+from verifair.consistency.audit import audit as audit_of
+from verifair.consistency.audit import control
 from verifair.consistency.matching import Ties
 from verifair.consistency.score import THRESHOLD
 from verifair.errors import QueryError
@@ -65,6 +66,9 @@ def cec(
     ] = "all",
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Audit so many of them only, drawn with --seed.")] = None,
     outside: Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")] = "error",
+    within: Annotated[
+        bool, typer.Option("--within/--no-within", help="Beside it scores of like people of the same group.")
+    ] = True,
     top: Annotated[int, typer.Option("--top", min=0, help="People to review on the screen.")] = 10,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG) and the screen's text.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Threads for the attributions.")] = 2,
@@ -83,8 +87,15 @@ def cec(
     asked = audited(
         given, protected or [], split or [], audit, outside, reference=reference, sample=rows, seed=seed, demo=demo is not None
     )
-    measured = _audit(network, asked, tau, count, threshold, ties, seed, jobs, started + timeout)
-    found = Consistency.of(measured, given.schema, asked.rows, asked.reference_rows, top=max(top, 20), seed=seed)
+    with _bar(started + timeout) as tell:
+        measured = audit_of(
+            network, asked.reference, asked.people, tau=tau, steps=count, threshold=threshold, ties=_ties(ties), seed=seed,
+            threads=jobs, progress=tell,
+        )  # fmt: skip
+        inner = control(
+            network, asked.reference, measured, steps=count, ties=_ties(ties), seed=seed, threads=jobs, progress=tell
+        ) if within else None  # fmt: skip
+    found = Consistency.of(measured, given.schema, asked.rows, asked.reference_rows, inner=inner, top=max(top, 20), seed=seed)
     answer = Answer(
         network=network, schema=given.schema, found=found, asked=asked, ties=ties, top=top, seconds=time.monotonic() - started,
         seed=seed,
@@ -96,38 +107,33 @@ def cec(
     answer.show(Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
 
 
-def _audit(
-    network: Network, asked: Audited, tau: float | None, steps: int | None, threshold: float, ties: str, seed: int, threads: int,
-    deadline: float,
-) -> Audit:  # fmt: skip
-    """The audit, which is whole or not at all: scores of half of the people are told by --rows."""
-    done = [0, 0]
-    try:
-        with options.progress_bar("reasons") as bar:
-            return audit(
-                network, asked.reference, asked.people, tau=tau, steps=steps, threshold=threshold, ties=_ties(ties), seed=seed,
-                threads=threads, progress=_within(deadline, bar, done),
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        so_far = f"after {done[0]:,} of {done[1]:,} pairs" if done[1] else "before the first pair was done"
-        Console(stderr=True, highlight=False).print(
-            f"interrupted {so_far}: nothing is kept; --rows N audits a sample", soft_wrap=True
-        )
-        raise typer.Exit(options.INTERRUPTED) from None
+@contextmanager
+def _bar(deadline: float) -> Iterator[Callable[[int, int], None]]:
+    """progress(done, total) that ends the work with QueryError when time is up; 130 on Ctrl-C.
 
+    Scores of some of the people only would be of those who happen to stand first, so that nothing is kept; --rows draws a sample.
+    """
+    last = (0, 0)
+    with options.progress_bar("explanations") as bar:
 
-def _within(deadline: float, bar: Callable[[int, int], None], done: list[int]) -> Callable[[int, int], None]:
-    """progress(done, total) that raises QueryError when time is up before the end."""
+        def tell(done: int, total: int) -> None:
+            nonlocal last
+            last = (done, total)
+            bar(done, total)
+            if done < total and time.monotonic() > deadline:
+                raise QueryError(f"--timeout: time was up {_so_far(last)}; allow more, or audit fewer (--rows)")
 
-    def progress(now: int, total: int) -> None:
-        done[:] = now, total
-        bar(now, total)
-        if now < total and time.monotonic() > deadline:
-            raise QueryError(
-                f"--timeout: time was up after {now:,} of {total:,} pairs; allow more, or audit a sample with --rows N"
+        try:
+            yield tell
+        except KeyboardInterrupt:
+            Console(stderr=True, highlight=False).print(
+                f"interrupted {_so_far(last)}: nothing is kept; --rows N audits a sample", soft_wrap=True
             )
+            raise typer.Exit(options.INTERRUPTED) from None
 
-    return progress
+
+def _so_far(last: tuple[int, int]) -> str:
+    return f"after {last[0]:,} of {last[1]:,} explanations" if last[1] else "before the first"
 
 
 def _check(out: Path | None, json: Path | None, ties: str, tau: float | None, threshold: float) -> None:

@@ -58,6 +58,7 @@ class Answer:
         lines = [
             *self.asked.notes,
             consistency_tables.threshold_line(found),
+            consistency_tables.within_line(found),
             consistency_tables.ties_line(found, self.ties),
             consistency_tables.distance_line(found),
             *consistency_tables.unmatched_lines(found),

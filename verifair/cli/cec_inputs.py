@@ -12,7 +12,7 @@ import pandas as pd
 from verifair.cli.fgce_inputs import Rows, rows_of
 from verifair.cli.inputs import Inputs
 from verifair.consistency.matching import Reference
-from verifair.consistency.people import People, merit_columns, people_of
+from verifair.consistency.people import Integers, People, merit_columns, people_of
 from verifair.datasets import Dataset, read_table
 from verifair.errors import QueryError
 from verifair.schema import Schema
@@ -67,8 +67,9 @@ def audited(
     chosen, words = _chosen(own, sample, seed)
     people = pool if reference is None else _people(given.schema, own, names=pool.names)
     return Audited(
-        people=people.take(chosen), reference=comparable, rows=own.frame.index[chosen], reference_rows=table.frame.index,
-        words=words, apart=reference, dropped=own.dropped + (0 if reference is None else table.dropped),
+        people=people.take(chosen), reference=comparable,
+        rows=own.frame.index[chosen], reference_rows=table.frame.index, words=words, apart=reference,
+        dropped=own.dropped + (0 if reference is None else table.dropped),
         protected=tuple(own.groups.columns), merit=tuple(f.name for f in given.schema.features if f.merit),
     )  # fmt: skip
 
@@ -82,7 +83,7 @@ def _people(schema: Schema, rows: Rows, names: tuple[str, ...] | None = None) ->
     return people_of(schema, rows.frame, rows.groups, names=names)
 
 
-def _chosen(rows: Rows, sample: int | None, seed: int) -> tuple[np.ndarray, str]:
+def _chosen(rows: Rows, sample: int | None, seed: int) -> tuple[Integers, str]:
     """Positions of the audited rows, and which these are in words."""
     asked = np.flatnonzero(rows.audit)
     if sample is None or sample >= len(asked):

@@ -17,6 +17,7 @@ from verifair.consistency.measures import (
     Triviality,
     by_feature,
     by_group,
+    excess,
     feature_parts,
     interval,
     sensitivity,
@@ -40,7 +41,9 @@ class GroupFindings:
 
     distance: median, 90 %, largest to the nearest counterpart, matched or not, in standard deviations of merit.   twins: share of
     matched pairs with a counterpart of the same merit.   ties: median and largest number of equally near counterparts.
-    cec, pfr: None where nobody is matched.   regimes: shares A to D of the matched pairs.
+    cec, pfr: None where nobody is matched.   regimes: shares A to D of the matched pairs.   within: mean score of the same people
+    and the nearest comparable ones of their own group.   beyond: how much higher the scores across are, for those with both; None
+    where that was not measured.
     """
 
     name: str
@@ -53,6 +56,8 @@ class GroupFindings:
     cec: Interval | None
     pfr: Interval | None
     regimes: dict[str, float]
+    within: float
+    beyond: Interval | None
 
     @property
     def coverage(self) -> float:
@@ -63,9 +68,9 @@ class GroupFindings:
 class Consistency:
     """audit, schema: what this is about.   rows, reference_rows: names of the audited and of the reference's rows.
 
-    groups: everybody first.   review, features, thresholds: tables, see the functions of `verifair.consistency.measures`.
-    trivial: whether the model decides at all.   follows: rank correlation of score and distance over matched pairs, NaN where
-    either is constant.
+    groups: everybody first.   inner: the same people beside the nearest of their own group, if that was measured.
+    review, features, thresholds: tables, see `verifair.consistency.measures`.   trivial: whether the model decides at all.
+    follows: rank correlation of score and distance over matched pairs, NaN where either is constant.
     """
 
     audit: Audit
@@ -79,21 +84,23 @@ class Consistency:
     thresholds: pd.DataFrame
     trivial: Triviality
     follows: float
+    inner: Audit | None
 
     @classmethod
     def of(
-        cls, audit: Audit, schema: Schema, rows: pd.Index, reference_rows: pd.Index, *, top: int = 20, seed: int = 0
-    ) -> Consistency:
-        """top: so many pairs to review.   seed: of the bootstrap."""
+        cls, audit: Audit, schema: Schema, rows: pd.Index, reference_rows: pd.Index, *, inner: Audit | None = None, top: int = 20,
+        seed: int = 0,
+    ) -> Consistency:  # fmt: skip
+        """inner: see there.   top: so many pairs to review.   seed: of the bootstrap."""
         belongs = audit.people.groups[audit.matches.individual]
         names = [(k, name) for k, name in enumerate(audit.people.names) if (belongs == k).any()]
-        everybody = _findings(audit, EVERYBODY, np.ones(len(belongs), dtype=bool), seed)
+        everybody = _findings(audit, inner, EVERYBODY, np.ones(len(belongs), dtype=bool), seed)
         return cls(
             audit=audit, schema=schema, rows=rows, reference_rows=reference_rows,
-            groups=(everybody, *(_findings(audit, name, belongs == k, seed) for k, name in names)),
+            groups=(everybody, *(_findings(audit, inner, name, belongs == k, seed) for k, name in names)),
             between=by_group(audit), review=_review(audit, schema, rows, reference_rows, top),
             features=feature_parts(audit, schema), thresholds=sensitivity(audit), trivial=triviality(audit),
-            follows=_rank_correlation(audit.score, audit.matches.distance[audit.pair]),
+            follows=_rank_correlation(audit.score, audit.matches.distance[audit.pair]), inner=inner,
         )  # fmt: skip
 
     @property
@@ -127,6 +134,8 @@ class Consistency:
             "probability": audit.probability, "its probability": audit.probability_tilde,
         }, index=audit.pair)  # fmt: skip
         measured = measured.astype({"decision": "Int64", "its decision": "Int64"})
+        if self.inner is not None:
+            table["score within"] = pd.Series(self.inner.score, index=self.inner.individual).reindex(who).to_numpy()
         return table.join(measured)
 
     def unmatched(self) -> pd.DataFrame:
@@ -171,12 +180,13 @@ class Consistency:
         }
 
 
-def _findings(audit: Audit, name: str, mine: npt.NDArray[np.bool_], seed: int) -> GroupFindings:
+def _findings(audit: Audit, inner: Audit | None, name: str, mine: npt.NDArray[np.bool_], seed: int) -> GroupFindings:
     """mine: (P,) the pairs of one group's people."""
     matches = audit.matches
     own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
     near, ties = matches.distance[mine], matches.ties[own.pair]
     measured = len(own.pair) > 0
+    inside, beyond = _beyond(own, inner, seed)
     return GroupFindings(
         name=name, people=len(np.unique(matches.individual[mine])), pairs=int(mine.sum()), matched=len(own.pair),
         distance=(float(np.median(near)), float(np.quantile(near, 0.9)), float(near.max())),
@@ -185,7 +195,17 @@ def _findings(audit: Audit, name: str, mine: npt.NDArray[np.bool_], seed: int) -
         cec=interval(own, own.score, seed=seed) if measured else None,
         pfr=interval(own, (~own.same_decision).astype(float), seed=seed) if measured else None,
         regimes={letter: float((own.regime == letter).mean()) for letter in REGIMES} if measured else {},
+        within=inside, beyond=beyond,
     )  # fmt: skip
+
+
+def _beyond(own: Audit, inner: Audit | None, seed: int) -> tuple[float, Interval | None]:
+    """Mean score of these people within their group, and by how much their scores across exceed it."""
+    kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
+    if inner is None or not len(kept):
+        return float("nan"), None
+    control = replace_pairs(inner, kept)
+    return float(control.score.mean()), excess(own, control, seed=seed)
 
 
 def replace_pairs(audit: Audit, kept: Integers) -> Audit:
@@ -236,6 +256,9 @@ def _flat(one: GroupFindings) -> dict[str, Any]:
         line |= {name: None, f"{name}_low": None, f"{name}_high": None}
         if interval_ is not None:
             line |= {name: interval_.mean, f"{name}_low": interval_.low, f"{name}_high": interval_.high}
+    line |= {"within": one.within, "beyond": None, "beyond_low": None, "beyond_high": None}
+    if one.beyond is not None:
+        line |= {"beyond": one.beyond.mean, "beyond_low": one.beyond.low, "beyond_high": one.beyond.high}
     return line | one.regimes
 
 

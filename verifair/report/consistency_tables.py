@@ -49,6 +49,9 @@ def overview(found: Consistency, protected: Sequence[str]) -> Grid:
         "PFR, flips": [_percent(None if one.pfr is None else one.pfr.mean) for one in found.groups],
         "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
     }  # fmt: skip
+    if found.inner is not None:
+        lines["score within group"] = [_number(one.within) for one in found.groups]
+        lines["  across more by, 95 %"] = [_ends(one.beyond) for one in found.groups]
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
@@ -60,13 +63,13 @@ def overview(found: Consistency, protected: Sequence[str]) -> Grid:
 def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column(", ".join(protected), min_width=9, overflow="fold")
-    for column in ("people", "matched", "distance", "CEC", "PFR", *REGIMES):
+    for column in ("people", "matched", "CEC", "within", "PFR", *REGIMES):
         grid.add_column(column, justify="right")
     for one in groups:
         cec, pfr = (None if interval is None else interval.mean for interval in (one.cec, one.pfr))
         shares = [_whole(one.regimes.get(letter)) for letter in REGIMES]
         grid.add_row(
-            _brief(one.name, protected), f"{one.people:,}", _whole(one.coverage), _number(one.distance[0]), _number(cec),
+            _brief(one.name, protected), f"{one.people:,}", _whole(one.coverage), _number(cec), _number(one.within),
             _whole(pfr), *shares,
         )  # fmt: skip
     return grid
@@ -175,6 +178,18 @@ def distance_line(found: Consistency) -> str | None:
     if found.follows < FOLLOWS:
         return f"{line}, so nearer counterparts would not have more similar reasons."
     return f"{line}: part of the scores comes of people who differ, not of how they are treated; --tau leaves out the far ones."
+
+
+def within_line(found: Consistency) -> str | None:
+    """What the groups add to the differences that there are among comparable people anyway."""
+    one = found.everybody
+    if found.inner is None or one.beyond is None:
+        return None
+    line = f"Like people of the same group score {one.within:.3f} in the mean: across groups it is "
+    line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
+    if one.beyond.low <= 0:
+        line += " So on these rows groups add nothing to what features beside merit do within a group."
+    return line
 
 
 def ties_line(found: Consistency, ties: str) -> str:
