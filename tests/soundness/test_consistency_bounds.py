@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from encoders.integrated_gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.consistency.score import EPSILON, cec_score
+from verifair.verify.check_explanations import explanations, surely_near
 
 POINTS, CLIMBS, N = 24, 12, 4
 BOXES = ("point", "narrow", "wide", "one-moves", "at-baseline", "around-baseline")
@@ -61,20 +64,43 @@ class Truth:
         return found
 
 
-@settings(max_examples=250, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1), style=st.sampled_from(STYLES), depth=st.integers(1, 3), outputs=st.sampled_from([1, 2]),
-    kinds=st.tuples(st.sampled_from(BOXES), st.sampled_from(BOXES)), slices=st.sampled_from([1, 2, 8, 32]),
-)  # fmt: skip
-def test_nothing_lies_outside_the_bounds(
-    seed: int, style: str, depth: int, outputs: int, kinds: tuple[str, str], slices: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    network = random_network(rng, N, style, depth=depth, width=5, outputs=outputs)
-    margin = np.ones(1) if outputs == 1 else np.array([-1.0, 1.0])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A random network and two random boxes."""
+
+    rng: np.random.Generator
+    network: Network
+    margin: Array
+    baseline: Array
+    sides: list[tuple[Array, Array]]
+    slices: int
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.network, self.margin, self.baseline)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    outputs = draw(st.sampled_from([1, 2]))
+    style, depth = draw(st.sampled_from(STYLES)), draw(st.integers(1, 3))
     baseline = np.round(rng.standard_normal(N), 1)
-    truth = Truth(network, margin, baseline)
-    sides = [random_box(rng, kind, baseline) for kind in kinds]
+    return Case(
+        rng=rng,
+        network=random_network(rng, N, style, depth=depth, width=5, outputs=outputs),
+        margin=np.ones(1) if outputs == 1 else np.array([-1.0, 1.0]),
+        baseline=baseline,
+        sides=[random_box(rng, draw(st.sampled_from(BOXES)), baseline) for _ in range(2)],
+        slices=draw(st.sampled_from([1, 2, 8, 32])),
+    )
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases())
+def test_nothing_lies_outside_the_bounds(case: Case) -> None:
+    rng, network, margin, baseline, slices = case.rng, case.network, case.margin, case.baseline, case.slices
+    truth, sides = case.truth, case.sides
     enclosures = []
     for low, high in sides:
         zonotopes = gradient_zonotopes(network, margin, baseline[None], low[None], high[None], slices)
@@ -101,6 +127,40 @@ def test_nothing_lies_outside_the_bounds(
         assert (np.linalg.norm(g - one.centre[0], axis=1) <= one.radius[0] + 1e-9 * norms).all()
     bound = score_bound(enclosures[0], 0, enclosures[1], 0, EPSILON)
     assert truth.worst(rng, *sides) <= bound + 1e-9
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases())
+def test_the_checker_confirms_nothing_that_is_false(case: Case) -> None:
+    truth, found = case.truth, []
+    for low, high in case.sides:
+        one = explanations(case.network, case.margin, case.baseline[None], low[None], high[None], case.slices)[0]
+        found.append(one)
+        x = points_of(case.rng, low, high)
+        g, value = truth.g(x), case.network.forward(x) @ case.margin
+        noise = 1e-12 * np.abs(value).max() + 1e-300
+        assert one.decision != 1 or value.min() > -noise
+        assert one.decision != 0 or value.max() <= noise
+        norms = np.linalg.norm(g, axis=1)
+        assert (norms >= one.least * (1 - 1e-9)).all()
+        assert (np.linalg.norm(g - one.centre, axis=1) <= one.radius + 1e-9 * norms).all()
+        directions = case.rng.standard_normal((40, N)) * 10.0 ** case.rng.integers(-2, 2, (40, N))
+        reach = directions @ one.centre + np.abs(directions @ one.columns.T).sum(axis=1)
+        reach += np.linalg.norm(directions, axis=1) * one.rest + 1e-9 * (np.abs(directions) @ np.abs(g).max(axis=0))
+        assert (directions @ g.T <= (reach + 1e-300)[:, None]).all()
+    worst = truth.worst(case.rng, *case.sides)
+    assert not surely_near(*found, worst - 1e-9, EPSILON)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_checker_s_bound_of_a_point_is_its_score(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    network = random_network(rng, N, "plain", depth=depth, width=12, outputs=1)
+    baseline, x, y = np.zeros((1, N)), rng.standard_normal((1, N)), rng.standard_normal((1, N))
+    measured = cec_score(*(integrated_gradients(network, np.ones(1), one, baseline) for one in (x, y)))[0]
+    one, two = (explanations(network, np.ones(1), baseline, z, z, 4096)[0] for z in (x, y))
+    assert surely_near(one, two, measured + 1e-3, EPSILON)
+    assert not surely_near(one, two, measured, EPSILON)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -130,3 +190,6 @@ def test_epsilon_pulls_small_explanations_together_and_apart(size: float) -> Non
     one, two = (attributions(gradient_zonotopes(network, margin, baseline, z, z, 1), baseline, z, z) for z in (short, long))
     bound = score_bound(one, 0, two, 0, EPSILON)
     assert 0.01 < measured <= bound < measured + 1e-4
+    mine = [explanations(network, margin, baseline, z, z, 1)[0] for z in (short, long)]
+    assert surely_near(*mine, measured + 1e-4, EPSILON)
+    assert not surely_near(*mine, measured, EPSILON)

@@ -15,17 +15,19 @@ from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.errors import QueryError
 from verifair.schema import Schema
-from verifair.verify import kmax_certificate, partition_store
+from verifair.verify import consistency_certificate, kmax_certificate, partition_store
 from verifair.verify.certificate import Certificate, FairnessQuery
 from verifair.verify.check import CheckReport
 from verifair.verify.check import check as recheck
+from verifair.verify.check_consistency import check_consistency
 from verifair.verify.check_kmax import check_kmax
 from verifair.verify.check_partition import NOTHING_DECIDED, check_partition
+from verifair.verify.consistency_certificate import ConsistencyCertificate
 from verifair.verify.kmax_certificate import KmaxCertificate
 from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
 
 EXAMPLE = """
-Re-proves what `verifair` wrote: certificates of pba, certify and kmax, and the stores of certify --partition.
+Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
 exactly. Exits with 1 when anything in the file is rejected, is only a solver's claim, or when nothing in it is decided.
 
@@ -102,6 +104,10 @@ def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[s
             bound = loaded(KmaxCertificate.load, path, kind)
             with options.progress_bar("leaves") as progress:
                 return _kmax_statement(bound), check_kmax(bound, network=network, schema=schema, progress=progress)
+        case consistency_certificate.FORMAT:
+            pairs = loaded(ConsistencyCertificate.load, path, kind)
+            with options.progress_bar("pairs") as progress:
+                return _pairs_statement(pairs), check_consistency(pairs, network=network, schema=schema, progress=progress)
         case _:
             given = loaded(Certificate.load, path, kind)
             with options.progress_bar("proofs") as progress:
@@ -130,6 +136,15 @@ def _kmax_statement(given: KmaxCertificate) -> str:
     return (
         f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
         f"{len(query.combinations)} combinations of {', '.join(query.protected)}."
+    )
+
+
+def _pairs_statement(given: ConsistencyCertificate) -> str:
+    query = given.query
+    where = f"wherever both move within {query.delta:g} units" if query.delta else "as they are"
+    return (
+        f"It states: {len(given):,} pairs of people, {where}, are decided alike, with scores of their explanations (exact "
+        f"integrated gradients from the file's baselines) below {query.threshold:g}; nothing about other rows."
     )
 
 

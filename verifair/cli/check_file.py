@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from verifair.errors import CertificateError
-from verifair.verify import certificate, kmax_certificate, partition_store
+from verifair.verify import certificate, consistency_certificate, kmax_certificate, partition_store
 
 T = TypeVar("T")
 EXPECTED = "expected a certificate (.json, .json.gz), or a store of certify --partition"
@@ -48,14 +48,15 @@ def kind_of(path: Path) -> str:
             raise CertificateError(f"{path}: is a damaged gzip file; {EXPECTED}: copy it again, or run again") from error
     named = NAMED.search(head)
     kind = named.group(1).decode(errors="replace") if named else ""
-    if kind in (certificate.FORMAT, kmax_certificate.FORMAT):
+    known = (certificate.FORMAT, kmax_certificate.FORMAT, consistency_certificate.FORMAT)
+    if kind in known:
         return kind
     if not head.lstrip().startswith(b"{"):
         raise CertificateError(f"{path}: is neither JSON with a certificate nor SQLite; {EXPECTED}: name another file")
     if kind or len(head) < HEAD:
         found = f"names {kind!r} as its format" if kind else "names no format"
-        ours = f"{certificate.FORMAT} or {kmax_certificate.FORMAT}"
-        raise CertificateError(f"{path}: is JSON that {found}; expected {ours}, as pba, certify and kmax write: name another file")
+        ours = f"{', '.join(known[:-1])} or {known[-1]}, as pba, certify, kmax and cec write"
+        raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
     return certificate.FORMAT  # somebody sorted the keys of a large one
 
 

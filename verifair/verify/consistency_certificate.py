@@ -5,9 +5,10 @@ in network inputs:
 
     {"format": "verifair-consistency-certificate/1", "network_sha256", "schema_sha256", "semantics",
      "query": {"kind", "delta", "threshold", "epsilon"}, "features": [names], "baselines": [[...]],
-     "pairs": [{"row", "counterpart", "baseline", "bound", "boxes"}], "digest"}
+     "pairs": [{"row", "counterpart", "baseline", "boxes"}], "digest"}
 
-What it states is defined in `verifair.verify.check_consistency`. The boxes are not in it: they follow from rows, delta and schema.
+What it states is defined in `verifair.verify.check_consistency`. The neighbourhoods are not in it: they follow from rows, delta and
+schema.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ class _PairFile:
     row: list[Number]
     counterpart: list[Number]
     baseline: Index
-    bound: Share
     boxes: Annotated[int, Field(strict=True, ge=2, lt=1 << 31)]
 
 
@@ -74,9 +74,8 @@ _ADAPTER = TypeAdapter(_File)
 class ConsistencyCertificate:
     """P pairs in regime A throughout their neighbourhoods.
 
-    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   bound: (P,) of
-    the scores.   boxes: (P,) that it took, a hint at how hard a pair is.   intact: False when a file's digest does not fit its
-    content.
+    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   boxes: (P,)
+    that it took, a hint at how hard a pair is.   intact: False when a file's digest does not fit its content.
     """
 
     network_sha256: str
@@ -88,7 +87,6 @@ class ConsistencyCertificate:
     rows: Array
     counterparts: Array
     baseline: npt.NDArray[np.int64]
-    bound: Array
     boxes: npt.NDArray[np.int64]
     intact: bool = True
 
@@ -107,8 +105,8 @@ class ConsistencyCertificate:
     @property
     def payload(self) -> dict[str, Any]:
         """Everything but the digest, as it stands in the file."""
-        columns = self.rows, self.counterparts, self.baseline, self.bound, self.boxes
-        names = ("row", "counterpart", "baseline", "bound", "boxes")
+        columns = self.rows, self.counterparts, self.baseline, self.boxes
+        names = ("row", "counterpart", "baseline", "boxes")
         pairs = zip(*(column.tolist() for column in columns), strict=True)
         return {
             "format": FORMAT,
@@ -174,7 +172,6 @@ def _arrays(file: _File) -> dict[str, Any]:
         "rows": np.array([pair.row for pair in file.pairs], dtype=float).reshape(shape),
         "counterparts": np.array([pair.counterpart for pair in file.pairs], dtype=float).reshape(shape),
         "baseline": np.array([pair.baseline for pair in file.pairs], dtype=np.int64),
-        "bound": np.array([pair.bound for pair in file.pairs], dtype=float),
         "boxes": np.array([pair.boxes for pair in file.pairs], dtype=np.int64),
     }
 

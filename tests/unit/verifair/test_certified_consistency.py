@@ -1,0 +1,300 @@
+"""Certified regime A: what is certified holds at every row of the neighbourhoods, is re-proved, and no tampering passes."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from encoders.network import Array, Network
+from solvers.outcome import Budget
+from tests.support import random_network
+from verifair.consistency.attributions import explanations
+from verifair.consistency.audit import Audit, audit
+from verifair.consistency.certified import Certified, certified
+from verifair.consistency.matching import Reference
+from verifair.consistency.neighbourhoods import raw_rows
+from verifair.consistency.people import People, merit_columns, people_of
+from verifair.consistency.score import cec_score
+from verifair.errors import CertificateError, DataError, QueryError, SchemaError
+from verifair.schema import Schema
+from verifair.verify.check_consistency import check_consistency
+from verifair.verify.consistency_certificate import FORMAT, ConsistencyCertificate
+from verifair.verify.questions import decisions
+
+FEATURES: list[dict[str, Any]] = [
+    {"name": "income", "kind": "integer", "range": [0, 12], "scale": "minmax", "unit": 1, "merit": True},
+    {"name": "debt", "kind": "integer", "range": [-40, 40], "scale": "minmax", "unit": 5, "merit": True},
+    {"name": "rate", "kind": "real", "range": [0, 3], "scale": "minmax"},
+    {"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"]},
+    {"name": "age", "kind": "integer", "range": [0, 9], "unit": 1, "protected": True},
+    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+]
+LABEL = {"positive": "class = 1", "label": "good", "positive_label": "yes"}
+SCHEMA = Schema.model_validate({**LABEL, "features": FEATURES})
+STILL = Schema.model_validate({**LABEL, "features": [{**f, "unit": None} for f in FEATURES]})
+NETWORK = replace(random_network(np.random.default_rng(5), (8, 12, 8, 2)), source_sha256="0" * 64)
+
+
+def table(rows: int = 120, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "income": rng.integers(0, 13, rows), "debt": rng.integers(-40, 41, rows), "rate": rng.random(rows).round(3) * 3,
+        "job": rng.choice(list("abc"), rows), "age": rng.integers(0, 10, rows), "sex": rng.choice(["F", "M"], rows),
+        "good": rng.choice(["yes", "no"], rows),
+    })  # fmt: skip
+
+
+FRAME = table()
+
+
+def people(schema: Schema = SCHEMA) -> tuple[People, Reference]:
+    read = people_of(schema, FRAME, "sex")
+    return read, Reference.of(read, merit_columns(schema))
+
+
+def run(
+    delta: float, *, schema: Schema = SCHEMA, network: Network = NETWORK, threshold: float = 0.5, budget: Budget | None = None
+) -> tuple[Certified, Audit, Reference]:
+    who, reference = people(schema)
+    measured = audit(network, reference, who, threshold=threshold, threads=1)
+    return certified(network, schema, measured, reference, who, delta, budget=budget), measured, reference
+
+
+FOUND, MEASURED, REFERENCE = run(1.0)
+CERTIFICATE = FOUND.certificate
+
+
+def neighbours(row: Array, delta: float) -> Array:
+    """All rows within delta units of a row whose income and debt move, by the definition."""
+    income = [v for v in range(13) if abs(v - row[0]) <= delta]
+    debt = [v for v in range(-40, 41) if abs(v - row[1]) <= 5 * delta]
+    return np.array([[a, b, *row[2:]] for a, b in itertools.product(income, debt)])
+
+
+def test_some_are_certified_and_some_are_not() -> None:
+    assert FOUND.candidates == (MEASURED.regime == "A").sum() > 10
+    assert 0 < FOUND.certified.sum() < FOUND.candidates
+    assert FOUND.share == FOUND.certified.sum() / FOUND.candidates
+    assert (FOUND.reason[FOUND.certified] == "").all()
+    assert (FOUND.reason[~FOUND.certified] != "").all()
+    assert (np.isnan(FOUND.bound) == ~FOUND.certified).all()
+    assert sum(FOUND.reasons.values()) == (~FOUND.certified).sum()
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.85])
+def test_what_is_certified_holds_at_every_row_of_the_neighbourhoods(threshold: float) -> None:
+    found, measured, reference = run(1.0, threshold=threshold)
+    baseline = reference.baseline(measured.people)
+    raw = raw_rows(SCHEMA, measured.people.x)
+    chosen = np.flatnonzero(found.certified)
+    assert len(chosen)
+    for pair in chosen[:15]:
+        person, counterpart = measured.individual[pair], measured.counterpart[pair]
+        x, y = (SCHEMA.encode(neighbours(raw[row], 1.0)) for row in (person, counterpart))
+        g, h = (explanations(NETWORK, z, np.tile(baseline[person], (len(z), 1)), threads=1) for z in (x, y))
+        score = cec_score(np.repeat(g, len(h), axis=0), np.tile(h, (len(g), 1)))
+        assert score.max() <= found.bound[pair] < threshold
+        assert len(set(decisions(NETWORK, x)) | set(decisions(NETWORK, y))) == 1
+
+
+def test_a_pair_as_it_is_is_certified_where_its_score_is_clearly_below() -> None:
+    found, measured, _ = run(0.0)
+    clearly = (measured.regime == "A") & (measured.score < 0.49)
+    assert clearly.any()
+    assert found.certified[clearly].all()
+    assert (found.bound >= found.score)[found.certified].all()
+    assert (found.reason[measured.regime != "A"] == "not in regime A").all()
+
+
+def test_larger_neighbourhoods_certify_fewer() -> None:
+    shares = [run(delta)[0].certified for delta in (0.0, 1.0, 3.0)]
+    assert (shares[2] <= shares[1]).all()
+    assert (shares[1] <= shares[0]).all()
+    assert shares[2].sum() < shares[0].sum()
+
+
+def test_more_boxes_decide_more() -> None:
+    few, _, _ = run(1.0, budget=Budget(nodes=2))
+    assert (few.certified <= FOUND.certified).all()
+    assert set(few.reasons) & {"score", "decision"}
+    assert few.certified.sum() < FOUND.certified.sum()
+    assert (few.boxes[few.certified] == 2).all()
+    assert FOUND.boxes[FOUND.certified].max() > 2
+
+
+def test_when_time_is_up_what_is_left_is_unknown() -> None:
+    found, measured, _ = run(1.0, budget=Budget(seconds=1e-9))
+    assert not found.certified.any()
+    assert set(found.reason[measured.regime == "A"]) == {"time"}
+    assert not len(found.certificate)
+
+
+def test_corners_in_another_regime_are_found_before_boxes_are_cut() -> None:
+    found, _, _ = run(3.0)
+    assert found.reasons["leaves A"] > 0
+    assert (found.boxes[found.reason == "leaves A"] <= 4).mean() > 0.5
+
+
+@pytest.mark.parametrize("delta", [-1.0, float("nan"), float("inf")])
+def test_a_delta_that_cannot_be_is_refused(delta: float) -> None:
+    with pytest.raises(QueryError, match=r"delta = .*expected a number of units"):
+        run(delta)
+
+
+def test_without_units_only_the_pairs_themselves_can_be_certified() -> None:
+    assert run(0.0, schema=STILL)[0].certified.any()
+    with pytest.raises(SchemaError, match="unit"):
+        run(1.0, schema=STILL)
+
+
+def test_people_who_are_no_rows_of_the_schema_are_refused() -> None:
+    who, reference = people()
+    other = replace(who, x=who.x + 1e-4)
+    measured = audit(NETWORK, reference, other, threads=1)
+    with pytest.raises(DataError, match="no row of the schema"):
+        certified(NETWORK, SCHEMA, measured, reference, other, 1.0)
+
+
+def test_raw_rows_are_read_back_from_network_inputs() -> None:
+    raw = SCHEMA.raw(FRAME)
+    found = raw_rows(SCHEMA, SCHEMA.encode(raw))
+    whole = SCHEMA.domain.integer
+    assert (found[:, whole] == raw[:, whole]).all()
+    assert found == pytest.approx(raw, abs=1e-6)
+
+
+# The certificate
+
+
+def report(given: ConsistencyCertificate | Path, network: Network = NETWORK, schema: Schema = SCHEMA) -> str:
+    found = check_consistency(given, network=network, schema=schema)
+    assert found.accepted == (not found.rejections)
+    return "; ".join(map(str, found.rejections))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, 2.0])
+def test_a_true_certificate_is_accepted(delta: float) -> None:
+    given = run(delta)[0].certificate
+    seen: list[tuple[int, int]] = []
+    found = check_consistency(given, network=NETWORK, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    assert found.accepted, found.rejections
+    assert found.proofs == len(given) > 0
+    assert found.leaves >= 2 * len(given)
+    assert seen[-1] == (len(given), len(given))
+
+
+def test_to_file_and_back(tmp_path: Path) -> None:
+    for name in ("pairs.json", "pairs.json.gz"):
+        CERTIFICATE.save(tmp_path / name)
+        assert ConsistencyCertificate.load(tmp_path / name).payload == CERTIFICATE.payload
+        assert not report(tmp_path / name)
+    assert gzip.decompress((tmp_path / "pairs.json.gz").read_bytes()) == (tmp_path / "pairs.json").read_bytes()
+
+
+def shifted(array: Array, column: int, by: float) -> Array:
+    out = array.copy()
+    out[:, column] += by
+    return out
+
+
+def weaker(network: Network) -> Network:
+    """Another network under the same name: some neuron is turned."""
+    first = network.layers[0]
+    return replace(network, layers=(replace(first, weight=-first.weight), *network.layers[1:]))
+
+
+TAMPERED: dict[str, Callable[[], ConsistencyCertificate]] = {
+    "delta": lambda: replace(CERTIFICATE, query=replace(CERTIFICATE.query, delta=4.0)),
+    "threshold": lambda: replace(CERTIFICATE, query=replace(CERTIFICATE.query, threshold=0.2)),
+    "epsilon": lambda: replace(CERTIFICATE, query=replace(CERTIFICATE.query, epsilon=0.5)),
+    "row": lambda: replace(CERTIFICATE, rows=np.roll(CERTIFICATE.rows, 1, axis=0)),
+    "counterpart": lambda: replace(CERTIFICATE, counterparts=np.roll(CERTIFICATE.counterparts, 3, axis=0)),
+    "baseline": lambda: replace(CERTIFICATE, baselines=SCHEMA.encode(CERTIFICATE.rows), baseline=np.arange(len(CERTIFICATE))),
+    "outside": lambda: replace(CERTIFICATE, rows=shifted(CERTIFICATE.rows, 0, 20.0)),
+    "between": lambda: replace(CERTIFICATE, rows=shifted(CERTIFICATE.rows, 1, 0.5)),
+    "network": lambda: replace(CERTIFICATE, network_sha256="1" * 64),
+    "schema": lambda: replace(CERTIFICATE, schema_sha256="1" * 64),
+    "features": lambda: replace(CERTIFICATE, features=(*CERTIFICATE.features[1:], CERTIFICATE.features[0])),
+    "semantics": lambda: replace(CERTIFICATE, semantics="any"),
+    "columns": lambda: replace(CERTIFICATE, baselines=CERTIFICATE.baselines[:, 1:]),
+    "empty": lambda: replace(CERTIFICATE, rows=CERTIFICATE.rows[:0], counterparts=CERTIFICATE.counterparts[:0],
+                             baseline=CERTIFICATE.baseline[:0], boxes=CERTIFICATE.boxes[:0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_what_was_tampered_with_is_rejected(what: str, tmp_path: Path) -> None:
+    TAMPERED[what]().save(tmp_path / "pairs.json")  # with a digest that fits
+    assert report(tmp_path / "pairs.json")
+
+
+def test_a_digest_that_does_not_fit_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.json"
+    CERTIFICATE.save(path)
+    path.write_text(path.read_text().replace('"delta":1.0', '"delta":0.5', 1))
+    assert "digest" in report(path)
+
+
+def test_another_network_or_schema_is_told() -> None:
+    other = replace(NETWORK, source_sha256="2" * 64)
+    assert "another network" in report(CERTIFICATE, network=other)
+    assert "another schema" in report(CERTIFICATE, schema=STILL)
+
+
+def test_weights_that_were_changed_are_found_out_by_the_bounds() -> None:
+    assert "not confirmed" in report(CERTIFICATE, network=weaker(NETWORK)) or "differ" in report(
+        CERTIFICATE, network=weaker(NETWORK)
+    )
+
+
+def test_the_boxes_are_only_a_hint() -> None:
+    assert not report(replace(CERTIFICATE, boxes=np.full(len(CERTIFICATE), 2)))
+
+
+def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
+    CERTIFICATE.save(path)
+    raw = json.loads(path.read_text())
+    edit(raw)
+    path.write_text(json.dumps(raw))
+    return path
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda raw: raw.update(format="other"),
+        lambda raw: raw.update(more=1),
+        lambda raw: raw["pairs"][0].update(row=[1.0]),
+        lambda raw: raw["pairs"][0].update(baseline=99),
+        lambda raw: raw["pairs"][0].update(boxes=0),
+        lambda raw: raw["pairs"][0].pop("counterpart"),
+        lambda raw: raw["pairs"][0]["row"].__setitem__(0, float("nan")),
+        lambda raw: raw["pairs"][0]["row"].__setitem__(0, "1"),
+        lambda raw: raw["baselines"].append([0.0]),
+        lambda raw: raw["query"].update(threshold=1.5),
+        lambda raw: raw["query"].update(delta=-1.0),
+        lambda raw: raw.update(network_sha256="x"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(edit: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match=FORMAT):
+        ConsistencyCertificate.load(edited(tmp_path / "pairs.json", edit))
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match="cannot be read"):
+        ConsistencyCertificate.load(tmp_path / "none.json")
+    broken = tmp_path / "pairs.json.gz"
+    CERTIFICATE.save(broken)
+    broken.write_bytes(broken.read_bytes()[:50])
+    with pytest.raises(CertificateError, match=FORMAT):
+        ConsistencyCertificate.load(broken)
