@@ -83,7 +83,8 @@ class Case:
 def measured(decider: Decider, columns: Columns, train: People, test: People) -> dict[str, Any]:
     """Utility, outcome and procedure on the test people; matches and baselines come from the training people.
 
-    CEC within, B within: the same of people of one group.   variance: of the score; a constant model has none, and its AUC is 0.5.   silent: share without any attribution.
+    CEC within, PFR within, B within: the same of pairs of one group.   variance: of the score; a constant model has none, and its
+    AUC is 0.5.   silent: share without any attribution.
     """
     decision, score = decider.decide(test), decider.score(test)
     reference = Reference.of(train, columns.merit)
@@ -94,8 +95,8 @@ def measured(decider: Decider, columns: Columns, train: People, test: People) ->
         "F1": f1_score(test.labels, decision), "AUC": roc_auc_score(test.labels, score),
         "accuracy": (decision == test.labels).mean(), "variance": score.var(), "positive": decision.mean(),
         "EO gap": equalized_odds_difference(**fair), "SP gap": demographic_parity_difference(**fair),
-        "CEC": audit.score.mean(), "CEC within": inner.score.mean(), "B within": (inner.regime == "B").mean(),
-        "PFR": (~audit.same_decision).mean(),
+        "CEC": audit.score.mean(), "PFR": (~audit.same_decision).mean(), "CEC within": inner.score.mean(),
+        "PFR within": (~inner.same_decision).mean(), "B within": (inner.regime == "B").mean(),
         **{regime: (audit.regime == regime).mean() for regime in "ABCD"},
         **{f"B at {t:g}": (regimes(audit.score, audit.same_decision, t) == "B").mean() for t in LOWER},
         "silent": triviality(audit).silent, "distance": np.median(audit.matches.distance), "ties": np.median(audit.matches.ties),

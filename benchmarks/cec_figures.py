@@ -16,7 +16,7 @@ from verifair.consistency.score import REGIMES, THRESHOLD
 COLOURS = {"A": "#2a9d8f", "B": "#e76f51", "C": "#e9c46a", "D": "#6d597a"}
 FLIPS = 0.2
 """Where the plane is divided along PFR: the paper names no value."""
-MARKERS = "osD^vP*"
+MARKERS = "osD^vP*X"
 
 
 def plane(results: pd.DataFrame, path: Path) -> None:
