@@ -1,24 +1,30 @@
-"""verifair train: the networks of the PBA paper, written as ONNX next to their schema."""
+"""verifair train: the networks of the PBA and CEC papers, written as ONNX next to their schema."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from verifair import datasets
 from verifair.cli import options
 from verifair.datasets import Dataset
 from verifair.errors import QueryError
 from verifair.schema import Schema
+from verifair.training import Consistency, Consistent
 from verifair.training import train as fit
 
 EXAMPLE = """
-Trains a ReLU network: agnostic, certifair (counterfactual penalty) or fair-n (margin gap of the groups). Needs the extra `torch`.
+Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for
+comparable people of different groups). Needs the extra `torch`.
 
-Example: verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
+Examples:
+verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
+verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
 """
 
 
@@ -30,24 +36,32 @@ def train(
     data: Annotated[str, typer.Option("--data", help="german, adult, or a table file.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.", show_default=False)],
     schema: Annotated[Path | None, typer.Option("--schema", help="Schema of a table file.")] = None,
-    method: Annotated[str, typer.Option("--method", help="agnostic, certifair or fair-n.")] = "agnostic",
-    sensitive: Annotated[str | None, typer.Option("--sensitive", help="Feature of the fair methods.")] = None,
-    hidden: Annotated[str, typer.Option("--hidden", help="Widths of the hidden layers.")] = "100,50",
+    method: Annotated[str, typer.Option("--method", help="agnostic, certifair, fair-n or cec.")] = "agnostic",
+    sensitive: Annotated[str | None, typer.Option("--sensitive", help="Feature of the fair methods; for cec any column.")] = None,
+    hidden: Annotated[str | None, typer.Option("--hidden", help="Widths; none: 100,50, for cec its paper's 128,64.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the training rows.")] = None,
-    lambda_f: Annotated[float | None, typer.Option("--lambda-f", help="Weight of the fairness term.")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Rows a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Adam's.")] = None,
+    dropout: Annotated[float | None, typer.Option("--dropout", help="Share of hidden neurons a step leaves out.")] = None,
+    lambda_f: Annotated[float | None, typer.Option("--lambda-f", help="certifair, fair-n: weight of the fairness term.")] = None,
+    lambda_cec: Annotated[float | None, typer.Option("--lambda-cec", help="cec: weight of the squared score.")] = None,
+    lambda_eo: Annotated[float | None, typer.Option("--lambda-eo", help="cec: weight of equalized odds.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="cec: of integrated gradients.")] = None,
+    tau: Annotated[float | None, typer.Option("--tau", help="cec: farthest match, in standard deviations of merit.")] = None,
     class_weight: Annotated[str | None, typer.Option("--class-weight", help="balanced, or none.")] = None,
     seed: options.Seed = 0,
+    threads: Annotated[int, typer.Option("--threads", help="torch's; the last bits depend on it.")] = 1,
     json: options.Json = None,
 ) -> None:
-    try:
-        widths = tuple(int(width) for width in hidden.split(","))
-    except ValueError as error:
-        raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
+    asked = {"lambda_cec": lambda_cec, "lambda_eo": lambda_eo, "steps": steps, "tau": tau}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     dataset = _dataset(data, schema)
     with options.progress_bar("epochs") as progress:
         model = fit(
-            dataset, method=method, sensitive=sensitive, hidden=widths, epochs=epochs, lambda_f=lambda_f,
-            class_weight=class_weight, seed=seed, progress=progress,
+            dataset, method=method, sensitive=sensitive, hidden=_widths(hidden, method), epochs=epochs, batch=batch,
+            learning_rate=learning_rate, lambda_f=lambda_f, dropout=dropout,
+            consistency=Consistency(**given) if given else None, class_weight=class_weight, seed=seed, threads=threads,
+            progress=progress,
         )  # fmt: skip
     network, described = model.save(out)
     report = asdict(model.report)
@@ -57,7 +71,40 @@ def train(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"
     )
+    if model.report.consistency is not None and model.report.plain is not None:
+        _print_consistency(console, model.report.plain, model.report.consistency, model.settings.sensitive)
     options.write_json(json, {"settings": model.settings.plain(), "report": report, "model": str(network), "seed": seed})
+
+
+def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
+    if hidden is None:
+        return None if method == "cec" else (100, 50)
+    try:
+        return tuple(int(width) for width in hidden.split(","))
+    except ValueError as error:
+        raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
+
+
+def _print_consistency(console: Console, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
+    """The measures beside each other: a low score alone says nothing about a model that hardly decides."""
+    grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
+    for column in ("", "plain", "cec"):
+        grid.add_column(column, justify="right" if column else "left")
+    for name, before, after in (
+        ("CEC, mean score", f"{plain.cec:.4f}", f"{found.cec:.4f}"),
+        ("regime B, hidden bias", f"{plain.hidden:.2%}", f"{found.hidden:.2%}"),
+        ("prediction flip rate", f"{plain.flips:.2%}", f"{found.flips:.2%}"),
+        ("AUC", f"{plain.auc:.4f}", f"{found.auc:.4f}"),
+        ("variance of the prediction", f"{plain.variance:.4f}", f"{found.variance:.4f}"),
+        ("predicted positive", f"{plain.positive:.2%}", f"{found.positive:.2%}"),
+        ("pairs matched", f"{plain.matched:.2%}", f"{found.matched:.2%}"),
+    ):
+        grid.add_row(name, before, after)
+    console.print(grid)
+    console.print("plain: the same network and draws, trained for prediction alone", soft_wrap=True)
+    caveat = found.caveat()
+    if caveat is not None:
+        console.print(f"[bold]note:[/] a low CEC says little of this network: {caveat}", soft_wrap=True)
 
 
 def _dataset(data: str, schema: Path | None) -> Dataset:

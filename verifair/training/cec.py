@@ -12,7 +12,7 @@ from torch import Tensor
 from verifair.consistency.matching import Matches, Reference
 from verifair.training.losses import equalized_odds, explanation_gap
 from verifair.training.objectives import CrossEntropy, Objective
-from verifair.training.path_gradients import attributions
+from verifair.training.path_gradients import Rooms, attributions
 from verifair.training.perceptron import Perceptron
 from verifair.training.settings import Consistency
 
@@ -38,6 +38,8 @@ class Cec(Objective):
         self.counterparts = torch.from_numpy(counterparts)
         self.partner = self.counterparts.max(dim=1).values
         self.choose = bool(((counterparts >= 0).sum(axis=1) > 1).any())
+        self.rooms = Rooms()
+        self.everybody = bool((counterparts >= 0).any(axis=1).all())
 
     def epoch(self, generator: torch.Generator) -> None:
         if self.choose and self.consistency.lambda_cec:
@@ -55,8 +57,9 @@ class Cec(Objective):
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:
         """Mean squared score of the chosen who have a counterpart."""
-        chosen = chosen[self.partner[chosen] >= 0]
-        x = torch.cat((self.x[chosen], self.x[self.partner[chosen]]))
-        baseline = self.baselines[self.cell[chosen]].repeat(2, 1)
-        g, g_tilde = attributions(network.layers, x, baseline, self.consistency.steps).chunk(2)
-        return explanation_gap(g, g_tilde)
+        if not self.everybody:
+            chosen = chosen[self.partner[chosen] >= 0]
+        x = self.x[torch.cat((chosen, self.partner[chosen]))]
+        baseline = self.baselines[self.cell[chosen].repeat(2)]
+        g = attributions(network.layers, x, baseline, self.consistency.steps, self.rooms)
+        return explanation_gap(g.unflatten(0, (2, len(chosen))))

@@ -74,9 +74,9 @@ class Consistent:
     def caveat(self) -> str | None:
         """Why a low score may say nothing, in a sentence; None where there is no such reason."""
         if self.positive in (0.0, 1.0):
-            return f"it predicts class {self.positive:g} for everybody: constant decisions are consistent, and of no use"
+            return f"it predicts class {self.positive:g} for everybody"
         if self.auc < TELLS_APART:
-            return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing: it is consistent as it hardly tells people apart"
+            return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing: it hardly tells people apart"
         return None
 
 

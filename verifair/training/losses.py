@@ -56,24 +56,20 @@ def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Ten
     """
     cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)
     rows = cell.sum(dim=0)
-    rate = ((z.softmax(dim=1)[:, 1] @ cell) / rows.clamp(min=1)).view(2, count)
+    rate = (((z[:, 1] - z[:, 0]).sigmoid() @ cell) / rows.clamp(min=1)).view(2, count)
+    one, other = torch.triu_indices(count, count, 1)
     there = (rows > 0).view(2, count)
-    pairs = (there[:, :, None] & there[:, None, :]).triu(1).to(z.dtype)
-    share = pairs / pairs.sum(dim=(1, 2), keepdim=True).clamp(min=1)
-    return ((rate[:, :, None] - rate[:, None, :]).square() * share).sum()
+    both = (there[:, one] & there[:, other]).to(z.dtype)
+    share = both / both.sum(dim=1, keepdim=True).clamp(min=1)
+    return ((rate[:, one] - rate[:, other]).square() * share).sum()
 
 
-def explanation_gap(g: Tensor, g_tilde: Tensor, eps: float = 1e-8) -> Tensor:
+def explanation_gap(g: Tensor, eps: float = 1e-8) -> Tensor:
     """CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
 
-    g, g_tilde: (P, n) attributions of a person and the counterpart. The square is summed as it is, as a root has no gradient
-    at 0; an attribution of 0 has norm 0 with gradient 0, so that its own gradient is 1 / eps at most. No pairs give 0.
-    Reference: CEC, definition 3 and "Training Objective".
+    g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is, as a root has no
+    gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No
+    pairs give 0. Reference: CEC, definition 3 and "Training Objective".
     """
-    if not len(g):
-        return g.sum()
-    return (_unit(g, eps) - _unit(g_tilde, eps)).square().sum(dim=1).mean() / 4
-
-
-def _unit(g: Tensor, eps: float) -> Tensor:
-    return g / (torch.linalg.vector_norm(g, dim=1, keepdim=True) + eps)
+    unit = g / (torch.linalg.vector_norm(g, dim=2, keepdim=True) + eps)
+    return (unit[0] - unit[1]).square().sum() / (4 * max(1, g.shape[1]))

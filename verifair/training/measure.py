@@ -22,7 +22,8 @@ class TrainingReport:
     -> share predicted positive (statistical parity compares these); a group without rows is left out.
     counterfactual_gap: protected feature -> mean |p(1 | x) - p(1 | x')| over all rows and all other values of the
     feature. margin_gap: protected feature -> mean over pairs of groups of the difference of their mean |z_1 - z_0|, in
-    logits. losses: mean training loss of each epoch. consistency: of cec training, None for the others.
+    logits. losses: mean training loss of each epoch. consistency, plain: of cec training, None for the others: of the
+    network, and of one trained with the same draws for prediction alone.
     """
 
     train_accuracy: float
@@ -33,6 +34,7 @@ class TrainingReport:
     margin_gap: dict[str, float]
     losses: tuple[float, ...]
     consistency: Consistent | None = None
+    plain: Consistent | None = None
 
 
 def network_of(weights: Weights) -> Network:
