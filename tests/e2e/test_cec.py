@@ -185,6 +185,28 @@ def test_a_sample_steps_and_ties_are_the_users_choice(tmp_path: Path) -> None:
     assert [p["counterpart"] for p in exact["pairs"]] != [p["counterpart"] for p in drawn["pairs"]]
 
 
+def test_regime_a_is_certified_and_checked(tmp_path: Path) -> None:
+    proof = tmp_path / "proof.json.gz"
+    files = ("--json", tmp_path / "a.json", "--out", tmp_path / "out", "--certificate", proof)
+    done = verifair(*DEMO, "--audit", "test", "--certify", 1, "--timeout", 60, *files)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    certified, pairs = answer["certified"], pd.DataFrame(answer["pairs"]).set_index("row")
+    assert certified["regime_A"] == (pairs["regime"] == "A").sum() == len(certified["people"])
+    assert certified["certified"] + sum(certified["unknown"].values()) == certified["regime_A"]
+    assert certified["certified"] > 0
+    for line in certified["people"]:
+        assert pairs.loc[line["row"], "counterpart"] == line["counterpart"]
+        assert pairs.loc[line["row"], "score"] == pytest.approx(line["score"])
+        assert line["status"] == "unknown" or line["score"] <= line["bound"] < 0.5
+    assert f"Certified A: {certified['certified']} of the {certified['regime_A']} pairs" in flat(done.stdout)
+    assert len(pd.read_csv(tmp_path / "out" / "certified.csv")) == certified["regime_A"]
+    assert answer["trust"]["proved"] == [f"regime A of {certified['certified']} pairs within 1 units"]
+    checked = verifair("check", proof, "--demo", "german")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"ACCEPTED: {certified['certified']} proofs" in flat(checked.stdout)
+
+
 def test_a_constant_model_does_not_look_fair(tmp_path: Path) -> None:
     german = datasets.load("german")
     files = _constant(german.schema, tmp_path)
@@ -222,6 +244,8 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown column": ("did you mean 'sex'", ("--protected", "sexx")),
     "no such reference": ("nofile.csv: there is no such file", ("--reference", "nofile.csv")),
     "a number": ("--split duration=", ("--protected", "duration")),
+    "delta negative": ("--certify -1: expected a number of units", ("--certify", -1)),
+    "certificate of nothing": ("add --certify DELTA, or drop it", ("--certificate", "proof.json")),
     "out is a file": ("--out file.txt: is a file", ("--out", "file.txt")),
     "nowhere to write": ("nothing can be written", ("--json", "file.txt/a.json")),
     "no time": ("--timeout", ("--timeout", 0)),
@@ -292,6 +316,27 @@ def test_three_classes_are_refused(tmp_path: Path, refused: Refused) -> None:
 )
 def test_what_is_missing_is_named(missing: tuple[str, ...], words: str, refused: Refused) -> None:
     assert words in refused("cec", *missing)
+
+
+CERTIFYING = """
+from verifair.consistency import certified
+def interrupted(*arguments, **options):
+    raise KeyboardInterrupt
+certified._decided = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C before the first pair is certified."""
+
+
+def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CERTIFYING, *DEMO, "--certify", "1", "--no-within", "--json", str(tmp_path / "a.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 130, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["certified"] is None
+    assert answer["cec"]["mean"] > 0
+    assert "Nothing was certified: interrupted" in flat(done.stdout)
 
 
 INTERRUPTED = """

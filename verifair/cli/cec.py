@@ -13,7 +13,8 @@ from rich.console import Console
 
 from encoders.onnx_reader import read_onnx
 from verifair.cli import options
-from verifair.cli.cec_answer import Answer
+from verifair.cli.cec_answer import Answer, Proved
+from verifair.cli.cec_certify import check_delta
 from verifair.cli.cec_inputs import audited
 from verifair.cli.inputs import inputs
 from verifair.consistency.attributions import positive_margin
@@ -30,6 +31,8 @@ alike, and for like reasons (integrated gradients)? Finds hidden bias: the same 
 proved.
 
 Example: verifair cec --demo german --protected sex
+
+Proofs for regime A (same decision, same reasons): verifair cec --demo german --protected sex --certify 1 --certificate a.json
 
 With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
 """
@@ -70,6 +73,13 @@ def cec(
         bool, typer.Option("--within/--no-within", help="Beside it scores of like people of the same group.")
     ] = True,
     top: Annotated[int, typer.Option("--top", min=0, help="People to review on the screen.")] = 10,
+    certify: Annotated[
+        float | None, typer.Option("--certify", help="Prove regime A of pairs wherever both move within DELTA units.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write these proofs here (.json or .json.gz), for `verifair check`.")
+    ] = None,
+    nodes: options.Nodes = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG) and the screen's text.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Threads for the attributions.")] = 2,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the whole run.")] = 3600.0,
@@ -77,8 +87,11 @@ def cec(
     json: options.Json = None,
 ) -> None:  # fmt: skip
     started = time.monotonic()
-    _check(out, json, ties, tau, threshold)
-    options.budget(timeout, None, seed)
+    _check(out, json, certificate, ties, tau, threshold)
+    check_delta(certify)
+    if certificate is not None and certify is None:
+        raise QueryError("--certificate holds proofs that pairs are in regime A: add --certify DELTA, or drop it")
+    options.budget(timeout, nodes, seed)
     count = _steps(steps)
     given = inputs(model, schema, data, demo)
     network = read_onnx(given.model)
@@ -96,15 +109,23 @@ def cec(
             network, asked.reference, measured, steps=count, ties=_ties(ties), seed=seed, threads=jobs, progress=tell
         ) if within else None  # fmt: skip
     found = Consistency.of(measured, given.schema, asked.rows, asked.reference_rows, inner=inner, top=max(top, 20), seed=seed)
+    proved = None
+    if certify is not None:
+        left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), nodes, seed)
+        files = options.Output(source=given.words, json=json, certificate=certificate)
+        proved = Proved.of(network, given.schema, measured, asked, certify, left, files)
     answer = Answer(
-        network=network, schema=given.schema, found=found, asked=asked, ties=ties, top=top, seconds=time.monotonic() - started,
-        seed=seed,
+        network=network, schema=given.schema, found=found, asked=asked, ties=ties, top=top, proved=proved,
+        seconds=time.monotonic() - started, seed=seed,
     )  # fmt: skip
     # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:
         answer.write(out)
     options.write_json(json, answer.to_dict() if json is not None else {})
     answer.show(Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
+    if proved is not None and proved.interrupted:
+        Console(stderr=True, highlight=False).print("interrupted: what was measured until then is kept", soft_wrap=True)
+        raise typer.Exit(options.INTERRUPTED)
 
 
 @contextmanager
@@ -136,9 +157,9 @@ def _so_far(last: tuple[int, int]) -> str:
     return f"after {last[0]:,} of {last[1]:,} explanations" if last[1] else "before the first"
 
 
-def _check(out: Path | None, json: Path | None, ties: str, tau: float | None, threshold: float) -> None:
+def _check(out: Path | None, json: Path | None, certificate: Path | None, ties: str, tau: float | None, threshold: float) -> None:
     """Before the run, so that nothing is lost after it."""
-    options.check_outputs({"--json": json})
+    options.check_outputs({"--json": json, "--certificate": certificate})
     if out is not None:
         if out.exists() and not out.is_dir():
             raise QueryError(f"--out {out}: is a file; name a folder")

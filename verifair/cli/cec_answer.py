@@ -4,21 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
 from encoders.network import Network
+from solvers.outcome import Budget
+from verifair.cli import options
+from verifair.cli.cec_certify import certify_people
 from verifair.cli.cec_inputs import Audited
+from verifair.consistency.audit import Audit
 from verifair.report import consistency_plots, consistency_tables
 from verifair.report.consistency import Consistency
 from verifair.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Proved:
+    """Whose regime A is proved.   answer: JSON-ready, None where Ctrl-C came before the end.   text: the same for the screen."""
+
+    answer: dict[str, Any] | None
+    text: str
+
+    @classmethod
+    def of(
+        cls, network: Network, schema: Schema, audit: Audit, asked: Audited, delta: float, budget: Budget, files: options.Output
+    ) -> Proved:
+        """Certify within `delta` units, and write the certificate. Raises QueryError, SchemaError and DataError as `certified`."""
+        told = StringIO()
+        console = Console(file=told, highlight=False, markup=False)
+        try:
+            answer = certify_people(
+                network, schema, audit, asked.reference, asked.people, delta, budget=budget, out=files, console=console
+            )
+        except KeyboardInterrupt:
+            return cls(answer=None, text="Nothing was certified: interrupted.")
+        for line in answer["people"]:  # by their names in the tables
+            line["row"], line["counterpart"] = asked.rows[line["row"]], asked.reference_rows[line["counterpart"]]
+        return cls(answer=answer, text=told.getvalue().rstrip())
+
+    @property
+    def interrupted(self) -> bool:
+        return self.answer is None
+
+    def trust(self) -> list[str]:
+        if self.answer is None or not self.answer["certified"]:
+            return []
+        return [f"regime A of {self.answer['certified']:,} pairs within {self.answer['delta']:g} units"]
+
+    def table(self) -> pd.DataFrame:
+        """One line for each pair in regime A: row, counterpart, status, reason, score, bound."""
+        return pd.DataFrame([] if self.answer is None else self.answer["people"])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """found: what was measured.   asked: of whom.   ties, top: as asked for."""
+    """found: what was measured.   asked: of whom.   ties, top: as asked for.   proved: whose regime A is, if that was asked."""
 
     network: Network
     schema: Schema
@@ -26,6 +70,7 @@ class Answer:
     asked: Audited
     ties: str
     top: int
+    proved: Proved | None
     seconds: float
     seed: int
 
@@ -42,6 +87,8 @@ class Answer:
             console.print(consistency_tables.review_grid(found, self.top))
         for line in self._lines():
             console.print(line, soft_wrap=True)
+        if self.proved is not None:
+            console.print(self.proved.text, soft_wrap=True)
 
     def _about(self) -> str:
         asked = self.asked
@@ -80,6 +127,8 @@ class Answer:
         }  # fmt: skip
         for name, table in tables.items():
             table.to_csv(out / f"{name}.csv", index=False)
+        if self.proved is not None:
+            self.proved.table().to_csv(out / "certified.csv", index=False)
         for name, draw in _figures(found).items():
             draw(out / name)
 
@@ -93,7 +142,11 @@ class Answer:
                 "attributions": audit.method, "ties": self.ties,
             },
             **self.found.to_dict(),
-            "trust": {"proved": [], "measured": ["everything, on the rows of the table", "intervals, by percentile bootstrap"]},
+            "certified": self.proved.answer if self.proved is not None else None,
+            "trust": {
+                "proved": self.proved.trust() if self.proved is not None else [],
+                "measured": ["scores, decisions and regimes, on the rows of the table", "intervals, by percentile bootstrap"],
+            },
             "model_sha256": self.network.source_sha256,
             "schema_sha256": self.schema.sha256,
             "seconds": self.seconds,

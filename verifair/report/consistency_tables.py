@@ -167,7 +167,7 @@ def model_line(found: Consistency) -> str:
         f"{_number(model.variance)}{auc}."
     )
     why = found.hardly_decides
-    return line if why is None else f"{line} Beware: {why}, so a low CEC says nothing of it."
+    return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
 
 
 def distance_line(found: Consistency) -> str | None:
