@@ -259,3 +259,56 @@ def test_merit_only_looks_at_nothing_else(trained: dict[str, Decider]) -> None:
     assert decider.score(OTHERS).std() > 0.1  # it does look at merit
     found = audit_decider(decider, Reference.of(PEOPLE, COLUMNS.merit), OTHERS)
     assert not found.g[:, 1:].any()
+
+
+# What the two objectives of our own do in a step
+
+
+def test_violations_by_hand() -> None:
+    torch = pytest.importorskip("torch")
+    from verifair.training.baselines.lagrangian import violations
+
+    p = torch.tensor([0.9, 0.7, 0.2, 0.6])
+    z = torch.stack([torch.zeros(4), torch.log(p / (1 - p))], dim=1)
+    labels, groups = torch.tensor([1, 1, 1, 0]), torch.tensor([0, 0, 1, 0])
+    found = violations(z, labels, groups, count=2, slack=0.05)
+    assert found[1, 0, 1].item() == pytest.approx(0.8 - 0.2 - 0.05, abs=1e-6)
+    assert found[1, 1, 0].item() == pytest.approx(0.2 - 0.8 - 0.05, abs=1e-6)
+    assert not found[0].any()  # nobody of group 1 has label 0: no rate, no constraint
+    assert not found.diagonal(dim1=1, dim2=2).any()
+
+
+def test_multipliers_rise_while_a_constraint_is_broken_and_never_below_zero() -> None:
+    torch = pytest.importorskip("torch")
+    from verifair.training.baselines.lagrangian import Lagrangian
+
+    objective = Lagrangian(PEOPLE, slack=0.1, ascent=0.5)
+    chosen = torch.arange(200)
+    z = torch.zeros(200, 2, requires_grad=True)
+    z.data[:, 1] = torch.where(torch.from_numpy(PEOPLE.groups[:200]) == 1, 2.0, -2.0)  # group 1 is always preferred
+    plain = objective(None, z, chosen).item()
+    objective.after_step(None, chosen)
+    assert (objective.multipliers[:, 1, 0] > 0.3).all()
+    assert not objective.multipliers[:, 0, 1].any()  # the other way round nothing is broken
+    dearer = objective(None, z, chosen)
+    assert dearer.item() > plain
+    before = z.detach().clone().requires_grad_()
+    cheap = Lagrangian(PEOPLE, slack=0.1)(None, before, chosen)
+    difference = torch.autograd.grad(dearer, z)[0] - torch.autograd.grad(cheap, before)[0]
+    preferred = torch.from_numpy(PEOPLE.groups[:200]) == 1
+    assert (difference[preferred, 1] > 0).all()  # descent takes from the preferred group
+    assert (difference[~preferred, 1] < 0).all()  # and gives to the other
+
+
+def test_the_projected_gradient_never_helps_the_adversary() -> None:
+    torch = pytest.importorskip("torch")
+    from verifair.training.baselines.adversarial import projected
+
+    generator = torch.Generator().manual_seed(0)
+    own, other = ([torch.randn(4, 3, generator=generator), torch.randn(4, generator=generator)] for _ in range(2))
+    step = projected(own, other, alpha=0.7)
+    along = sum((a * b).sum() for a, b in zip(step, other, strict=True)).item()
+    square = sum((b * b).sum() for b in other).item()
+    assert along == pytest.approx(-0.7 * square, rel=1e-5)  # going down `step` goes up the adversary's loss
+    for a, b in zip(projected(own, [torch.zeros_like(b) for b in other], alpha=0.7), own, strict=True):
+        assert torch.equal(a, b)
