@@ -84,7 +84,7 @@ def measured(decider: Decider, columns: Columns, train: People, test: People) ->
     """Utility, outcome and procedure on the test people; matches and baselines come from the training people.
 
     CEC within, PFR within, B within: the same of pairs of one group.   variance: of the score; a constant model has none, and its
-    AUC is 0.5.   silent: share without any attribution.
+    AUC is 0.5.   silent: share without any attribution.   on merit: share of all attribution, in absolute value, that merit has.
     """
     decision, score = decider.decide(test), decider.score(test)
     reference = Reference.of(train, columns.merit)
@@ -99,8 +99,9 @@ def measured(decider: Decider, columns: Columns, train: People, test: People) ->
         "PFR within": (~inner.same_decision).mean(), "B within": (inner.regime == "B").mean(),
         **{regime: (audit.regime == regime).mean() for regime in "ABCD"},
         **{f"B at {t:g}": (regimes(audit.score, audit.same_decision, t) == "B").mean() for t in LOWER},
-        "silent": triviality(audit).silent, "distance": np.median(audit.matches.distance), "ties": np.median(audit.matches.ties),
-        "notes": "; ".join(decider.notes),
+        "on merit": np.abs(audit.g[:, columns.merit]).sum() / np.abs(audit.g).sum(),
+        "silent": triviality(audit).silent, "distance": np.median(audit.matches.distance),
+        "ties": np.median(audit.matches.ties), "notes": "; ".join(decider.notes),
     }  # fmt: skip
 
 

@@ -48,8 +48,8 @@ NOTES = (
     "the baselines are decided by chance.",
     "CEC within: the same score of pairs of one group. What is not above it does not tell of the groups: comparable people differ "
     "in much besides merit.",
-    "merit-only (ours) sees nothing but merit, and is what CEC training should be measured against: it is consistent by its "
-    "construction.",
+    "merit-only (ours) sees nothing but merit, in which counterparts agree: it is consistent by its construction. CEC training "
+    "moves a network there (column on merit), and is to be measured against it.",
     "Ties: on Adult a median of 38 people are equally near; drawing one instead of taking the first moved CEC by 0.002.",
 )
 """Where ours is not what the paper says, and why; from `cec_ablation` and short experiments."""

@@ -1,11 +1,11 @@
 """Eight methods on four datasets in 5-fold cross-validation: utility, outcome fairness, and explanation consistency (CEC).
 
 All with the CEC paper's architecture and loop ([128, 64], dropout 0.2, Adam 3e-4, batch 64, 30 epochs). Every fold of every method
-is written as soon as it is measured, and a run that was stopped goes on where it was: delete cec-folds to measure anew. The tables
-and figures show all that is there, also from earlier runs:
-"CEC comparison" has means and standard deviations over the folds, "CEC regimes" the regimes beside what the paper's text says, "CEC
-pareto" counts the folds on which no other method is strictly better in F1, EO gap and CEC at once, and "CEC constants" says what
-deciding positively about everybody gives: a model that hardly varies has no gap and flips nobody, so look at variance and AUC.
+is written as soon as it is measured, and a run that was stopped goes on where it was: delete cec-folds to measure anew. Tables and
+figures show all that is there, also from earlier runs: "CEC comparison" has means and standard deviations over the folds, "CEC
+regimes" the regimes beside what the paper's text says, "CEC control" pairs of one group beside those across (`cec_data.measured`),
+"CEC pareto" counts the folds on which no other method is strictly better in F1, EO gap and CEC at once, and "CEC constants" says
+what deciding positively about everybody gives: a model that hardly varies has no gap and flips nobody, so look at variance and AUC.
 
 What the paper leaves open, as it is done here: minmax inputs and one-hot categories (`verifair.datasets`); the sensitive feature is
 an input (not of DIR, which is blind to it, and not on synthetic data); exact path integrals of the network without dropout; regimes
@@ -59,6 +59,7 @@ def run(
     show("CEC constants: everybody positive", pd.DataFrame(constants), folder)
     table = show("CEC comparison: mean and standard deviation over folds", summary(results), folder)
     show("CEC regimes: shares at 0.5, beside the paper's text", regime_shares(results), folder)
+    show("CEC control: pairs across groups beside pairs within one", _means(results, CONTROL_COLUMNS), folder)
     show("CEC pareto: folds without a method that is better in F1, EO gap and CEC", pareto(results), folder)
     plane(_ordered(results), folder / "cec-plane.png")
     regime_bars(_ordered(results), folder / "cec-regimes.png")
@@ -105,10 +106,17 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+REGIME_COLUMNS = ("CEC", "PFR", "A", "B", "C", "D", "B at 0.3")
+CONTROL_COLUMNS = ("CEC", "CEC within", "PFR", "PFR within", "B", "B within", "on merit", "silent", "distance", "ties")
+
+
+def _means(results: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    return _ordered(results).groupby(["dataset", "method"], sort=False)[list(columns)].mean().reset_index()
+
+
 def regime_shares(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean shares of the regimes and diagnostics, and what the paper's text says of the method on this dataset."""
-    columns = ["CEC", "CEC within", "PFR", "PFR within", "A", "B", "C", "D", "B within", "B at 0.3", "silent", "distance", "ties"]
-    table = _ordered(results).groupby(["dataset", "method"], sort=False)[columns].mean().reset_index()
+    """Mean shares of the regimes, and what the paper's text says of the method on this dataset."""
+    table = _means(results, REGIME_COLUMNS)
     return table.assign(paper=[LANDMARKS.get(key, "") for key in zip(table["dataset"], table["method"], strict=True)])
 
 
