@@ -29,7 +29,7 @@ from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 from verifair.training.rows import Floats
 
-ROUNDS, NAIVE_ROWS = 5, 3200
+ROUNDS, NAIVE_ROWS = 5, 1280
 
 
 class Naive(Cec):

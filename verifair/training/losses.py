@@ -5,6 +5,7 @@ z: logits (B, 2), class 1 is the positive one.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 
 import torch
@@ -57,11 +58,16 @@ def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Ten
     cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)
     rows = cell.sum(dim=0)
     rate = (((z[:, 1] - z[:, 0]).sigmoid() @ cell) / rows.clamp(min=1)).view(2, count)
+    between = _differences(count).to(z.dtype)
+    both = ((rows > 0).to(z.dtype).view(2, count) @ between.abs() == 2).to(z.dtype)
+    return ((rate @ between).square() * (both / both.sum(dim=1, keepdim=True).clamp(min=1))).sum()
+
+
+@cache
+def _differences(count: int) -> Tensor:
+    """(G, pairs): a row vector of G values times it is their differences, one for each pair."""
     one, other = torch.triu_indices(count, count, 1)
-    there = (rows > 0).view(2, count)
-    both = (there[:, one] & there[:, other]).to(z.dtype)
-    share = both / both.sum(dim=1, keepdim=True).clamp(min=1)
-    return ((rate[:, one] - rate[:, other]).square() * share).sum()
+    return torch.eye(count)[:, one] - torch.eye(count)[:, other]
 
 
 def explanation_gap(g: Tensor, eps: float = 1e-8) -> Tensor:
