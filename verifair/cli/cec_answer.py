@@ -156,14 +156,12 @@ class Answer:
 
 def _figures(found: Consistency) -> dict[str, Callable[[Path], None]]:
     """File name -> what draws it."""
-    audit, pairs = found.audit, found.pairs()
-    names = [one.name for one in found.groups[1:]]
-    pairs["group"] = pairs["group"].astype("category").cat.set_categories(names)
-    table = found.group_table()
+    audit, pairs, table = found.audit, found.pairs(), found.group_table()
+    groups = consistency_plots.drawn(table)
     return {
-        "scores.png": lambda path: consistency_plots.scores(pairs, audit.threshold, path),
+        "scores.png": lambda path: consistency_plots.scores(pairs, groups, audit.threshold, path),
         "thresholds.png": lambda path: consistency_plots.regimes_by_threshold(found.thresholds, audit.threshold, path),
         "features.png": lambda path: consistency_plots.contributions(found.features, path),
-        "distances.png": lambda path: consistency_plots.distances(pairs, audit.matches.tau, path),
-        "pfr-cec.png": lambda path: consistency_plots.plane(table, audit.threshold, path),
+        "distances.png": lambda path: consistency_plots.distances(pairs, groups, audit.matches.tau, path),
+        "pfr-cec.png": lambda path: consistency_plots.plane(table, groups, audit.threshold, path),
     }

@@ -33,6 +33,8 @@ FLAT = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
 ONE_SIDED = 0.95
 """Decisions of which more than this share are the same are hardly decisions."""
+FEW = 10
+"""Pairs below which a correlation says nothing."""
 GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
 
@@ -239,7 +241,7 @@ def _review(audit: Audit, schema: Schema, rows: pd.Index, reference_rows: pd.Ind
 
 
 def _rank_correlation(score: Array, distance: Array) -> float:
-    if len(score) < 3 or np.ptp(score) == 0 or np.ptp(distance) == 0:
+    if len(score) < FEW or np.ptp(score) == 0 or np.ptp(distance) == 0:
         return float("nan")
     return float(spearmanr(score, distance).statistic)
 

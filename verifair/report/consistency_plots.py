@@ -6,7 +6,7 @@ dark where the decision is the same. Every figure is drawn from a table that `ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,35 @@ import pandas as pd
 from verifair.report.group_plots import COLORS
 
 REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
-GROUPS = len(COLORS)
-"""Groups in one picture, the largest ones."""
+GROUPS = len(COLORS) - 1
+"""Groups in one picture, the largest ones; black is everybody's."""
+FILLED = 3
+"""Up to so many histograms are filled; more would hide each other."""
 BARS = 15
 """Features in one picture."""
 BINS = 25
 
 
-def scores(pairs: pd.DataFrame, threshold: float, path: Path) -> None:
-    """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched)."""
+def drawn(groups: pd.DataFrame) -> list[str]:
+    """The groups that have a colour: all, or the largest ones, in their order. groups: group, people; the first is everybody."""
+    return list(groups["group"][1:][groups["people"][1:].rank(method="first", ascending=False) <= GROUPS])
+
+
+def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
+    """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
     matched = pairs[pairs["score"].notna()]
     with _figure(path, (8, 4.2)) as axis:
         edges = np.linspace(0, 1, BINS + 1)
-        for color, name, own in _largest(matched):
+        for color, name, own in _of_groups(matched, groups):
             heights = 100 * np.histogram(own["score"], edges)[0] / len(own)
             axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(own):,} pairs)")
-            axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
+            if len(groups) <= FILLED:
+                axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
             axis.axvline(own["score"].mean(), color=color, lw=1, ls=":")
+        if "score within" in matched:
+            inside = matched.drop_duplicates("row")["score within"].dropna()
+            heights = 100 * np.histogram(inside, edges)[0] / max(len(inside), 1)
+            axis.stairs(heights, edges, color="black", lw=1.2, ls=(0, (4, 2)), label="everybody, within the own group (control)")
         _threshold_line(axis.axvline, threshold)
         axis.set_xlim(0, 1)
         axis.set_ylim(bottom=0)
@@ -74,10 +86,10 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
         axis.set_axisbelow(True)
 
 
-def distances(pairs: pd.DataFrame, tau: float | None, path: Path) -> None:
+def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, path: Path) -> None:
     """How near the nearest counterpart is, cumulated. pairs: group, distance, matched or not."""
     with _figure(path, (8, 4.2)) as axis:
-        for color, name, own in _largest(pairs):
+        for color, name, own in _of_groups(pairs, groups):
             near = np.sort(own["distance"])
             share = 100 * np.arange(1, len(near) + 1) / len(near)
             axis.step(np.append(0.0, near), np.append(0.0, share), where="post", color=color, lw=1.6, label=name)
@@ -91,24 +103,23 @@ def distances(pairs: pd.DataFrame, tau: float | None, path: Path) -> None:
         _legend(axis)
 
 
-def plane(table: pd.DataFrame, threshold: float, path: Path) -> None:
+def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
     """Where groups and everybody stand: prediction flip rate against CEC, with 95 % intervals (the paper's figure 4).
 
-    table: group, people, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
+    table: group, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
     """
     with _figure(path, (7.5, 5)) as axis:
-        kept = set(table["people"].nlargest(GROUPS + 1).index)
+        colors = {table["group"].iloc[0]: "black", **dict(zip(groups, COLORS, strict=False))}
+        table = table[table["group"].isin(colors) & table["cec"].notna()]
         for k, line in enumerate(table.to_dict(orient="records")):
-            if k not in kept or pd.isna(line["cec"]):
-                continue
             axis.errorbar(
-                [line["pfr"]], [line["cec"]], fmt="o" if k else "D", color=COLORS[(k - 1) % GROUPS] if k else "black", capsize=3,
-                ms=7, label=line["group"],
+                [line["pfr"]], [line["cec"]], fmt="o" if k else "D", color=colors[line["group"]], capsize=3, ms=7,
+                label=line["group"],
                 xerr=[[line["pfr"] - line["pfr_low"]], [line["pfr_high"] - line["pfr"]]],
                 yerr=[[line["cec"] - line["cec_low"]], [line["cec_high"] - line["cec"]]],
             )  # fmt: skip
         _threshold_line(axis.axhline, threshold)
-        axis.set_xlim(0, max(0.5, 1.15 * float(table["pfr_high"].max())))
+        axis.set_xlim(0, min(1.01, max(0.5, 1.15 * float(table["pfr_high"].max()))))
         axis.set_ylim(0, 1)
         axis.set_xlabel("prediction flip rate: counterparts decided differently")
         axis.set_ylabel("CEC: mean score")
@@ -118,12 +129,12 @@ def plane(table: pd.DataFrame, threshold: float, path: Path) -> None:
         _legend(axis)
 
 
-def _largest(pairs: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """colour, name and pairs of every group, without the smallest where there are more than colours. group: categorical."""
-    kept = set(pairs["group"].value_counts().index[:GROUPS])
-    for k, (name, own) in enumerate(pairs.groupby("group", observed=False)):
-        if name in kept and len(own):
-            yield COLORS[k % GROUPS], str(name), own
+def _of_groups(pairs: pd.DataFrame, groups: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """colour, name and pairs of every group that has some."""
+    for color, name in zip(COLORS, groups, strict=False):
+        own = pairs[pairs["group"] == name]
+        if len(own):
+            yield color, name, own
 
 
 def _threshold_line(line: Callable[..., Any], threshold: float) -> None:

@@ -188,7 +188,7 @@ def within_line(found: Consistency) -> str | None:
     line = f"Like people of the same group score {one.within:.3f} in the mean: across groups it is "
     line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
     if one.beyond.low <= 0:
-        line += " So on these rows groups add nothing to what features beside merit do within a group."
+        line += " Whether the groups add anything is not clear: features beside merit make such scores within a group, too."
     return line
 
 

@@ -1,0 +1,227 @@
+"""What a CEC audit is told as: groups, control, unmatched, people to review, words for models that hardly decide, figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+
+from verifair.consistency.audit import Audit, scored
+from verifair.consistency.matching import Matches
+from verifair.consistency.people import People
+from verifair.consistency.score import cec_score
+from verifair.report import consistency_plots, consistency_tables
+from verifair.report.consistency import EVERYBODY, Consistency, replace_pairs
+from verifair.schema import Schema
+
+SCHEMA = Schema.loads(
+    """
+[model]
+positive = "logit > 0"
+label = "paid"
+outcomes = ["refused", "granted"]
+
+[[feature]]
+name = "income"
+kind = "real"
+range = [0, 1]
+merit = true
+
+[[feature]]
+name = "job, if any"
+kind = "one-hot"
+categories = ["none", "clerk", "smith"]
+
+[[feature]]
+name = "sex"
+kind = "one-hot"
+categories = ["f", "m"]
+protected = true
+"""
+)
+NAMES = ("sex = f", "sex = m")
+Array = npt.NDArray[np.float64]
+
+
+def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> Audit:
+    """An audit of random explanations: everybody's counterpart is the next person; the first `unmatched` are too far."""
+    rng = np.random.default_rng(seed)
+    everybody = People(x=rng.random((people, 6)), labels=np.arange(people) // 2 % 2, groups=np.arange(people) % 2, names=NAMES)
+    row = (np.arange(people) ^ 1).astype(np.int64)
+    row[:unmatched] = -1
+    matches = Matches(
+        individual=np.arange(people), other=1 - everybody.groups, row=row, distance=rng.random(people) + 3.0 * (row < 0),
+        ties=rng.integers(1, 5, people), tau=2.0,
+    )  # fmt: skip
+    measured = people - unmatched
+    chance = rng.random(measured) if probability is None else probability
+    return scored(
+        everybody, matches, rng.standard_normal((measured, 6)), rng.standard_normal((measured, 6)), method="exact",
+        decision=(chance > 0.5).astype(np.int64), decision_tilde=rng.integers(0, 2, measured), probability=chance,
+        probability_tilde=rng.random(measured),
+    )  # fmt: skip
+
+
+def told(audit: Audit, *, inner: Audit | None = None, top: int = 20) -> Consistency:
+    rows = pd.Index([f"p{n}" for n in range(len(audit.people))])
+    return Consistency.of(audit, SCHEMA, rows, pd.Index([f"q{n}" for n in range(len(audit.people))]), inner=inner, top=top)
+
+
+def test_groups_partition_everybody() -> None:
+    audit = audit_of(unmatched=3)
+    found = told(audit)
+    everybody, *groups = found.groups
+    assert [one.name for one in found.groups] == [EVERYBODY, *NAMES]
+    assert everybody.people == sum(one.people for one in groups) == 40
+    assert everybody.matched == sum(one.matched for one in groups) == 37
+    assert everybody.cec is not None
+    assert everybody.cec.mean == pytest.approx(audit.value)
+    assert everybody.cec.low < everybody.cec.mean < everybody.cec.high
+    for k, one in enumerate(groups):
+        mine = audit.people.groups[audit.individual] == k
+        assert one.cec is not None
+        assert one.pfr is not None
+        assert one.cec.mean == pytest.approx(audit.score[mine].mean())
+        assert one.pfr.mean == pytest.approx((~audit.same_decision[mine]).mean())
+        assert one.regimes == pytest.approx({letter: (audit.regime[mine] == letter).mean() for letter in "ABCD"})
+        assert one.distance[2] == audit.matches.distance[audit.people.groups == k].max(), "of the unmatched, too"
+
+
+def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path) -> None:
+    audit = audit_of()
+    row = np.where(audit.people.groups == 0, -1, audit.matches.row)
+    kept = np.flatnonzero(audit.people.groups == 1)
+    alone = replace(replace_pairs(audit, kept), matches=replace(audit.matches, row=row))
+    found = told(alone)
+    assert found.groups[1].cec is None
+    assert found.groups[1].coverage == 0
+    assert found.groups[2].coverage == 1
+    table = found.group_table()
+    consistency_plots.plane(table, consistency_plots.drawn(table), 0.5, tmp_path / "plane.png")
+    assert (tmp_path / "plane.png").stat().st_size > 0
+    assert consistency_tables.overview(found, ["sex"]).row_count > 0
+
+
+def test_the_control_is_subtracted_person_by_person() -> None:
+    across, inner = audit_of(seed=1), audit_of(seed=2)
+    inner = replace_pairs(inner, np.arange(5, 40))  # the first five have nobody in their own group
+    one = told(across, inner=inner).everybody
+    assert one.within == pytest.approx(inner.score.mean())
+    assert one.beyond is not None
+    assert one.beyond.mean == pytest.approx((across.score[5:] - inner.score).mean())
+    assert one.beyond.low < one.beyond.mean < one.beyond.high
+    assert told(across).everybody.beyond is None
+
+
+def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
+    across = audit_of(seed=1)
+    line = consistency_tables.within_line(told(across, inner=across))
+    assert line is not None
+    assert "+0.000 (+0.000 .. +0.000)" in line
+    assert "not clear" in line
+    lower = replace(across, score=np.zeros(40))
+    clear = consistency_tables.within_line(told(across, inner=lower))
+    assert clear is not None
+    assert "not clear" not in clear
+
+
+def test_the_unmatched_are_named_with_the_reason_farthest_first() -> None:
+    audit = audit_of(unmatched=4)
+    table = told(audit).unmatched()
+    assert sorted(table["row"]) == ["p0", "p1", "p2", "p3"]
+    assert (np.diff(table["distance"]) <= 0).all()
+    first = table.iloc[0]
+    assert first["reason"] == f"the nearest is {first['distance']:.4g} away, tau = 2"
+    lines = consistency_tables.unmatched_lines(told(audit))
+    assert lines[0].startswith("4 pairs are unmatched")
+    assert not consistency_tables.unmatched_lines(told(audit_of()))
+
+
+def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
+    audit = audit_of(unmatched=2)
+    table = told(audit).pairs()
+    assert table["row"].tolist() == [f"p{n}" for n in range(40)]
+    assert table["counterpart"].tolist() == [None, None, *(f"q{n ^ 1}" for n in range(2, 40))]
+    assert table["score"].isna().tolist() == [True] * 2 + [False] * 38
+    assert table["score"].dropna().to_numpy() == pytest.approx(audit.score)
+    assert table["decision"].dropna().tolist() == audit.decision.tolist()
+
+
+def test_attributions_by_feature_explain_the_score() -> None:
+    """Of features with one column: the difference of the normalised attributions is what the score is made of."""
+    audit = audit_of()
+    table = told(audit).attributions()
+    parts = told(audit).features.set_index("feature")["part"]
+    assert ((table["income"] - table["its income"]) ** 2 / 4).mean() == pytest.approx(parts["income"])
+    assert parts.sum() == pytest.approx((audit.score**2).mean())
+    assert table["pair's score"].to_numpy() == pytest.approx(cec_score(audit.g, audit.g_tilde))
+
+
+def test_people_to_review_come_in_the_schemas_words() -> None:
+    audit = audit_of()
+    table = told(audit, top=5).review
+    alike = np.flatnonzero(audit.same_decision)
+    worst = alike[np.argsort(-audit.score[alike])][:5]
+    assert table["row"].tolist() == [f"p{n}" for n in worst]
+    assert table["counterpart"].tolist() == [f"q{n ^ 1}" for n in worst]
+    assert set(table["decision"]) <= {"refused", "granted"}
+    for reasons in table["reasons"]:
+        assert len(reasons.split("; ")) == 2, "a comma in a feature's name does not part it"
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [
+        (np.full(40, 0.7), "hardly varies"),
+        (np.where(np.arange(40) == 0, 0.05, 0.9), "97.5% of the people alike"),
+        (np.where(np.arange(40) // 4 % 2, 0.1, 0.9), "near the 0.5 of guessing"),
+        (np.where(np.arange(40) // 2 % 2, 0.9, 0.1), None),
+    ],
+)
+def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str | None) -> None:
+    found = told(audit_of(probability=probability))
+    assert (found.hardly_decides is None) == (words is None)
+    line = consistency_tables.model_line(found)
+    assert ("Beware" in line) == (words is not None)
+    assert words is None or words in line
+
+
+def test_a_model_without_attributions_is_called_so(tmp_path: Path) -> None:
+    audit = audit_of()
+    silent = replace(audit, g=0 * audit.g, g_tilde=0 * audit.g_tilde, score=0 * audit.score)
+    found = told(silent)
+    assert "attributions that are all zero" in str(found.hardly_decides)
+    assert found.features["share"].tolist() == [0, 0, 0]
+    consistency_plots.contributions(found.features, tmp_path / "features.png")
+    assert (tmp_path / "features.png").stat().st_size > 0
+
+
+def test_scores_that_grow_with_the_distance_are_warned_of() -> None:
+    audit = audit_of()
+    near = replace(audit, matches=replace(audit.matches, distance=audit.score.copy()))
+    assert "--tau leaves out" in str(consistency_tables.distance_line(told(near)))
+    assert "nearer counterparts would not" in str(
+        consistency_tables.distance_line(told(replace(audit, matches=replace(audit.matches, distance=-audit.score))))
+    )
+    flat = replace(audit, matches=replace(audit.matches, distance=np.zeros(40)))
+    assert consistency_tables.distance_line(told(flat)) is None
+
+
+def test_ties_are_told_with_their_rule() -> None:
+    audit = audit_of()
+    alone = replace(audit, matches=replace(audit.matches, ties=np.ones(40, dtype=np.int64)))
+    assert consistency_tables.ties_line(told(alone), "first") == "Every counterpart is the only nearest one."
+    line = consistency_tables.ties_line(told(audit), "random")
+    assert "--seed (--ties random)" in line
+    assert f"{np.median(audit.matches.ties):g} or more" in line
+    assert "40 rows serve as counterparts" in line
+
+
+def test_many_groups_keep_the_largest_and_their_colours() -> None:
+    sizes = {EVERYBODY: 99, **{f"g{n}": 10 + n for n in range(12)}}
+    table = pd.DataFrame({"group": list(sizes), "people": list(sizes.values())})
+    assert consistency_plots.drawn(table) == [f"g{n}" for n in range(12 - consistency_plots.GROUPS, 12)]
