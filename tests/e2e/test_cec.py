@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -162,6 +163,7 @@ def test_counterparts_come_from_the_reference(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())
     assert len(answer["pairs"]) == len(german.test)
+    assert "like rows: of train.csv" in flat(done.stdout)
     for pair in answer["pairs"]:
         assert german.train.loc[pair["counterpart"], "sex"] != german.test.loc[pair["row"], "sex"]
         assert german.train.loc[pair["counterpart"], "credit"] == german.test.loc[pair["row"], "credit"]
@@ -273,6 +275,7 @@ def _german(folder: Path, frame: pd.DataFrame, schema: str) -> tuple[object, ...
         ("no label", "group 'sex = Female' has no row with the true label 0"),
         ("one class", "every row has the true label 1"),
         ("one group", "only one group, sex = Male"),
+        ("no unit", "unit"),
         ("no label column", "the table has no column 'credit'"),
         ("unlabelled schema", "the schema names no label column"),
     ],
@@ -288,11 +291,23 @@ def test_tables_that_cannot_be_compared_are_named(case: str, words: str, tmp_pat
         frame = frame[frame["credit"] == "good"]
     elif case == "one group":
         frame = frame[frame["sex"] == "Male"]
+    elif case == "no unit":
+        schema = re.sub(r"unit(_name)? = .*\n", "", schema)
     elif case == "no label column":
         frame = frame.drop(columns="credit")
     else:
         schema = schema.replace('label = "credit"\n', "").replace('positive_label = "good"\n', "")
-    assert words in refused("cec", *_german(tmp_path, frame, schema))
+    certify = ("--certify", 1) if case == "no unit" else ()
+    assert words in refused("cec", *_german(tmp_path, frame, schema), *certify)
+
+
+def test_merit_that_makes_the_groups_is_noted(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    schema = german.schema.dumps().replace('name = "sex"\n', 'name = "sex"\nmerit = true\n')
+    done = verifair("cec", *_german(tmp_path, german.test, schema), "--no-within")
+    assert done.returncode == 0, done.stderr
+    assert "note: 'sex' makes the groups and is merit as well" in flat(done.stdout)
+    assert "within group" not in done.stdout
 
 
 def test_a_group_that_the_reference_lacks_is_named(tmp_path: Path, refused: Refused) -> None:

@@ -84,7 +84,7 @@ class Answer:
             console.print(consistency_tables.between_grid(found, self.asked.protected))
         console.print(consistency_tables.features_grid(found))
         if self.top:
-            console.print(consistency_tables.review_grid(found, self.top))
+            console.print(consistency_tables.review_grid(found, self.top, self.asked.apart.name if self.asked.apart else None))
         for line in self._lines():
             console.print(line, soft_wrap=True)
         if self.proved is not None:

@@ -127,9 +127,10 @@ def _name(feature: str, found: Consistency) -> str:
     return feature + (f" ({', '.join(marks)})" if marks else "")
 
 
-def review_grid(found: Consistency, top: int) -> Grid:
-    """Whom to look at first: the same decision for the most different reasons."""
-    grid = Grid(title="To review first (rows of the table, from 0)", title_justify="left")
+def review_grid(found: Consistency, top: int, reference: str | None) -> Grid:
+    """Whom to look at first: the same decision for the most different reasons. reference: the counterparts' table, if another."""
+    where = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
+    grid = Grid(title=f"To review first ({where})", title_justify="left")
     for column in ("row", "like row", "score"):
         grid.add_column(column, justify="right")
     for column in ("regime", "decision", "reasons (own / counterpart's)"):
