@@ -40,10 +40,9 @@ Progress = Callable[[int, int], None]
 
 CHUNK = 32
 """Pairs under way at once."""
-SLICES = 16
-"""Of every path at first; those of points may become `MOST_SLICES`."""
-MOST_SLICES = 1024
-NODES = 64
+SLICES, FINE_SLICES, MOST_SLICES = 16, 64, 1024
+"""Of every path at first; where boxes are cut, twice as many with every third cut; and of points, four times as many each time."""
+NODES = 256
 """Boxes that one pair may be cut into, unless the budget says otherwise."""
 SAMPLES = 12
 """Corners of each neighbourhood at which regime A is tried before boxes are cut."""
@@ -58,7 +57,7 @@ class Certified:
 
     status: (M,) "certified" or "unknown".   reason: (M,) "" where certified; "not in regime A": nothing to certify; "leaves A":
     points of the neighbourhoods were found in another regime; "decision", "score": this is what could not be bounded; "time".
-    bound: (M,) certified upper bound of the score (NaN where none was found).   score: (M,) as measured.
+    bound: (M,) certified upper bound of the score, NaN where there is none.   score: (M,) as measured.
     boxes: (M,) how many boxes were bounded.   certificate: what proves it, about the certified pairs alone.
     """
 
@@ -116,9 +115,10 @@ def certified(
 ) -> Certified:  # fmt: skip
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
 
-    budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 64).   progress(done, total)
-    counts pairs in regime A.   Raises QueryError for a delta that is no number from 0, SchemaError where delta is positive and no
-    feature has a unit, DataError for people who are no rows of the schema.
+    budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 256).
+    progress(done, total) counts pairs in regime A.
+    Raises QueryError for a delta that is no number from 0, SchemaError where delta is positive and no feature has a unit,
+    DataError for people who are no rows of the schema.
     Sound? yes.  Complete? no.
     """
     if not 0 <= delta < np.inf:
@@ -157,7 +157,8 @@ def _decided(
     """Pairs with baselines (Q, n_0) and the raw boxes of both people: proved, or with a reason."""
     if time.perf_counter() > deadline:
         return [_Pair(open=[], boxes=0, reason=TIME) for _ in baseline]
-    first, second = (bounded(network, schema.domain, baseline, *box, SLICES) for box in near)
+    uncut = np.zeros(len(baseline), dtype=np.int64)
+    first, second = (bounded(network, schema.domain, baseline, *box, SLICES, uncut) for box in near)
     pairs = [_Pair(open=[(a, b)]) for a, b in zip(first, second, strict=True)]
     for pair in pairs:
         _close(pair, threshold)
@@ -233,13 +234,18 @@ def _bounded_again(
 ) -> dict[int, list[Part]]:
     """The new parts in the place of each old one, by its identity; those of equally many slices in one batch."""
     found: dict[int, list[Part]] = {}
-    slices = {id(part): part.slices if len(boxes_of[id(part)][0]) > 1 else 4 * part.slices for part in parts}
+    cuts = {id(part): part.cuts + len(boxes_of[id(part)][0]) - 1 for part in parts}
+    slices = {
+        id(part): 4 * part.slices if cuts[id(part)] == part.cuts else min(SLICES << cuts[id(part)] // 3, FINE_SLICES)
+        for part in parts
+    }
     for count in sorted(set(slices.values())):
         mine = [part for part in parts if slices[id(part)] == count]
         sizes = [len(boxes_of[id(part)][0]) for part in mine]
         lower, upper = (np.concatenate([boxes_of[id(part)][side] for part in mine]) for side in (0, 1))
         baseline = np.repeat([part.baseline for part in mine], sizes, axis=0)
-        new = bounded(network, schema.domain, baseline, lower, upper, count)
+        halvings = np.repeat([cuts[id(part)] for part in mine], sizes)
+        new = bounded(network, schema.domain, baseline, lower, upper, count, halvings)
         ends = np.cumsum([0, *sizes])
         found.update({id(part): new[ends[k] : ends[k + 1]] for k, part in enumerate(mine)})
     return found

@@ -11,6 +11,7 @@ from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Network
 from encoders.problem import Domain
 from verifair.consistency.attributions import positive_margin
+from verifair.consistency.people import Integers
 from verifair.errors import DataError
 from verifair.schema import Schema
 from verifair.verify.questions import neighbourhood
@@ -19,7 +20,8 @@ from verifair.verify.questions import neighbourhood
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
     """A raw box lower, upper (V,) of one person's neighbourhood, and what is known of it: the attributions (number `index` of a
-    batch) from the baseline (n_0,), and bounds `least`, `most` of the margin. slices: into how many the paths were cut."""
+    batch) from the baseline (n_0,), and bounds `least`, `most` of the margin. slices: into how many the paths were cut. cuts: how
+    often the neighbourhood was halved to get here."""
 
     lower: Array
     upper: Array
@@ -29,6 +31,7 @@ class Part:
     least: float
     most: float
     slices: int
+    cuts: int
 
     @property
     def decision(self) -> int | None:
@@ -69,8 +72,10 @@ def boxes(schema: Schema, raw: Array, delta: float) -> tuple[Array, Array]:
     return (raw, raw) if delta == 0 else neighbourhood(schema, raw, delta, [])
 
 
-def bounded(network: Network, domain: Domain, baseline: Array, lower: Array, upper: Array, slices: int) -> list[Part]:
-    """What can be said of raw boxes lower, upper (B, V), explained from baselines (B, n_0).
+def bounded(
+    network: Network, domain: Domain, baseline: Array, lower: Array, upper: Array, slices: int, cuts: Integers
+) -> list[Part]:
+    """What can be said of raw boxes lower, upper (B, V), explained from baselines (B, n_0), after `cuts` (B,) halvings.
 
     Sound? yes (`encoders.bounds.gradient`, `encoders.bounds.attribution`).  Complete? no.
     """
@@ -80,7 +85,7 @@ def bounded(network: Network, domain: Domain, baseline: Array, lower: Array, upp
     return [
         Part(
             lower=lower[k], upper=upper[k], baseline=baseline[k], attributions=found, index=k,
-            least=float(zonotopes.lower[k]), most=float(zonotopes.upper[k]), slices=slices,
+            least=float(zonotopes.lower[k]), most=float(zonotopes.upper[k]), slices=slices, cuts=int(cuts[k]),
         )
         for k in range(len(lower))
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,24 +37,26 @@ EPSILON = 1e-8
 """In the norms of the score, as in CEC's definition 3."""
 CHUNK = 64
 """Pairs of boxes bounded at once."""
-SLICES, MOST_SLICES = 16, 4096
+SLICES, FINE_SLICES, MOST_SLICES = 16, 256, 4096
+"""Of the paths at first; twice as many with every third cut; and of points, four times as many each time."""
 PATIENCE = 8
 """A pair may take so many times the boxes that it is said to have taken, ..."""
-LEAST_BOXES = 64
+LEAST_BOXES = 256
 """... or this many, where that is more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Work:
-    """Q pairs of raw boxes still to be confirmed: pair (Q,), the ends (Q, 2, V) for person and counterpart, slices (Q,)."""
+    """Q pairs of raw boxes still to be confirmed: pair (Q,), ends (Q, 2, V) for person and counterpart, slices and cuts (Q,)."""
 
     pair: Integers
     lower: Array
     upper: Array
     slices: Integers
+    cuts: Integers
 
     def take(self, index: slice | Integers) -> _Work:
-        return _Work(pair=self.pair[index], lower=self.lower[index], upper=self.upper[index], slices=self.slices[index])
+        return _Work(**{name: getattr(self, name)[index] for name in _Work.__dataclass_fields__})
 
     @staticmethod
     def join(parts: list[_Work]) -> _Work:
@@ -132,13 +134,14 @@ def _confirm(
     """Why some of these pairs are not accepted, and how many boxes were bounded."""
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
-    work = _Work(pair=pairs, lower=lower, upper=upper, slices=np.full(len(pairs), SLICES))
+    slices, cuts = np.full(len(pairs), SLICES), np.zeros(len(pairs), dtype=np.int64)
+    work = _Work(pair=pairs, lower=lower, upper=upper, slices=slices, cuts=cuts)
     left = dict(zip(pairs.tolist(), np.maximum(PATIENCE * given.boxes[pairs], LEAST_BOXES).tolist(), strict=True))
     reasons: dict[int, str] = {}
     used = 0
     while len(work.pair):
-        slices = int(work.slices.max())  # depth first, those of a kind together
-        now = np.flatnonzero(work.slices == slices)[-max(1, CHUNK * SLICES // slices) :]
+        most = int(work.slices.max())  # depth first, those of a kind together
+        now = np.flatnonzero(work.slices == most)[-max(1, CHUNK * SLICES // most) :]
         part, work = work.take(now), work.take(np.setdiff1d(np.arange(len(work.pair)), now))
         used += 2 * len(part.pair)
         more = _step(given, network, schema.domain, part, left, reasons)
@@ -189,7 +192,8 @@ def _cut(network: Network, domain: Domain, work: _Work, one: Explanation, two: E
             halves = work.take(np.zeros(2, dtype=np.int64))
             halves.upper[0, side, v] = middle[v]
             halves.lower[1, side, v] = middle[v] + domain.integer[v]
-            return halves
+            cuts = halves.cuts + 1
+            return replace(halves, cuts=cuts, slices=np.maximum(halves.slices, np.minimum(SLICES << cuts // 3, FINE_SLICES)))
     if work.slices[0] >= MOST_SLICES:
         return None
-    return _Work(pair=work.pair, lower=work.lower, upper=work.upper, slices=4 * work.slices)
+    return replace(work, slices=4 * work.slices)
