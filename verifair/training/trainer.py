@@ -101,7 +101,6 @@ def train(
     names = _reported(schema, settings.sensitive)
     train_rows, test_rows = rows_of(schema, dataset.train, names), rows_of(schema, dataset.test, names)
     flips = {name: flip_of(schema, name) for name in names}
-
     explained = Explained.of(schema, dataset, settings)
 
     from verifair.training.fit import fit  # imports torch
