@@ -13,7 +13,7 @@ import pytest
 from verifair.consistency.audit import Audit, scored
 from verifair.consistency.matching import Matches
 from verifair.consistency.people import People
-from verifair.consistency.score import cec_score
+from verifair.consistency.score import cec_score, normalised
 from verifair.report import consistency_plots, consistency_tables
 from verifair.report.consistency import EVERYBODY, Consistency, replace_pairs
 from verifair.schema import Schema
@@ -88,7 +88,16 @@ def test_groups_partition_everybody() -> None:
         assert one.cec.mean == pytest.approx(audit.score[mine].mean())
         assert one.pfr.mean == pytest.approx((~audit.same_decision[mine]).mean())
         assert one.regimes == pytest.approx({letter: (audit.regime[mine] == letter).mean() for letter in "ABCD"})
-        assert one.distance[2] == audit.matches.distance[audit.people.groups == k].max(), "of the unmatched, too"
+        near = audit.matches.distance[audit.people.groups == k]  # of the unmatched, too
+        assert one.distance == pytest.approx((np.median(near), np.quantile(near, 0.9), near.max()))
+
+
+def test_counterparts_of_equal_merit_are_counted() -> None:
+    audit = audit_of()
+    distance = np.where(np.arange(40) < 10, 0.0, audit.matches.distance)
+    twins = told(replace(audit, matches=replace(audit.matches, distance=distance)))
+    assert twins.everybody.twins == 0.25
+    assert told(audit).everybody.twins == 0
 
 
 def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path) -> None:
@@ -114,6 +123,9 @@ def test_the_control_is_subtracted_person_by_person() -> None:
     assert one.beyond is not None
     assert one.beyond.mean == pytest.approx((across.score[5:] - inner.score).mean())
     assert one.beyond.low < one.beyond.mean < one.beyond.high
+    for k, group in enumerate(told(across, inner=inner).groups[1:]):
+        mine = inner.people.groups[inner.individual] == k
+        assert group.within == pytest.approx(inner.score[mine].mean())
     assert told(across).everybody.beyond is None
 
 
@@ -146,9 +158,15 @@ def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
     table = told(audit).pairs()
     assert table["row"].tolist() == [f"p{n}" for n in range(40)]
     assert table["counterpart"].tolist() == [None, None, *(f"q{n ^ 1}" for n in range(2, 40))]
+    assert table["group"].tolist() == [NAMES[n % 2] for n in range(40)]
+    assert table["other"].tolist() == [NAMES[1 - n % 2] for n in range(40)]
     assert table["score"].isna().tolist() == [True] * 2 + [False] * 38
     assert table["score"].dropna().to_numpy() == pytest.approx(audit.score)
     assert table["decision"].dropna().tolist() == audit.decision.tolist()
+    inner = replace_pairs(audit_of(seed=2), np.arange(5, 40))
+    inside = told(audit, inner=inner).pairs()["score within"]
+    assert inside[:5].isna().all()
+    assert inside[5:].to_numpy() == pytest.approx(inner.score)
 
 
 def test_attributions_by_feature_explain_the_score() -> None:
@@ -158,6 +176,10 @@ def test_attributions_by_feature_explain_the_score() -> None:
     parts = told(audit).features.set_index("feature")["part"]
     assert ((table["income"] - table["its income"]) ** 2 / 4).mean() == pytest.approx(parts["income"])
     assert parts.sum() == pytest.approx((audit.score**2).mean())
+    own = normalised(audit.g)
+    assert table["income"].to_numpy() == pytest.approx(own[:, 0])
+    assert table["job, if any"].to_numpy() == pytest.approx(own[:, 1:4].sum(axis=1))
+    assert table["its sex"].to_numpy() == pytest.approx(normalised(audit.g_tilde)[:, 4:].sum(axis=1))
     assert table["pair's score"].to_numpy() == pytest.approx(cec_score(audit.g, audit.g_tilde))
 
 
@@ -169,8 +191,12 @@ def test_people_to_review_come_in_the_schemas_words() -> None:
     assert table["row"].tolist() == [f"p{n}" for n in worst]
     assert table["counterpart"].tolist() == [f"q{n ^ 1}" for n in worst]
     assert set(table["decision"]) <= {"refused", "granted"}
-    for reasons in table["reasons"]:
-        assert len(reasons.split("; ")) == 2, "a comma in a feature's name does not part it"
+    own, other = normalised(audit.g), normalised(audit.g_tilde)
+    places = {"income": slice(0, 1), "job, if any": slice(1, 4), "sex": slice(4, 6)}
+    for n, reasons in zip(worst, table["reasons"], strict=True):
+        part = {name: ((own[n, place] - other[n, place]) ** 2).sum() for name, place in places.items()}
+        two = sorted(part, key=lambda name: -part[name])[:2]
+        assert reasons == "; ".join(f"{f} {own[n, places[f]].sum():+.2f} / {other[n, places[f]].sum():+.2f}" for f in two)
 
 
 @pytest.mark.parametrize(
