@@ -88,6 +88,9 @@ def test_json_agrees_with_the_estimator(run: tuple[str, dict[str, Any], Path]) -
     _, answer, _ = run
     assert answer["cec"]["mean"] == pytest.approx(found.value)
     assert answer["pfr"]["mean"] == pytest.approx((~found.same_decision).mean())
+    control = model.control(found)
+    more = pd.Series(found.score, index=found.individual) - pd.Series(control.score, index=control.individual)
+    assert answer["control"]["across_more_by"]["mean"] == pytest.approx(more.mean())
     scores = [pair["score"] for pair in answer["pairs"] if pair["score"] is not None]
     assert scores == pytest.approx(found.score.tolist())
 
@@ -203,7 +206,7 @@ def test_regime_a_is_certified_and_checked(tmp_path: Path) -> None:
         assert line["status"] == "unknown" or line["score"] <= line["bound"] < 0.5
     assert f"Certified A: {certified['certified']} of the {certified['regime_A']} pairs" in flat(done.stdout)
     assert len(pd.read_csv(tmp_path / "out" / "certified.csv")) == certified["regime_A"]
-    assert answer["trust"]["proved"] == [f"regime A of {certified['certified']} pairs within 1 units"]
+    assert answer["trust"]["proved"] == [f"regime A of {certified['certified']} pairs within 1 unit"]
     checked = verifair("check", proof, "--demo", "german")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"ACCEPTED: {certified['certified']} proofs" in flat(checked.stdout)

@@ -53,7 +53,8 @@ class Proved:
     def trust(self) -> list[str]:
         if self.answer is None or not self.answer["certified"]:
             return []
-        return [f"regime A of {self.answer['certified']:,} pairs within {self.answer['delta']:g} units"]
+        delta = self.answer["delta"]
+        return [f"regime A of {self.answer['certified']:,} pairs within {delta:g} unit{'' if delta == 1 else 's'}"]
 
     def table(self) -> pd.DataFrame:
         """One line for each pair in regime A: row, counterpart, status, reason, score, bound."""

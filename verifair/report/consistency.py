@@ -171,6 +171,10 @@ class Consistency:
             "proved": False,
             "cec": asdict(self.everybody.cec) if self.everybody.cec else None,
             "pfr": asdict(self.everybody.pfr) if self.everybody.pfr else None,
+            "control": {
+                "within": self.everybody.within,
+                "across_more_by": asdict(self.everybody.beyond) if self.everybody.beyond else None,
+            },
             "regimes": self.everybody.regimes,
             "regime_meaning": dict(REGIMES),
             "coverage": self.everybody.coverage,
