@@ -154,6 +154,8 @@ def test_several_groups_combine_and_others_than_inputs_do(tmp_path: Path) -> Non
     assert len(answer["pairs"]) == 3 * 1000
     assert "Female, north" in flat(done.stdout)
     assert "Highest mean scores between two groups" in flat(done.stdout)
+    low, high = (answer["cec"][end] for end in ("low", "high"))
+    assert f"Everybody, 95 %: CEC {low:.3f} .. {high:.3f}" in flat(done.stdout)
 
 
 def test_counterparts_come_from_the_reference(tmp_path: Path) -> None:

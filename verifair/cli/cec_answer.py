@@ -81,7 +81,7 @@ class Answer:
         console.print(self._about(), soft_wrap=True)
         console.print(consistency_tables.overview(found, self.asked.protected))
         console.print(consistency_tables.legend(), soft_wrap=True)
-        if len(found.groups) > 3:
+        if len(found.groups) > consistency_tables.WIDE + 1:
             console.print(consistency_tables.between_grid(found, self.asked.protected))
         console.print(consistency_tables.features_grid(found))
         if self.top:
@@ -106,6 +106,7 @@ class Answer:
         lines = [
             *self.asked.notes,
             consistency_tables.threshold_line(found),
+            consistency_tables.everybody_line(found),
             consistency_tables.within_line(found),
             consistency_tables.ties_line(found, self.ties),
             consistency_tables.distance_line(found),

@@ -15,7 +15,7 @@ from verifair.report.consistency import Consistency, GroupFindings
 TITLE = "Explanation consistency: measured, not proved"
 SHORT = {"A": "same, same reasons", "B": "same, other reasons", "C": "flips, same reasons", "D": "flips, other reasons"}
 """The regimes in few words; `legend` says them in full."""
-WIDE = 3
+WIDE = 2
 """Up to so many groups stand side by side, beside everybody; more stand one below the other."""
 FEATURES = 8
 """Features on the screen; files hold all."""
@@ -73,6 +73,16 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
             _whole(pfr), *shares,
         )  # fmt: skip
     return grid
+
+
+def everybody_line(found: Consistency) -> str | None:
+    """What the short table has no room for; None beside the long one."""
+    one = found.everybody
+    if len(found.groups) <= WIDE + 1:
+        return None
+    near = f"Nearest counterparts: median {_number(one.distance[0])}, 90 % up to {_number(one.distance[1])}, "
+    near += f"largest {_number(one.distance[2])}; {_percent(one.twins)} of the matched have one of equal merit. "
+    return near + f"Everybody, 95 %: CEC {_ends(one.cec)}, PFR {_ends(one.pfr, percent=True)} %."
 
 
 def legend() -> str:
