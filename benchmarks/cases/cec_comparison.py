@@ -133,7 +133,8 @@ def pareto(results: pd.DataFrame) -> pd.DataFrame:
     results = _ordered(results)
     rivals = {"": results[results["method"] != OURS], "with": results}
     free = {name: among.assign(free=_free(among)) for name, among in rivals.items()}
-    counts = free[""].pivot_table(index="method", columns="dataset", values="free", aggfunc="sum", sort=False).astype(int)
+    pivot = free[""].pivot_table(index="method", columns="dataset", values="free", aggfunc="sum", sort=False)
+    counts = pivot.fillna(0).astype(int)  # a run that goes on has methods without a fold yet
     for name, heading in (("", "all"), ("with", f"with {OURS}")):
         grouped = free[name].groupby("method")["free"]
         counts[heading] = grouped.sum().astype(str) + "/" + grouped.size().astype(str)
