@@ -18,10 +18,10 @@ from verifair.errors import QueryError
 from verifair.schema import Schema
 
 TOLD = {
-    LEAVES: "leave regime A: corners of their neighbourhoods lie in another",
-    DECISION: "whose decision could not be bounded",
-    SCORE: "whose score could not be bounded",
-    TIME: "left when time was up",
+    LEAVES: "some rows of the neighbourhoods are in another regime",
+    DECISION: "the decision could not be bounded",
+    SCORE: "the score could not be bounded",
+    TIME: "time was up",
 }
 """What the screen says of the pairs that are unknown."""
 
@@ -68,15 +68,16 @@ def certify_people(
 
 def lines(found: Certified) -> list[str]:
     """What was proved, and of the rest why not."""
-    where = f"wherever both move within {found.delta:g} units" if found.delta else "as they are (delta 0)"
+    units = f"{found.delta:g} unit" + "s" * (found.delta != 1)
+    where = f"wherever both move within {units}" if found.delta else "as they are (delta 0)"
     if not found.candidates:
         return ["Nothing to certify: no pair is in regime A (same decision, same reasons)."]
     told = [
         f"Certified A: {found.certified.sum():,} of the {found.candidates:,} pairs in regime A ({found.share:.1%}) are decided "
         f"alike, with a score below {found.threshold:g}, {where} ({found.seconds:.1f} s)."
     ]
-    told += [f"Unknown: {found.reasons[reason]:,} pairs {text}." for reason, text in TOLD.items() if reason in found.reasons]
-    return told
+    why = [f"{found.reasons[reason]:,} ({text})" for reason, text in TOLD.items() if reason in found.reasons]
+    return [*told, f"Unknown: {', '.join(why)}."] if why else told
 
 
 def _slack(found: Certified) -> float | None:

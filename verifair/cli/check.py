@@ -141,7 +141,8 @@ def _kmax_statement(given: KmaxCertificate) -> str:
 
 def _pairs_statement(given: ConsistencyCertificate) -> str:
     query = given.query
-    where = f"wherever both move within {query.delta:g} units" if query.delta else "as they are"
+    units = f"{query.delta:g} unit" + "s" * (query.delta != 1)
+    where = f"wherever both move within {units}" if query.delta else "as they are"
     return (
         f"It states: {len(given):,} pairs of people, {where}, are decided alike, with scores of their explanations (exact "
         f"integrated gradients from the file's baselines) below {query.threshold:g}; nothing about other rows."
