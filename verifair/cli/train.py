@@ -102,7 +102,7 @@ def _print_consistency(console: Console, plain: Consistent, found: Consistent, s
         grid.add_row(name, before, after)
     console.print(grid)
     console.print("plain: the same network and draws, trained for prediction alone", soft_wrap=True)
-    caveat = found.caveat()
+    caveat = found.trivial.hardly_decides
     if caveat is not None:
         console.print(f"[bold]note:[/] a low CEC says little of this network: {caveat}", soft_wrap=True)
 

@@ -18,6 +18,13 @@ from verifair.consistency.audit import Audit
 from verifair.consistency.score import REGIMES, contributions, regimes
 from verifair.schema import Schema
 
+FLAT = 0.01
+"""A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
+ONE_SIDED = 0.95
+"""Decisions of which more than this share are the same are hardly decisions."""
+GUESSING = 0.6
+"""An AUC below this is near the 0.5 of guessing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
@@ -140,6 +147,19 @@ class Triviality:
     positive: float
     auc: float
     silent: float
+
+    @property
+    def hardly_decides(self) -> str | None:
+        """Why a low CEC would say nothing of this model, in words; None where there is no such reason."""
+        if self.silent > 0.01:
+            return f"{100 * self.silent:.1f}% of the people have attributions that are all zero"
+        if self.variance < FLAT:
+            return f"its probability hardly varies (variance {self.variance:.2g})"
+        if max(self.positive, 1 - self.positive) > ONE_SIDED:
+            return f"it decides {100 * max(self.positive, 1 - self.positive):.1f}% of the people alike"
+        if self.auc < GUESSING:
+            return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing"
+        return None
 
 
 def triviality(audit: Audit) -> Triviality:

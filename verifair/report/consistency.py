@@ -29,14 +29,8 @@ from verifair.consistency.score import REGIMES, contributions, normalised
 from verifair.schema import Schema
 
 EVERYBODY = "everybody"
-FLAT = 0.01
-"""A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
-ONE_SIDED = 0.95
-"""Decisions of which more than this share are the same are hardly decisions."""
 FEW = 10
 """Pairs below which a correlation says nothing."""
-GUESSING = 0.6
-"""An AUC below this is near the 0.5 of guessing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,20 +105,6 @@ class Consistency:
     def everybody(self) -> GroupFindings:
         return self.groups[0]
 
-    @property
-    def hardly_decides(self) -> str | None:
-        """Why a low CEC would say nothing of this model, or None."""
-        model = self.trivial
-        if model.silent > 0.01:
-            return f"{100 * model.silent:.1f}% of the people have attributions that are all zero"
-        if model.variance < FLAT:
-            return f"its probability hardly varies (variance {model.variance:.2g})"
-        if max(model.positive, 1 - model.positive) > ONE_SIDED:
-            return f"it decides {100 * max(model.positive, 1 - model.positive):.1f}% of the people alike"
-        if model.auc < GUESSING:
-            return f"its AUC is {model.auc:.3f}, near the 0.5 of guessing"
-        return None
-
     def pairs(self) -> pd.DataFrame:
         """One line for each audited person and other group: rows, labels, distance, ties, and what was measured of the matched."""
         audit, matches = self.audit, self.audit.matches
@@ -184,7 +164,7 @@ class Consistency:
             "thresholds": _records(self.thresholds),
             "review": _records(self.review),
             "unmatched": _records(self.unmatched()),
-            "model_decides": asdict(self.trivial) | {"hardly": self.hardly_decides},
+            "model_decides": asdict(self.trivial) | {"hardly": self.trivial.hardly_decides},
             "score_follows_distance": self.follows,
             "pairs": _records(self.pairs()),
         }

@@ -177,7 +177,7 @@ def model_line(found: Consistency) -> str:
         f"The model: decides {_percent(model.positive)} of the matched people positively, variance of the probability "
         f"{_number(model.variance)}{auc}."
     )
-    why = found.hardly_decides
+    why = model.hardly_decides
     return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from encoders.network import Network
 from verifair.consistency.audit import audit
 from verifair.consistency.matching import Matches, Reference, match
-from verifair.consistency.measures import triviality
+from verifair.consistency.measures import Triviality, triviality
 from verifair.consistency.people import People, merit_columns, people_of
 from verifair.datasets import Dataset
 from verifair.schema import Schema
@@ -46,6 +46,7 @@ class Consistent:
 
     cec: mean score.   flips: prediction flip rate.   hidden: share in regime B, at the default threshold.   matched: share of
     pairs with a counterpart.   variance: of p(1 | x).   positive: share predicted positive.   auc: of p(1 | x).
+    silent: share of people without any attribution.
     """
 
     cec: float
@@ -55,6 +56,7 @@ class Consistent:
     variance: float
     positive: float
     auc: float
+    silent: float
 
     @classmethod
     def of(cls, network: Network, explained: Explained) -> Consistent:
@@ -69,16 +71,10 @@ class Consistent:
             variance=trivial.variance,
             positive=trivial.positive,
             auc=trivial.auc,
+            silent=trivial.silent,
         )
 
-    def caveat(self) -> str | None:
-        """Why a low score may say nothing, in a sentence; None where there is no such reason."""
-        if self.positive in (0.0, 1.0):
-            return f"it predicts class {self.positive:g} for everybody"
-        if self.auc < TELLS_APART:
-            return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing: it hardly tells people apart"
-        return None
-
-
-TELLS_APART = 0.6
-"""An AUC below this is called near guessing."""
+    @property
+    def trivial(self) -> Triviality:
+        """Whether it decides at all."""
+        return Triviality(variance=self.variance, positive=self.positive, auc=self.auc, silent=self.silent)

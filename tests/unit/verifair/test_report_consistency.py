@@ -210,7 +210,7 @@ def test_people_to_review_come_in_the_schemas_words() -> None:
 )
 def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str | None) -> None:
     found = told(audit_of(probability=probability))
-    assert (found.hardly_decides is None) == (words is None)
+    assert (found.trivial.hardly_decides is None) == (words is None)
     line = consistency_tables.model_line(found)
     assert ("Beware" in line) == (words is not None)
     assert words is None or words in line
@@ -220,7 +220,7 @@ def test_a_model_without_attributions_is_called_so(tmp_path: Path) -> None:
     audit = audit_of()
     silent = replace(audit, g=0 * audit.g, g_tilde=0 * audit.g_tilde, score=0 * audit.score)
     found = told(silent)
-    assert "attributions that are all zero" in str(found.hardly_decides)
+    assert "attributions that are all zero" in str(found.trivial.hardly_decides)
     assert found.features["share"].tolist() == [0, 0, 0]
     consistency_plots.contributions(found.features, tmp_path / "features.png")
     assert (tmp_path / "features.png").stat().st_size > 0

@@ -254,12 +254,14 @@ def test_the_sensitive_attribute_need_not_be_an_input(german: Dataset) -> None:
     assert settings_for("german", german.schema, method="cec", sensitive="side").sensitive == "side"
 
 
-def test_a_model_that_predicts_one_class_is_called_so() -> None:
-    figures = {"cec": 0.0, "flips": 0.0, "hidden": 0.0, "matched": 1.0, "variance": 0.0}
-    assert "predicts class 1 for everybody" in str(Consistent(**figures, positive=1.0, auc=0.5).caveat())
-    assert "predicts class 0 for everybody" in str(Consistent(**figures, positive=0.0, auc=0.5).caveat())
-    assert "AUC is 0.550" in str(Consistent(**figures, positive=0.5, auc=0.55).caveat())
-    assert Consistent(**figures, positive=0.5, auc=0.8).caveat() is None
+def test_a_model_that_hardly_decides_is_called_so() -> None:
+    figures = {"cec": 0.0, "flips": 0.0, "hidden": 0.0, "matched": 1.0}
+    assert "hardly varies" in str(Consistent(**figures, variance=0.0, positive=1.0, auc=0.5, silent=0.0).trivial.hardly_decides)
+    assert "100.0% of the people alike" in str(
+        Consistent(**figures, variance=0.1, positive=0.0, auc=0.7, silent=0.0).trivial.hardly_decides
+    )
+    assert "AUC is 0.550" in str(Consistent(**figures, variance=0.1, positive=0.5, auc=0.55, silent=0.0).trivial.hardly_decides)
+    assert Consistent(**figures, variance=0.1, positive=0.5, auc=0.8, silent=0.0).trivial.hardly_decides is None
 
 
 @pytest.mark.parametrize(
