@@ -31,9 +31,10 @@ proved.
     2. Shares are quotients at most 1, off by a few u and what the end values are off by, which e was raised for: SHARE covers it.
     3. Coefficients q are what they are as floats. |p_k|, w_k / N and columns are at most products M of the |W|, so centre and
        columns, added over slices and layers, are off by at most (16 N^2 EPS + slices 2^-50) M_0 in each coordinate: it joins the
-       rest.
-    4. Products with x - b cost a few u of the whole: 2^-48 of it joins the rest. The test's dot products are off by (terms) 2^-52
-       times the products of 1-norms; 64 times that is taken off. What overflows is inf or NaN, for which no comparison holds.
+       rest; M has TINY in every layer, for what underflows.
+    4. Products with x - b cost a few u of the whole: 2^-48 of it joins the rest; sums over L columns are raised by 2^-51 L. The
+       test's dot products are off by (terms) 2^-52 times the products of 1-norms; 64 times that is taken off. What overflows is
+       inf or NaN, for which no comparison holds.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def explanations(
         gradient, columns, whose = _pulled(network, margin, inside[0], len(low) * slices, slices)
         size = np.abs(margin) @ np.abs(network.layers[-1].weight)
         for layer in reversed(network.layers[:-1]):
-            size = size @ np.abs(layer.weight)
+            size = size @ np.abs(layer.weight) + TINY
         error = (16 * len(network.layers) ** 2 * eps + slices * 2.0**-50) * size + TINY
         middle, reach = _middle(low, high)
         found = []
@@ -247,14 +248,15 @@ def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, sli
 
 
 def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach: Array, decision: int | None) -> Explanation:
-    total = np.abs(gradient) + np.abs(columns).sum(axis=0) + error
+    sums = 1 + 2.0**-51 * len(columns)  # what a sum over columns may lose
+    total = (np.abs(gradient) + np.abs(columns).sum(axis=0) + error) * sums
     size = np.abs(d) + reach
     rest = size * (error + 2.0**-48 * total) + TINY
     turned = reach * (1 + 2.0**-48) * total
     v = np.concatenate([columns * d, np.diag(turned)[turned > 0]])
     if len(v) > COLUMNS:
         order = np.argsort(np.linalg.norm(v, axis=1))
-        rest = rest + np.abs(v[order[:-COLUMNS]]).sum(axis=0)
+        rest = rest + np.abs(v[order[:-COLUMNS]]).sum(axis=0) * sums
         v = v[order[-COLUMNS:]]
     outside = float(np.linalg.norm(rest)) * (1 + 2.0**-40)
     hull = np.abs(v).sum(axis=0)
