@@ -10,6 +10,7 @@ from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from solvers.outcome import Budget, Outcome
 from verifair.bias.rows import verify_rows
+from verifair.consistency.certified import certified as certify_consistency
 from verifair.consistency.estimator import ExplanationConsistency
 from verifair.group.estimator import GroupCounterfactuals
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
@@ -22,8 +23,10 @@ from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
 from verifair.verify.certificate import Certificate, Trust
 from verifair.verify.check import check
+from verifair.verify.check_consistency import check_consistency
 from verifair.verify.check_kmax import check_kmax
 from verifair.verify.check_partition import check_partition
+from verifair.verify.consistency_certificate import ConsistencyCertificate
 from verifair.verify.kmax import kmax
 from verifair.verify.kmax_certificate import KmaxCertificate
 from verifair.verify.kmax_verdict import KmaxVerdict
@@ -36,6 +39,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "ClusterSearch",
+    "ConsistencyCertificate",
     "ExplanationConsistency",
     "Feature",
     "Finding",
@@ -57,8 +61,10 @@ __all__ = [
     "Trust",
     "Verdict",
     "Witness",
+    "certify_consistency",
     "certify_partition",
     "check",
+    "check_consistency",
     "check_kmax",
     "check_partition",
     "kmax",
