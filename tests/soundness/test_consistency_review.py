@@ -7,13 +7,22 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 
 from encoders.bounds.attribution import attributions
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
+from verifair.consistency.audit import audit
+from verifair.consistency.certified import Certified, certified
+from verifair.consistency.matching import Reference
+from verifair.consistency.neighbourhoods import boxes, raw_rows
+from verifair.consistency.people import merit_columns, people_of
+from verifair.schema import Schema
+from verifair.verify.check_consistency import _near, check_consistency
 from verifair.verify.check_explanations import explanations
+from verifair.verify.questions import decisions, neighbourhood
 
 Exact = npt.NDArray[np.object_]
 N = 4
@@ -28,7 +37,7 @@ def masks(network: Network, z: Exact) -> list[tuple[Exact, Exact]]:
     found, y = [], z
     for layer in network.layers[:-1]:
         a = exact(layer.weight) @ y + exact(layer.bias)
-        slope = np.where(a > 0, Fraction(1), exact(layer.slope))
+        slope = np.array([Fraction(1) if v > 0 else s for v, s in zip(a, exact(layer.slope), strict=True)], dtype=object)
         found.append((a, slope))
         y = slope * a
     return found
@@ -112,3 +121,61 @@ def test_what_underflows_on_the_way_back_is_not_taken_to_be_zero() -> None:
     assert not mine.radius < 1e-60
     zonotopes = gradient_zonotopes(network, np.ones(1), baseline, point, point, 1)
     assert not np.abs(zonotopes.centre[0, 0]) + zonotopes.error[0, 0] < 1
+
+
+RIM = Schema.model_validate({
+    "positive": "logit > 0", "label": "good", "positive_label": "yes",
+    "features": [
+        {"name": "rate", "kind": "real", "range": [0, 1], "unit": 0.1, "merit": True},
+        {"name": "sum", "kind": "integer", "range": [0, 100]},
+        {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+    ],
+})  # fmt: skip
+
+
+def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
+    """Two people alike, whom the network decides positively up to `cut`, certified within one unit of their rate."""
+    layer = Layer(weight=np.array([[-1.0, 1.0, 0.0]]), bias=np.array([cut - 50]), slope=np.ones(1))
+    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+    frame = pd.DataFrame({
+        "rate": [rate, rate, 0, 0, 0.9, 0.9], "sum": [50, 50, 0, 0, 0, 0], "sex": list("FMFMFM"), "good": ["yes"] * 4 + ["no"] * 2,
+    })  # fmt: skip
+    people = people_of(RIM, frame, "sex")
+    reference = Reference.of(people, merit_columns(RIM))
+    return certified(network, RIM, audit(network, reference, people, threads=1), reference, people, 1.0), network
+
+
+def test_a_row_at_the_rim_counts_though_float32_moved_the_person() -> None:
+    """0.08 is read back as 0.0799999982, and 0.1 more is another float32 number than 0.18: the decision changes between the two."""
+    at = float(RIM.encode(np.array([[0.18, 50, 0]]))[0, 0])
+    before = float(np.nextafter(np.float32(at), np.float32(0)))
+    found, network = certified_at(0.08, (before + at) / 2)
+    rows = RIM.encode(np.array([[0.08, 50, 0], [0.18, 50, 0]]))
+    assert decisions(network, rows).tolist() == [1, 0]
+    assert not found.certified[:2].any()
+    sure, network = certified_at(0.08, at + 1e-6)
+    assert sure.certified[:2].all()
+    assert check_consistency(sure.certificate, network=network, schema=RIM).accepted
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_inputs_of_the_true_neighbourhood_lie_in_both_boxes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low = float(np.round(3 * rng.standard_normal(), 1))
+    features = [
+        {"name": "rate", "kind": "real", "range": [low, low + 1.3], "unit": 0.05, "scale": rng.choice(["none", "minmax"])},
+        {"name": "years", "kind": "integer", "range": [-4, 30], "unit": 2, "scale": "minmax"},
+        {"name": "still", "kind": "real", "range": [low, low + 0.7], "scale": "minmax"},
+    ]
+    schema = Schema.model_validate({"positive": "logit > 0", "features": features})
+    raw = np.stack([low + np.round(1.3 * rng.random(60), 3), rng.integers(-4, 31, 60), low + 0.7 * rng.random(60)], axis=1)
+    raw[:3, 0] = low, low + 1.3, 0.0 if low < 0 < low + 1.3 else low
+    read = raw_rows(schema, schema.encode(raw))
+    for delta in (0.0, 0.5, 1.0, 3.0):
+        ends = (raw, raw) if delta == 0 else neighbourhood(schema, raw, delta, [])
+        for lower, upper in (boxes(schema, read, delta), _near(schema, read, delta)):
+            box = schema.domain.box(lower, upper)
+            for end in ends:
+                x = schema.encode(end)
+                assert ((box[0] <= x) & (x <= box[1])).all()
+            assert (upper - lower <= ends[1] - ends[0] + 1e-5).all()

@@ -70,10 +70,18 @@ def raw_rows(schema: Schema, x: Array) -> Array:
 def boxes(schema: Schema, raw: Array, delta: float) -> tuple[Array, Array]:
     """Raw boxes (N, V), (N, V) of PBA's neighbourhood of raw rows (N, V): see `verify.questions.neighbourhood`.
 
-    Protected features stay, and so does everything where delta is 0. Raises SchemaError where delta is positive and no feature has
-    a unit.
+    Protected features stay, and so does everything where delta is 0. The rows were read back from float32 inputs: where a real
+    feature moves, its interval holds what is near any value that becomes the same input. Raises SchemaError where delta is positive
+    and no feature has a unit.
     """
-    return (raw, raw) if delta == 0 else neighbourhood(schema, raw, delta, [])
+    if delta == 0:
+        return raw, raw
+    domain, step = schema.domain, schema.steps([]) * delta
+    lower, upper = neighbourhood(schema, raw, delta, [])
+    # Half a unit in the last place of the input, 2^-24 of it, twice; and what float64 rounds.
+    hidden = 2.0**-23 * np.abs(raw - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(raw) + step)
+    hidden = np.where(domain.integer | (step == 0), 0.0, hidden)
+    return np.maximum(lower - hidden, domain.lower), np.minimum(upper + hidden, domain.upper)
 
 
 def bounded(

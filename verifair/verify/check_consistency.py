@@ -1,8 +1,9 @@
 """The independent re-checker of consistency certificates: are these pairs decided alike, for like reasons, wherever they move?
 
 For every pair, all raw rows x within delta units of `row` and x~ within delta units of `counterpart` (each numeric feature that
-has a unit and is neither protected nor change = "fixed" moves, clipped to its range, whole numbers where the feature has them),
-in network inputs, with f = f_1 - f_0 or the single logit of the real-valued network, and b the pair's baseline:
+has a unit and is neither protected nor change = "fixed" moves, clipped to its range, whole numbers where the feature has them; a
+real feature around every value that becomes the same float32 input as the row's), in network inputs, with f = f_1 - f_0 or the
+single logit of the real-valued network, and b the pair's baseline:
 
     f(x) > 0 and f(x~) > 0, or f(x) <= 0 and f(x~) <= 0;      1/2 | g / (|g| + epsilon) - g~ / (|g~| + epsilon) | < threshold
     with  g_j = (x_j - b_j) int_0^1 df/dx_j (b + alpha (x - b)) dalpha,  g~ the same of x~, and epsilon = 1e-8.
@@ -116,7 +117,7 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) ->
 
 
 def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V)."""
+    """Raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network inputs."""
     domain, lower, upper = schema.domain, rows.copy(), rows.copy()
     for v, feature in enumerate(schema.features):
         if feature.change == "fixed" or feature.protected or not feature.numeric or not feature.unit or delta == 0:
@@ -124,6 +125,10 @@ def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
         low, high = rows[:, v] - delta * feature.unit, rows[:, v] + delta * feature.unit
         if domain.integer[v]:
             low, high = np.ceil(low), np.floor(high)
+        else:  # within half a unit in the last place of float32, 2^-24, a value is not told from the row's
+            size = np.abs(rows[:, v]) + delta * feature.unit
+            unseen = 2.0**-23 * np.abs(rows[:, v] - domain.offset[v]) + 2.0**-149 * domain.scale[v] + 2.0**-51 * size
+            low, high = low - unseen, high + unseen
         lower[:, v], upper[:, v] = np.maximum(low, domain.lower[v]), np.minimum(high, domain.upper[v])
     return lower, upper
 
