@@ -19,6 +19,7 @@ from verifair.consistency.certified import Certified, certified
 from verifair.consistency.matching import Reference
 from verifair.consistency.neighbourhoods import boxes, raw_rows
 from verifair.consistency.people import merit_columns, people_of
+from verifair.errors import QueryError
 from verifair.schema import Schema
 from verifair.verify.check_consistency import _near, check_consistency
 from verifair.verify.check_explanations import explanations
@@ -179,3 +180,14 @@ def test_all_inputs_of_the_true_neighbourhood_lie_in_both_boxes(seed: int) -> No
                 x = schema.encode(end)
                 assert ((box[0] <= x) & (x <= box[1])).all()
             assert (upper - lower <= ends[1] - ends[0] + 1e-5).all()
+
+
+def test_the_pairs_of_an_audit_are_not_certified_by_other_people() -> None:
+    frame = pd.DataFrame({"rate": [0.1, 0.2, 0.3, 0.4], "sum": 50, "sex": list("FMFM"), "good": ["yes", "yes", "no", "no"]})
+    people = people_of(RIM, frame, "sex")
+    reference = Reference.of(people, merit_columns(RIM))
+    layer = Layer(weight=np.ones((1, 3)), bias=np.zeros(1), slope=np.ones(1))
+    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+    measured = audit(network, reference, people, threads=1)
+    with pytest.raises(QueryError, match="others than those of the audit"):
+        certified(network, RIM, measured, reference, people.take(np.array([3, 2, 1, 0])), 1.0)

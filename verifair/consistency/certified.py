@@ -117,12 +117,14 @@ def certified(
 
     budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 256).
     progress(done, total) counts pairs in regime A.
-    Raises QueryError for a delta that is no number from 0, SchemaError where delta is positive and no feature has a unit,
-    DataError for people who are no rows of the schema.
+    Raises QueryError for a delta that is no number from 0 or people not audited, SchemaError where delta is positive and no
+    feature has a unit, DataError for people who are no rows of the schema.
     Sound? yes.  Complete? no.
     """
     if not 0 <= delta < np.inf:
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
+    if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("x", "labels", "groups")):
+        raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
     schema.check_network(network)
     started = time.perf_counter()
     deadline = np.inf if budget is None else started + budget.seconds
