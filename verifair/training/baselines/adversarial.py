@@ -1,7 +1,9 @@
 r"""Adversarial debiasing for equalized odds: Zhang, Lemoine and Mitchell, "Mitigating unwanted biases with adversarial learning"
 (AIES 2018).
 
-The adversary predicts the group from [s, s y, s (1 - y)], s the predicted probability and y the true label (the paper's section 4).
+The adversary predicts the group from [y, s, s y], s the predicted probability and y the true label. Knowing y, it learns from s
+only what equalized odds forbid. (The paper's section 4 has [s, s y, s (1 - y)]: without y itself, s y stands for it, and where
+labels and groups go together the predictor is driven to equal shares instead: on Adult to gaps of 0.01 in shares, 0.35 in rates.)
 The predictor's weights W follow
 
     grad_W L_P - proj_{grad_W L_A} grad_W L_P - alpha grad_W L_A :
@@ -60,7 +62,7 @@ class Adversarial(Objective):
 
     def _adversary_loss(self, z: Tensor, chosen: Tensor) -> Tensor:
         s, y = z.softmax(dim=1)[:, 1], self.labels[chosen].to(z.dtype)
-        return cross_entropy(self.adversary(torch.stack([s, s * y, s * (1 - y)], dim=1)), self.groups[chosen])
+        return cross_entropy(self.adversary(torch.stack([y, s, s * y], dim=1)), self.groups[chosen])
 
 
 def projected(own: Sequence[Tensor], other: Sequence[Tensor], alpha: float) -> list[Tensor]:
