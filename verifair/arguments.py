@@ -29,7 +29,7 @@ def check_table(table: Any) -> None:
     if not isinstance(table, pd.DataFrame):
         raise DataError(f"X: found {type(table).__name__}; expected a DataFrame with the schema's columns")
     if not len(table):
-        raise DataError("X: the table has no rows; pass all rows that may be explained, or serve as steps or counterfactuals")
+        raise DataError("X: the table has no rows; pass those to be explained, and those they may be compared with or become")
 
 
 def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
@@ -55,6 +55,9 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
         if missing:
             known = ", ".join(map(str, frame.columns))
             raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
+        twice = [name for name in names if list(frame.columns).count(name) > 1]
+        if twice:
+            raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
         told = [_told(name, frame[name]) for name in names]
         parts = told[0].str.cat(told[1:], sep=", ") if len(told) > 1 else told[0]
     if parts.isna().any():
@@ -89,6 +92,18 @@ def audited(values: Any, rows: int) -> Booleans:
     if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
         raise DataError("audit: expected True or False for each row: whether its decision is to be explained")
     return found.astype(bool)
+
+
+def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
+    """Values are taken by place, as in scikit-learn. Raises DataError where their index has the table's rows in another order."""
+    if not isinstance(values, (pd.Series, pd.DataFrame)) or len(values) != len(frame) or values.index.equals(frame.index):
+        return
+    if frame.index.is_unique and values.index.is_unique and values.index.isin(frame.index).all():
+        first = int(np.flatnonzero(values.index != frame.index)[0])
+        raise DataError(
+            f"{what}: has the table's rows in another order (at place {first} row {values.index[first]}, in the table "
+            f"{frame.index[first]}); values are taken by place: pass them as .loc[X.index], or without index as .to_numpy()"
+        )
 
 
 def column(values: Any, rows: int, what: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from verifair.cli.cec_answer import Answer, Proved
 from verifair.cli.cec_certify import check_delta
 from verifair.cli.cec_inputs import audited
 from verifair.cli.inputs import inputs
-from verifair.consistency.attributions import positive_margin
+from verifair.consistency.attributions import MOST_STEPS, positive_margin
 from verifair.consistency.audit import audit as audit_of
 from verifair.consistency.audit import control
 from verifair.consistency.matching import Ties
@@ -182,9 +182,9 @@ def _ties(name: str) -> Ties:
 
 
 def _steps(text: str) -> int | None:
-    """None for exact integrals. Raises QueryError for anything but exact or a number from 1."""
+    """None for exact integrals. Raises QueryError for anything but exact or a number in 1 .. MOST_STEPS."""
     if text == "exact":
         return None
-    if text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and len(text) < 9 and 0 < int(text) <= MOST_STEPS:
         return int(text)
-    raise QueryError(f"--steps {text}: expected exact, or a number of steps from 1, such as the paper's 32")
+    raise QueryError(f"--steps {text}: expected exact, or a number of steps in 1 .. {MOST_STEPS}, such as the paper's 32")

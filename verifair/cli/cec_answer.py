@@ -129,8 +129,10 @@ class Answer:
         }  # fmt: skip
         for name, table in tables.items():
             table.to_csv(out / f"{name}.csv", index=False)
+        proofs = out / "certified.csv"
+        proofs.unlink(missing_ok=True)  # an earlier run's are not about this one
         if self.proved is not None:
-            self.proved.table().to_csv(out / "certified.csv", index=False)
+            self.proved.table().to_csv(proofs, index=False)
         for name, draw in _figures(found).items():
             draw(out / name)
 

@@ -14,7 +14,7 @@ from verifair.cli.inputs import Inputs
 from verifair.consistency.matching import Reference
 from verifair.consistency.people import Integers, People, merit_columns, people_of
 from verifair.datasets import Dataset, read_table
-from verifair.errors import QueryError
+from verifair.errors import DataError, QueryError
 from verifair.schema import Schema
 
 
@@ -40,7 +40,9 @@ class Audited:
     def notes(self) -> list[str]:
         """What the reader should know of the question itself."""
         both = [name for name in self.protected if name in self.merit]
-        return [
+        merit = self.reference.people.x[:, self.reference.columns]
+        alike = "note: everybody has the same merit, so anybody of another group with the same label is as near as any other"
+        return ([] if np.ptp(merit, axis=0).any() else [alike]) + [
             f"note: {name!r} makes the groups and is merit as well: counterparts differ in it by construction; drop merit there"
             for name in both
         ]
@@ -61,9 +63,14 @@ def audited(
         raise QueryError(f"cec needs groups to compare: pass --protected NAME (protected in the schema: {known})")
     columns = merit_columns(given.schema)
     own = rows_of(given, protected, split, audit, outside, demo=demo)
-    table = own if reference is None else _other(given, protected, split, outside, reference)
-    pool = _people(given.schema, table)
-    comparable = Reference.of(pool, columns)
+    if reference is None:
+        table, pool, comparable = _compared(given.schema, own, columns)
+    else:
+        try:
+            table, pool, comparable = _compared(given.schema, _other(given, protected, split, outside, reference), columns)
+        except DataError as error:  # which of the two tables
+            told = str(error)
+            raise DataError(told if told.startswith(f"{reference}:") else f"--reference {reference}: {told}") from None
     chosen, words = _chosen(own, sample, seed)
     people = pool if reference is None else _people(given.schema, own, names=pool.names)
     return Audited(
@@ -72,6 +79,11 @@ def audited(
         dropped=own.dropped + (0 if reference is None else table.dropped),
         protected=tuple(own.groups.columns), merit=tuple(f.name for f in given.schema.features if f.merit),
     )  # fmt: skip
+
+
+def _compared(schema: Schema, rows: Rows, columns: Integers) -> tuple[Rows, People, Reference]:
+    people = _people(schema, rows)
+    return rows, people, Reference.of(people, columns)
 
 
 def _other(given: Inputs, protected: Sequence[str], split: Sequence[str], outside: str, file: Path) -> Rows:

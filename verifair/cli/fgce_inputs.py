@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from verifair.cli.inputs import Inputs
-from verifair.errors import DataError, QueryError
+from verifair.errors import DataError, QueryError, SchemaError
 from verifair.feature import Change, text
 from verifair.group.space import CHANGES, Array, Booleans
 from verifair.schema import Schema
@@ -116,8 +116,13 @@ def _audit(given: Inputs, audit: str, demo: bool) -> tuple[Booleans, str]:
 
 def _group(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None) -> pd.Series:
     """(N,) what makes the groups: values of a feature in the schema's words, or of a column that the network does not see."""
-    if name in [feature.name for feature in schema.features] or name not in frame.columns:
-        feature = schema[name]  # raises with the closest name
+    known = [feature.name for feature in schema.features]
+    if name in known or name not in frame.columns:
+        try:
+            feature = schema[name]
+        except SchemaError as error:  # it names the closest feature, and knows nothing of the table
+            others = ", ".join(str(other) for other in frame.columns if other not in known)
+            raise DataError(f"{error}" + (f"; other columns of the table: {others}" if others else "")) from None
         values = schema.raw(frame)[:, schema.index(name)]
         if feature.numeric or cuts is not None:
             return _of_number(name, values, cuts, feature.numeric, frame.index)

@@ -32,6 +32,8 @@ def inputs(model: Path | None, schema: Path | None, data: Path | None, demo: str
     if demo is not None:
         if model is not None or schema is not None or data is not None:
             raise QueryError("--demo brings its own model, schema and data: drop it, or drop the others")
+        if demo not in ("german", "adult"):
+            raise QueryError(f"--demo {demo}: expected german or adult; others bring no network: pass MODEL, --schema and --data")
         dataset = datasets.load(demo)
         return Inputs(model=datasets.network_path(demo), schema=dataset.schema, dataset=dataset, words=f"--demo {demo}")
     if model is None or schema is None:

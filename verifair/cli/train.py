@@ -55,6 +55,9 @@ def train(
 ) -> None:
     asked = {"lambda_cec": lambda_cec, "lambda_eo": lambda_eo, "steps": steps, "tau": tau}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    options.check_outputs({"--json": json, "--out": out, "the schema": out.with_suffix(".toml")} if out.name else {"--out": out})
+    if out.suffix != ".onnx":
+        raise QueryError(f"--out {out}: a network is written as NAME.onnx, next to NAME.toml; end the name in .onnx")
     dataset = _dataset(data, schema)
     with options.progress_bar("epochs") as progress:
         model = fit(

@@ -82,6 +82,8 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         if not isinstance(self.network, Network):
             raise QueryError(f"network: found {type(self.network).__name__}; expected a Network (read_onnx)")
+        if not isinstance(self.schema, Schema):
+            raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
         self.schema.check_network(self.network)
         check_number("threshold", self.threshold)
         if self.tau is not None:
@@ -90,6 +92,11 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
             check_number("steps", self.steps, whole=True)
         if self.ties not in ("first", "random"):
             raise QueryError(f"ties = {self.ties!r}: expected 'first' or 'random'")
+        for name, least in (("seed", 0), ("threads", 1)):
+            value = getattr(self, name)
+            check_number(name, value, whole=True)
+            if value < least:
+                raise QueryError(f"{name} = {value}: expected {least} or more")
 
 
 def _named(sensitive_features: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array
-from verifair.arguments import check_table, groups_of, positives
+from verifair.arguments import check_order, check_table, groups_of, positives
 from verifair.errors import DataError, SchemaError
 from verifair.schema import Schema
 
@@ -49,9 +49,11 @@ def people_of(
     sensitive: name of a column, several names (groups are then their combinations), an array or Series (N,), or a DataFrame.
     It need not be an input of the network.   y: (N,) true classes; None: the schema's label column.   names: the groups, in the
     order that another table has them in; None: those found here.
-    Raises DataError, SchemaError for rows that do not fit, for a group that `names` lacks, and for more than two true classes.
+    Raises DataError, SchemaError for rows that do not fit or are in another order, for a group that `names` lacks,
+    and for more than two true classes.
     """
     check_table(frame)
+    check_order(frame, sensitive, "sensitive_features")
     masks = groups_of(frame, sensitive)
     known = tuple(masks) if names is None else names
     unknown = [name for name in masks if name not in known]
@@ -60,6 +62,7 @@ def people_of(
             f"group {unknown[0]!r}: there is no such group among the rows to compare with, which have {', '.join(known)}; add "
             "rows of it there, or leave such people out"
         )
+    check_order(frame, y, "y")
     labels = schema.labels(frame) if y is None else positives(y, schema, len(frame)).astype(np.int64)
     if labels.max() > 1:
         raise DataError(

@@ -72,8 +72,8 @@ class Consistency:
         for name in ("lambda_eo", "lambda_cec"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise TrainingError(f"{name} = {getattr(self, name)}, expected a number of at least 0, such as 1")
-        if self.steps < 1:
-            raise TrainingError(f"steps = {self.steps}, expected at least 1, such as the paper's 32")
+        if not 1 <= self.steps <= 1000:  # memory grows with them
+            raise TrainingError(f"steps = {self.steps}, expected 1 to 1000, such as the paper's 32")
         if self.tau is not None and not 0 < self.tau < float("inf"):
             raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
 
