@@ -95,7 +95,7 @@ class Answer:
         asked = self.asked
         whom = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
         names = ", ".join(asked.merit)
-        dropped = f" {asked.dropped:,} rows outside the schema were left out." if asked.dropped else ""
+        dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
         return (
             f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {whom}, by "
             f"merit ({names}). Reasons: integrated gradients, {self.found.audit.method}.{dropped}"

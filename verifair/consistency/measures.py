@@ -154,7 +154,7 @@ class Triviality:
     def hardly_decides(self) -> str | None:
         """Why a low CEC would say nothing of this model, in words; None where there is no such reason."""
         if self.silent > 0.01:
-            return f"{100 * self.silent:.1f}% of the people have attributions that are all zero"
+            return f"{100 * self.silent:.1f}% of the people have no attribution above 1e-6"
         if self.variance < FLAT:
             return f"its probability hardly varies (variance {self.variance:.2g})"
         if max(self.positive, 1 - self.positive) > ONE_SIDED:

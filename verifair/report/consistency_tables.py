@@ -209,8 +209,9 @@ def ties_line(found: Consistency, ties: str) -> str:
         return "Every counterpart is the only nearest one."
     rule = "the first in the table is taken (--ties first)" if ties == "first" else "one is drawn with --seed (--ties random)"
     rows = len(np.unique(found.audit.counterpart))
+    how_many = f"up to {one.ties[1]:,}" if one.ties[0] < 2 else f"{one.ties[0]:g} or more (half of them)"
     return (
-        f"Half of the pairs have {one.ties[0]:g} or more equally near counterparts: {rule}, so scores depend on that rule; "
+        f"Pairs have {how_many} equally near counterparts: {rule}, so scores depend on that rule; "
         f"{rows:,} rows serve as counterparts."
     )
 
