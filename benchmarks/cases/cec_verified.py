@@ -48,6 +48,7 @@ from verifair.verify.kmax import kmax
 from verifair.verify.maximise import maximise
 
 DATASETS = ("german", "adult")
+NETWORKS = tuple(method for method in METHODS if method != "hardt")
 DELTA = 1.0
 CERTIFIED_PEOPLE = 500
 """Of the test fold, so that Adult takes about as long as German."""
@@ -55,8 +56,9 @@ COMPARED = ("PFR", "B", "certified A", "PBA gap", "gap", "k")
 
 
 def run(
-    folder: Path, *, kept: Path | None = None, seconds: float = 30.0, names: Sequence[str] = DATASETS, fold: int = 0
-) -> pd.DataFrame:
+    folder: Path, *, kept: Path | None = None, seconds: float = 30.0, names: Sequence[str] = DATASETS, fold: int = 0,
+    methods: Sequence[str] = NETWORKS,
+) -> pd.DataFrame:  # fmt: skip
     nets = folder / "cec-nets" if kept is None else kept
     tables = []
     with threadpool_limits(limits=1):
@@ -64,16 +66,15 @@ def run(
             case = Case.load(name)
             if case is not None:
                 title = f"CEC verified {name}: measured and verified, fold {fold}, {seconds:g} s a question"
-                tables.append(measured(title, _lines(case, nets, seconds, fold), folder))
+                tables.append(measured(title, _lines(case, methods, nets, seconds, fold), folder))
     table = pd.concat(tables, ignore_index=True)
     show("CEC ranks: Spearman's correlation with CEC over the methods", _ranks(table), folder)
     return table
 
 
-def _lines(case: Case, nets: Path, seconds: float, fold: int) -> Iterator[dict[str, Any]]:
-    for method in METHODS:
-        if method != "hardt":
-            yield _line(case, method, _network(case, method, nets, fold), seconds, fold)
+def _lines(case: Case, methods: Sequence[str], nets: Path, seconds: float, fold: int) -> Iterator[dict[str, Any]]:
+    for method in methods:
+        yield _line(case, method, _network(case, method, nets, fold), seconds, fold)
 
 
 def _network(case: Case, method: str, nets: Path, fold: int) -> Network:
@@ -136,11 +137,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kept", type=Path, help="folder of cec_comparison --keep; missing networks are trained into it")
     parser.add_argument("--datasets", nargs="*", choices=DATASETS, default=list(DATASETS))
+    parser.add_argument("--methods", nargs="*", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--seconds", type=float, default=30.0, help="for each gap, k and certification")
     parser.add_argument("--fold", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder of the tables")
     options = parser.parse_args()
-    run(options.out, kept=options.kept, seconds=options.seconds, names=options.datasets, fold=options.fold)
+    run(
+        options.out, kept=options.kept, seconds=options.seconds, names=options.datasets, fold=options.fold, methods=options.methods
+    )
 
 
 if __name__ == "__main__":
