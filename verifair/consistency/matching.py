@@ -149,26 +149,40 @@ def match_within(
     """
     check_groups(reference, people)
     pool, merit = reference.standardised(reference.people), reference.standardised(people)
-    identity = np.unique(np.concatenate([reference.people.x, people.x]), axis=0, return_inverse=True)[1]
-    theirs, own = identity[: len(pool)], identity[len(pool) :]
+    same = np.unique(np.concatenate([reference.people.x, people.x]), axis=0, return_inverse=True)[1]
+    theirs, own = same[: len(pool)], same[len(pool) :]
     generator = np.random.default_rng(seed)
     row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
     for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):
         left = np.flatnonzero((people.labels == label) & (people.groups == group))
         cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
         points = _Points.of(pool[cell])
+        identity = theirs[cell]
+        twins = np.bincount(identity, minlength=len(pool) + len(merit))  # as near as can be, and so always among the nearest
         for which in (1, 2):  # where all the nearest are the person, the next point has others
             near, who, how_far = points.near(merit[left], which)
+            distance[left] = how_far[who]
+            equal[left] = np.array([len(rows) for rows in near])[who] - twins[own[left]]
             for i, q in zip(left, who, strict=True):
-                others = cell[near[q]]
-                others = others[theirs[others] != own[i]]
-                if len(others):
-                    row[i] = others[0] if ties == "first" else generator.choice(others)
-                    distance[i], equal[i] = how_far[q], len(others)
+                if equal[i]:
+                    draw = generator.integers(equal[i]) if ties == "random" else 0
+                    row[i] = cell[_other(near[q], identity, own[i], draw)]
             left = left[row[left] < 0]
+        distance[left] = np.inf
     if tau is not None:
         row[distance > tau] = -1
     return Matches(individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau)
+
+
+def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
+    """Number `draw` among those of `rows` whose identity is not `own`."""
+    start = 0
+    while True:  # the first few nearly always have it: the whole list may be long
+        part = rows[: start + draw + 64]
+        others = part[identity[part] != own]
+        if len(others) > draw:
+            return int(others[draw])
+        start += 64
 
 
 def check_groups(reference: Reference, people: People) -> None:
