@@ -13,11 +13,6 @@ only a solver vouches for has a *claim* instead: it can be recorded, not re-prov
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,16 +20,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Network
-from verifair.errors import CertificateError
+from verifair.verify.certificate_file import read, write
 from verifair.verify.phase_tree import PhaseTree
 
 FORMAT = "verifair-certificate/1"
-MAX_BYTES = 1 << 30
-"""No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
@@ -229,28 +222,12 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate; gzip when the name ends in .gz. The same proofs give the same bytes."""
-        payload = self.payload
-        text = json.dumps(payload | {"digest": _digest(payload)}, separators=(",", ":"), allow_nan=False).encode()
-        Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+        write(path, self.payload)
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
         """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
-        try:
-            raw = json.loads(_read(path), parse_constant=_no_constant)
-            file = _ADAPTER.validate_python(raw)
-            proofs = tuple(_proof(number, proof) for number, proof in enumerate(file.proofs))
-        except OSError as error:
-            raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {FORMAT} file") from error
-        except RecursionError as error:
-            raise CertificateError(f"{path}: nested too deeply; expected a {FORMAT} file") from error
-        except (ValueError, EOFError, zlib.error) as error:
-            raise CertificateError(f"{path}: {error}; expected a {FORMAT} file") from error
-        content = {key: value for key, value in raw.items() if key != "digest"}
+        (file, proofs), intact = read(path, FORMAT, _parsed)
         return cls(
             network_sha256=file.network_sha256,
             schema_sha256=file.schema_sha256,
@@ -258,7 +235,7 @@ class Certificate:
             query=file.query,
             features=file.features,
             proofs=proofs,
-            intact=_digest(content) == file.digest,
+            intact=intact,
         )
 
 
@@ -268,8 +245,10 @@ def semantics(network: Network) -> str:
     return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text
 
 
-def _digest(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+def _parsed(raw: Any) -> tuple[_CertificateFile, tuple[Proof, ...]]:
+    file = _ADAPTER.validate_python(raw)
+    return file, tuple(_proof(number, proof) for number, proof in enumerate(file.proofs))
 
 
 def _proof_payload(proof: Proof) -> dict[str, Any]:
@@ -307,16 +286,3 @@ def _proof(number: int, file: _ProofFile) -> Proof:
         statement=file.statement,
         evidence=Tree(feature=np.array(feature), cut=np.array(cut, dtype=float), bound=np.array(bound, dtype=float)),
     )
-
-
-def _read(path: str | Path) -> bytes:
-    path = Path(path)
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
-        content: bytes = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
-    return content
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

@@ -13,23 +13,18 @@ schema.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array
-from verifair.errors import CertificateError
-from verifair.verify.certificate import MAX_BYTES, Distance, Index, Number, Sha256, Text, Trust
+from verifair.verify.certificate import Distance, Index, Number, Sha256, Text, Trust
+from verifair.verify.certificate_file import read, write
 
 FORMAT = "verifair-consistency-certificate/1"
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
@@ -121,28 +116,12 @@ class ConsistencyCertificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate; gzip when the name ends in .gz. The same proof gives the same bytes."""
-        payload = self.payload
-        text = json.dumps(payload | {"digest": _digest(payload)}, separators=(",", ":"), allow_nan=False).encode()
-        Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+        write(path, self.payload)
 
     @classmethod
     def load(cls, path: str | Path) -> ConsistencyCertificate:
         """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
-        try:
-            raw = json.loads(_read(Path(path)), parse_constant=_no_constant)
-            file = _ADAPTER.validate_python(raw)
-            arrays = _arrays(file)
-        except OSError as error:
-            raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {FORMAT} file") from error
-        except RecursionError as error:
-            raise CertificateError(f"{path}: nested too deeply; expected a {FORMAT} file") from error
-        except (ValueError, EOFError, zlib.error) as error:
-            raise CertificateError(f"{path}: {error}; expected a {FORMAT} file") from error
-        content = {key: value for key, value in raw.items() if key != "digest"}
+        (file, arrays), intact = read(path, FORMAT, _parsed)
         return cls(
             network_sha256=file.network_sha256,
             schema_sha256=file.schema_sha256,
@@ -150,8 +129,13 @@ class ConsistencyCertificate:
             query=file.query,
             features=file.features,
             **arrays,
-            intact=_digest(content) == file.digest,
+            intact=intact,
         )
+
+
+def _parsed(raw: Any) -> tuple[_File, dict[str, Any]]:
+    file = _ADAPTER.validate_python(raw)
+    return file, _arrays(file)
 
 
 def _arrays(file: _File) -> dict[str, Any]:
@@ -174,19 +158,3 @@ def _arrays(file: _File) -> dict[str, Any]:
         "baseline": np.array([pair.baseline for pair in file.pairs], dtype=np.int64),
         "boxes": np.array([pair.boxes for pair in file.pairs], dtype=np.int64),
     }
-
-
-def _digest(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
-        content: bytes = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
-    return content
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

@@ -10,21 +10,16 @@ What it states is defined in `verifair.verify.check_kmax`.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.errors import CertificateError
-from verifair.verify.certificate import MAX_BYTES, Number, Sha256, Text, Tree, Trust
+from verifair.verify.certificate import Number, Sha256, Text, Tree, Trust
+from verifair.verify.certificate_file import read, write
 
 FORMAT = "verifair-kmax-certificate/1"
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
@@ -116,28 +111,12 @@ class KmaxCertificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate; gzip when the name ends in .gz. The same proof gives the same bytes."""
-        payload = self.payload
-        text = json.dumps(payload | {"digest": _digest(payload)}, separators=(",", ":"), allow_nan=False).encode()
-        Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+        write(path, self.payload)
 
     @classmethod
     def load(cls, path: str | Path) -> KmaxCertificate:
         """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
-        try:
-            raw = json.loads(_read(Path(path)), parse_constant=_no_constant)
-            file = _ADAPTER.validate_python(raw)
-            tree = _tree(file.tree)
-        except OSError as error:
-            raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {FORMAT} file") from error
-        except RecursionError as error:
-            raise CertificateError(f"{path}: nested too deeply; expected a {FORMAT} file") from error
-        except (ValueError, EOFError, zlib.error) as error:
-            raise CertificateError(f"{path}: {error}; expected a {FORMAT} file") from error
-        content = {key: value for key, value in raw.items() if key != "digest"}
+        (file, tree), intact = read(path, FORMAT, _parsed)
         return cls(
             network_sha256=file.network_sha256,
             schema_sha256=file.schema_sha256,
@@ -146,12 +125,14 @@ class KmaxCertificate:
             features=file.features,
             upper=file.upper,
             tree=tree,
-            intact=_digest(content) == file.digest,
+            intact=intact,
         )
 
 
-def _digest(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+def _parsed(raw: Any) -> tuple[_File, Tree]:
+    file = _ADAPTER.validate_python(raw)
+    return file, _tree(file.tree)
 
 
 def _tree(file: _TreeFile) -> Tree:
@@ -163,15 +144,3 @@ def _tree(file: _TreeFile) -> Tree:
     return Tree(
         feature=np.array(file.feature), cut=np.array(file.cut, dtype=float), bound=np.array(file.bound, dtype=float)
     )
-
-
-def _read(path: Path) -> bytes:
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
-        content: bytes = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
-    return content
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
