@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,16 +17,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.onnx_reader import read_onnx
+from tests.cli_support import flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 from verifair.cli import main
 
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
-
-
-def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
 
 
 Refused = Callable[..., str]
@@ -49,16 +44,6 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         return flat(told.err)
 
     return run_it
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def is_drawn(path: Path) -> bool:
-    """Whether a PNG has more than a few hundred pixels a side."""
-    head = path.read_bytes()[:24]
-    return head[:8] == b"\x89PNG\r\n\x1a\n" and min(struct.unpack(">II", head[16:24])) > 300
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -16,25 +15,11 @@ import pytest
 
 from encoders.onnx_reader import read_onnx
 from encoders.runtime import runtime_logits
+from tests.cli_support import flat, is_drawn, verifair
 from verifair import datasets
 from verifair.group.space import Moves, Space
 
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
-
-
-def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def is_drawn(path: Path) -> bool:
-    """Whether a PNG has more than a few hundred pixels a side."""
-    head = path.read_bytes()[:24]
-    return head[:8] == b"\x89PNG\r\n\x1a\n" and min(struct.unpack(">II", head[16:24])) > 300
 
 
 @pytest.fixture(scope="module")
