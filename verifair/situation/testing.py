@@ -1,0 +1,322 @@
+"""Counterfactual situation testing: every complainant's control and test group, and what they say. Reads top to bottom.
+
+For a complainant c of a protected group, with counterfactual c~ under do(A := a):
+
+ST        control: the k rows of c's own group nearest to c;   test: the k rows with A = a nearest to c        (Thanh et al. 2011)
+CST w/o   the same control;                                     test: the k rows with A = a nearest to c~       (CST, section 3.4)
+CST       the same as CST w/o, where c and c~ count as well (with search centers, n = k + 1)
+CF        c and c~ alone: c is refused and c~ is not                                                          (Kusner et al. 2017)
+
+delta = p_c - p_t, the difference of the shares of negative decisions, above tau is a case of potential discrimination; it is
+significant when its interval lies above tau. Sound? Complete? neither: statistical evidence under a stated causal model.
+Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and 5, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import false_discovery_control
+
+from encoders.network import Array
+from verifair.arguments import check_number
+from verifair.errors import DataError, QueryError
+from verifair.feature import text
+from verifair.situation.distance import Distance, Metric
+from verifair.situation.intervals import INTERVALS, Interval, critical, interval, p_value
+from verifair.situation.neighbours import Pool, Ties, nearest, negatives
+from verifair.verdict import Finding
+
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Method = Literal["ST", "CST w/o", "CST", "CF"]
+METHODS: tuple[Method, ...] = get_args(Method)
+K = (15, 30, 50, 100)
+"""Group sizes of the paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What counts as a case.
+
+    tau: the least difference of shares.   level, sides: of the intervals, 0.95 and 2 for z = 1.96.   interval: its kind.
+    correction: "bh" for Benjamini and Hochberg's control of the false discovery rate over the complainants of one method and k.
+    decimals: differences and limits are rounded to so many places before they are compared with tau (the authors' code: 3).
+    """
+
+    tau: float = 0.0
+    level: float = 0.95
+    sides: int = 2
+    interval: Interval = "newcombe"
+    correction: Literal["bh"] | None = None
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("tau", self.tau)
+        check_number("level", self.level)
+        critical(self.level, self.sides)
+        if not -1 <= self.tau < 1:
+            raise QueryError(f"tau = {self.tau:g}: a difference of shares lies in -1 .. 1; expected 0 or a small positive number")
+        if self.interval not in INTERVALS:
+            raise QueryError(f"interval {self.interval!r}: there is no such interval; known are {', '.join(INTERVALS)}")
+        if self.correction not in (None, "bh"):
+            raise QueryError(f"correction {self.correction!r}: expected None or 'bh' (Benjamini and Hochberg)")
+
+    def rounded(self, values: Array) -> Array:
+        return values if self.decimals is None else np.round(values, self.decimals)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Claims:
+    """What one method says with groups of k, all (C,).   n: size of each group.   low, high: the interval of delta.
+
+    significant: positive and the interval above tau; with a correction, the corrected p-value at most 1 - level.
+    """
+
+    method: Method
+    k: int
+    n: int
+    terms: Terms
+    p_control: Array
+    p_test: Array
+    low: Array
+    high: Array
+    positive: Booleans
+
+    @property
+    def delta(self) -> Array:
+        return self.p_control - self.p_test
+
+    @cached_property
+    def p_value(self) -> Array:
+        """The smallest 1 - level at which the interval lies above tau; with a correction, the adjusted ones."""
+        terms = self.terms
+        raw = p_value(terms.interval, self.p_control, self.n, self.p_test, self.n, terms.tau, terms.sides)
+        return raw if terms.correction is None else np.asarray(false_discovery_control(raw, method="bh"))
+
+    @cached_property
+    def significant(self) -> Booleans:
+        terms = self.terms
+        above = terms.rounded(self.low) > terms.tau if terms.correction is None else self.p_value <= 1 - terms.level
+        return np.asarray(self.positive & above)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Situations(Finding):
+    """The test of one `do`: a Finding with value = the share of complainants with a case (CST at the smallest k; w/o search centers
+    where no decision on counterfactuals is known). Never a proof.
+
+    do: attribute -> its value for those who are not protected.   complainants: (C,) positions in the table.   k: (K,) group sizes.
+    control, standard, counterfactual: (K, C) how many of the k rows were decided negatively: of the control group, of ST's and of
+    CST's test group.   refused: (C,) whether the complainant was;   refused_tilde: (C,) the same of c~, None where nobody decides.
+    groups: (C,) position in `names` of the complainant's protected values.
+    pools, metric, centers, centers_tilde (C, D): for `case`.
+    """
+
+    do: Mapping[str, Any]
+    complainants: Integers
+    k: tuple[int, ...]
+    terms: Terms
+    control: Array
+    standard: Array
+    counterfactual: Array
+    refused: Booleans
+    refused_tilde: Booleans | None
+    groups: Integers
+    names: tuple[str, ...]
+    pools: tuple[Pool, ...] = field(repr=False)
+    test_pool: Pool = field(repr=False)
+    metric: Metric = field(repr=False)
+    ties: Ties
+    centers: Array = field(repr=False)
+    centers_tilde: Array = field(repr=False)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Those that can be told: CF and CST with search centers need decisions on counterfactuals."""
+        return METHODS if self.refused_tilde is not None else ("ST", "CST w/o")
+
+    def claims(self, method: Method, k: int) -> Claims:
+        """What a method says with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
+        row, tilde = self._row(method, k), self.refused_tilde
+        test = self.standard if method == "ST" else self.counterfactual
+        p_c, p_t, n = self.control[row] / k, test[row] / k, k
+        if method in ("CST", "CF"):
+            assert tilde is not None
+            n = k + 1
+            p_c, p_t = (self.control[row] + self.refused) / n, (test[row] + tilde) / n
+        low, high = interval(self.terms.interval, p_c, n, p_t, n, critical(self.terms.level, self.terms.sides))
+        positive = self.terms.rounded(p_c - p_t) > self.terms.tau
+        if method == "CF":
+            positive = np.asarray(self.refused & ~tilde)
+        return Claims(
+            method=method, k=k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=np.asarray(positive)
+        )
+
+    def counts(self) -> pd.DataFrame:
+        """Table 1's numbers: a line for each method and k with cases, significant ones, and their shares of the complainants."""
+        lines = []
+        for method in self.methods:
+            for k in self.k:
+                found = self.claims(method, k)
+                cases, sure = int(found.positive.sum()), int(found.significant.sum())
+                total = len(self.complainants)
+                line = {"method": method, "k": k, "cases": cases, "share": cases / total}
+                lines.append(line | {"significant": sure, "significant share": sure / total})
+        return pd.DataFrame(lines)
+
+    def case(self, complainant: int, k: int) -> dict[str, tuple[Integers, Array, Array]]:
+        """The neighbours of one complainant (a position in the table): "control", "ST", "CST" -> rows, distances, weights."""
+        found = np.flatnonzero(self.complainants == complainant)
+        if not len(found):
+            raise QueryError(f"row {complainant} is no complainant: it is not of the protected group {', '.join(self.names)}")
+        at = int(found[0])
+        self._row("ST", k)
+        control = nearest(self.pools[self.groups[at]], self.centers[at], k, own=complainant, ties=self.ties)
+        standard = nearest(self.test_pool, self.centers[at], k, ties=self.ties)
+        return {"control": control, "ST": standard, "CST": nearest(self.test_pool, self.centers_tilde[at], k, ties=self.ties)}
+
+    def _row(self, method: Method, k: int) -> int:
+        if method not in METHODS:
+            raise QueryError(f"method {method!r}: there is no such method; known are {', '.join(METHODS)}")
+        if method not in self.methods:
+            raise QueryError(
+                f"{method} compares with the decision on the counterfactual, and the decisions are recorded ones; give a rule, a "
+                "classifier or a network that decides, or use 'CST w/o'"
+            )
+        if k not in self.k:
+            raise QueryError(f"k = {k}: was not asked for; asked for were {', '.join(map(str, self.k))}")
+        return self.k.index(k)
+
+
+def situation_test(
+    frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
+    counterfactual_decisions: Booleans | None = None, k: Sequence[int] = K, terms: Terms | None = None,
+    distance: Distance = "mixed", own_scale: bool = False, ties: Ties = "share", categorical: Sequence[str] = (), threads: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> Situations:  # fmt: skip
+    """Test every protected row of a table.
+
+    frame: (N rows).   counterfactual: (C rows) its complainants under `do`, in the table's order.
+    do: attribute -> the value of those who are not protected; rows that differ from it in *every* attribute are the complainants,
+    rows that have it all are those among whom test groups are sought.
+    attributes: what makes two people similar, protected attributes excluded.   decisions: (N,) True where positive;
+    counterfactual_decisions: (C,), None where nobody decides on counterfactuals.
+    own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
+    categorical: attributes that are categories although they hold numbers.   progress(done, total) counts searches.
+    Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
+    """
+    sizes = _check_k(k)
+    terms = Terms() if terms is None else terms
+    names, group, test = groups_under(frame, do)
+    _check_sizes(sizes, names, group, test)
+    complainants, negative = np.flatnonzero(group >= 0), ~decisions
+    if len(counterfactual) != len(complainants):
+        raise DataError(f"counterfactual: has {len(counterfactual)} rows, expected one for each of {len(complainants)} complainants")
+    metric = scaled = Metric.of(distance, frame, attributes, categorical)
+    if own_scale:
+        rest = frame.iloc[np.flatnonzero(group < 0)]
+        scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
+    centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
+    pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric.p) for g in range(len(names)))
+    pool = Pool.of(np.flatnonzero(test), centers, negative, metric.p)
+    total, done = 3 * len(complainants), 0
+
+    def tell(more: int) -> None:
+        if progress is not None:
+            progress(done + more, total)
+
+    control = np.empty((len(sizes), len(complainants)))
+    for g, own_pool in enumerate(pools):
+        mine = np.flatnonzero(group[complainants] == g)
+        rows = complainants[mine]
+        control[:, mine] = negatives(own_pool, centers[rows], sizes, own=rows, ties=ties, threads=threads, progress=tell)
+        done += len(mine)
+    standard = negatives(pool, centers[complainants], sizes, ties=ties, threads=threads, progress=tell)
+    done += len(complainants)
+    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, progress=tell)
+    found = Situations(
+        kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None, details={},
+        do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
+        refused=negative[complainants],
+        refused_tilde=None if counterfactual_decisions is None else ~counterfactual_decisions,
+        groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
+        centers=centers[complainants], centers_tilde=tilde,
+    )  # fmt: skip
+    first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
+    return replace(found, value=float(first.positive.mean()))
+
+
+def _check_k(k: Sequence[int]) -> tuple[int, ...]:
+    if not len(k):
+        raise QueryError("k: no group size; give at least one, such as 15")
+    for one in k:
+        check_number("k", one, whole=True)
+        if one < 1:
+            raise QueryError(f"k = {one}: expected 1 or more")
+    return tuple(sorted({int(one) for one in k}))
+
+
+def groups_under(frame: pd.DataFrame, do: Mapping[str, Any]) -> tuple[tuple[str, ...], Integers, Booleans]:
+    """Names of the complainants' groups; (N,) to which each row belongs, -1 for none; (N,) who has all of do's values.
+
+    Raises QueryError for no attribute, DataError for columns and values that are not there, or where nobody is in a group.
+    """
+    if not do:
+        raise QueryError("do: no protected attribute; name one with the value of those who are not protected, such as sex = Male")
+    codes, words = zip(*(_coded(frame, name, value) for name, value in do.items()), strict=True)
+    code = np.column_stack(codes)
+    test, protected = (code == 0).all(axis=1), (code != 0).all(axis=1)
+    if not protected.any():
+        joint = " and ".join(f"{name} other than {text(value)}" for name, value in do.items())
+        raise DataError(f"do {told(do)}: nobody has {joint}, so there is no complainant; correct the values")
+    if not test.any():
+        raise DataError(f"do {told(do)}: no row has all of these values, so there is no test group; correct the values")
+    combination, place = np.unique(code[protected], axis=0, return_inverse=True)
+    named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
+    order = np.argsort(named)
+    group = np.full(len(frame), -1, dtype=np.int64)
+    group[protected] = np.argsort(order)[place]
+    return tuple(named[n] for n in order), group, test
+
+
+def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
+    """(N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
+    if list(frame.columns).count(name) != 1:
+        known = ", ".join(map(str, frame.columns))
+        raise DataError(f"do {name} = {text(value)}: the table has no single column {name!r}; it has {known}")
+    missing = int(frame[name].isna().sum())
+    if missing:
+        raise DataError(f"do {name} = {text(value)}: {missing} rows have no value in column {name!r}; drop such rows")
+    place, distinct = pd.factorize(frame[name])
+    words = [text(one) for one in distinct]
+    if text(value) not in words:
+        raise DataError(f"do {name} = {text(value)}: no row has this value; found {', '.join(sorted(words)[:12])}")
+    first = words.index(text(value))
+    swap = np.arange(len(words))
+    swap[[0, first]] = [first, 0]  # its own inverse: exchanges code 0 and that of do's value
+    return swap[place], [words[c] for c in swap]
+
+
+def told(do: Mapping[str, Any]) -> str:
+    """An intervention in words."""
+    return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
+
+
+def _check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, test: Booleans) -> None:
+    """Raises DataError naming the smallest group and the largest k."""
+    sizes = {name: int((group == g).sum()) - 1 for g, name in enumerate(names)}
+    sizes["the test group"] = int(test.sum())
+    name = min(sizes, key=lambda one: sizes[one])
+    if max(k) > sizes[name]:
+        others = " other" if name != "the test group" else ""
+        raise DataError(
+            f"k = {max(k)}: {name} has only {sizes[name]}{others} rows; the largest k is {sizes[name]}"
+            + (": ask for a smaller one, or merge small groups" if sizes[name] else ", so nobody can be tested: merge small groups")
+        )
