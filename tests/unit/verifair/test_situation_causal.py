@@ -1,0 +1,316 @@
+"""The causal model: fits, counterfactuals and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.situation.causal_model import CausalModel
+from verifair.situation.mechanisms import Additive, Linear, LinearMechanism, LogLinear
+from verifair.situation.nodes import Node
+
+
+def chain(**options: object) -> CausalModel:
+    """a -> x -> y, a -> y, with given coefficients; z is nobody's child."""
+    return CausalModel(
+        nodes=(
+            Node(name="y", parents=("x", "a"), mechanism=Linear(coefficients={"x": 2.0, "a": 10.0})),
+            Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": -3.0}, intercept=1.0)),
+            Node(name="a"),
+            Node(name="z"),
+        )
+    )
+
+
+def people(rows: int = 200, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, rows)
+    x = 1.0 - 3.0 * a + rng.normal(size=rows)
+    return pd.DataFrame({"a": a, "x": x, "y": 5 + 2 * x + 10 * a + rng.normal(size=rows), "z": rng.normal(size=rows)})
+
+
+def test_hand_computed_counterfactual() -> None:
+    frame = pd.DataFrame({"a": [1, 0], "x": [4.0, 7.0], "y": [20.0, 1.5], "z": [0.0, 0.0]}, index=["p", "q"])
+    found = chain().fit(frame).counterfactual(frame, {"a": 0})
+    # x: U = 4 - (1 - 3) = 6, so 1 + 6 = 7.   y: U = 20 - (8 + 10) = 2, so 2 * 7 + 0 + 2 = 16
+    assert found.loc["p"].tolist() == [0, 7.0, 16.0, 0.0]
+    assert found.loc["q"].tolist() == frame.loc["q"].tolist()
+    assert found["a"].dtype == frame["a"].dtype
+
+
+def test_only_descendants_change() -> None:
+    frame = people()
+    model = chain().fit(frame)
+    found = model.counterfactual(frame, {"a": 1})
+    assert model.descendants("a") == ("x", "y")
+    assert model.order.index("a") < model.order.index("x") < model.order.index("y")
+    rows = frame["a"].to_numpy() == 0
+    assert (found["x"] != frame["x"]).to_numpy().tolist() == rows.tolist()
+    assert (found["y"] != frame["y"]).to_numpy().tolist() == rows.tolist()
+    assert found["z"].equals(frame["z"])
+    assert found.columns.tolist() == frame.columns.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e9]))
+def test_there_and_back_is_the_original(seed: int, size: float) -> None:
+    frame = people(50, seed) * [1, size, 1, 1]
+    model = CausalModel(
+        nodes=(Node(name="a"), Node(name="x", parents=("a",)), Node(name="y", parents=("x", "a")), Node(name="z"))
+    ).fit(frame)
+    there = model.counterfactual(frame, {"a": 1})
+    women = frame["a"] == 0
+    back = model.counterfactual(there[women], {"a": 0})
+    scale = frame.abs().max()
+    assert ((back - frame[women]).abs() <= 1e-9 * scale).all(axis=None)
+    assert there[~women].equals(frame[~women])
+
+
+def test_ordinary_least_squares_with_errors_agree_with_the_normal_equations() -> None:
+    frame = people()
+    fitted = (
+        CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",)), Node(name="y", parents=("x", "a"))))
+        .fit(frame)
+        .fitted["y"]
+    )
+    assert isinstance(fitted, LinearMechanism)
+    design = np.column_stack((np.ones(len(frame)), frame["x"], frame["a"]))
+    beta = np.linalg.solve(design.T @ design, design.T @ frame["y"])
+    variance = ((frame["y"] - design @ beta) ** 2).sum() / (len(frame) - 3)
+    found = fitted.coefficients
+    assert found.names == ("intercept", "x", "a")
+    assert found.degrees == len(frame) - 3
+    np.testing.assert_allclose(found.estimates, beta, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance, np.linalg.inv(design.T @ design) * variance, rtol=1e-9)
+    np.testing.assert_allclose(found.standard_errors, np.sqrt(np.diag(found.covariance)))
+
+
+def test_columns_of_very_different_sizes() -> None:
+    rng = np.random.default_rng(1)
+    rows = 500
+    frame = pd.DataFrame({"big": 1e9 + 1e3 * rng.normal(size=rows), "small": 1e-3 * rng.normal(size=rows)})
+    frame["y"] = 2e-3 * frame["big"] + 4e3 * frame["small"] + 1e-6 * rng.normal(size=rows)
+    model = CausalModel(nodes=(Node(name="big"), Node(name="small"), Node(name="y", parents=("big", "small")))).fit(frame)
+    fitted = model.fitted["y"]
+    assert isinstance(fitted, LinearMechanism)
+    np.testing.assert_allclose(fitted.coefficients.estimates[1:], [2e-3, 4e3], rtol=1e-6)
+    assert fitted.residual_sd == pytest.approx(1e-6, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ((), "no nodes"),
+        ((Node(name="a", parents=("b",)), Node(name="b", parents=("a",))), r"cycle: (a -> b -> a|b -> a -> b);"),
+        ((Node(name="a", parents=("a",)),), "cycle: a -> a;"),
+        ((Node(name="gender"), Node(name="x", parents=("gendre",))), "parent 'gendre' is no node; did you mean 'gender'"),
+        ((Node(name="a"), Node(name="a")), "described twice"),
+    ],
+)
+def test_impossible_graphs(nodes: tuple[Node, ...], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        CausalModel(nodes=nodes)
+
+
+def test_impossible_nodes() -> None:
+    with pytest.raises(SchemaError, match="parents name 'a' twice"):
+        Node(name="x", parents=("a", "a"))
+    with pytest.raises(SchemaError, match="reversed"):
+        Node(name="x", range=(2, 1))
+
+
+def test_tables_that_do_not_fit() -> None:
+    frame = people()
+    model = chain()
+    with pytest.raises(DataError, match=r"node 'y': is no column.*hidden"):
+        model.fit(frame.drop(columns="y"))
+    with pytest.raises(DataError, match="no rows"):
+        model.fit(frame.iloc[:0])
+    with pytest.raises(DataError, match="stands 2 times"):
+        model.fit(pd.concat([frame, frame[["x"]]], axis=1))
+    with pytest.raises(DataError, match=r"column 'x': 1 of 200 rows have no value, the first is row 7"):
+        model.fit(frame.assign(x=frame["x"].where(frame.index != 7)))
+    with pytest.raises(DataError, match="infinite"):
+        model.fit(frame.assign(x=frame["x"].where(frame.index != 7, np.inf)))
+    with pytest.raises(DataError, match="dates"):
+        model.fit(frame.assign(z=pd.Timestamp("2020-01-01")))
+    with pytest.raises(DataError, match=r"column 'x': holds .* needs numbers"):
+        CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",)))).fit(frame.assign(x="high"))
+
+
+def test_questions_that_cannot_be_asked() -> None:
+    frame = people()
+    model = chain().fit(frame)
+    with pytest.raises(QueryError, match=r"a = 2: no row has that value; known are 0, 1"):
+        model.counterfactual(frame, {"a": 2})
+    with pytest.raises(QueryError, match=r"'x': has the parent a, but a protected attribute has to be a root"):
+        model.counterfactual(frame, {"x": 1.0})
+    with pytest.raises(QueryError, match=r"'A': is no node"):
+        model.counterfactual(frame, {"A": 1})
+    with pytest.raises(QueryError, match="names no attribute"):
+        model.counterfactual(frame, {})
+    with pytest.raises(QueryError, match="not fitted"):
+        chain().counterfactual(frame, {"a": 0})
+    with pytest.raises(QueryError, match="no node"):
+        model.descendants("b")
+
+
+def test_values_are_matched_by_their_words() -> None:
+    frame = people()
+    model = chain().fit(frame)
+    expected = model.counterfactual(frame, {"a": 0})
+    for value in ("0", 0.0, False, " 0"):
+        assert model.counterfactual(frame, {"a": value}).equals(expected)
+    truth = frame.assign(a=frame["a"].astype(bool))
+    for value in (False, 0, "false", "False"):
+        found = chain().fit(truth).counterfactual(truth, {"a": value})
+        assert found["a"].dtype == bool
+        assert found["y"].equals(expected["y"])
+
+
+def test_a_value_that_only_the_fitted_rows_have() -> None:
+    frame = people()
+    model = chain().fit(frame)
+    women = frame[frame["a"] == 1]
+    assert model.counterfactual(women, {"a": 0}).equals(model.counterfactual(frame, {"a": 0}).loc[women.index])
+
+
+def test_collinear_and_constant_parents() -> None:
+    frame = people().assign(w=lambda f: 2 * f["a"] + 1, one=1.0)
+    with pytest.raises(DataError, match=r"node 'y': parent '(w|a)' is a combination of '(a|w)' in these rows"):
+        CausalModel(nodes=(Node(name="a"), Node(name="w"), Node(name="y", parents=("a", "w")))).fit(frame)
+    with pytest.raises(DataError, match=r"node 'y': parent 'one' has the same value in every row"):
+        CausalModel(nodes=(Node(name="one"), Node(name="y", parents=("one",)))).fit(frame)
+    with pytest.raises(DataError, match=r"parent 'a' has the same value"):
+        CausalModel(nodes=(Node(name="a"), Node(name="y", parents=("a",)))).fit(frame[frame["a"] == 0])
+    with pytest.raises(DataError, match="2 rows are too few"):
+        CausalModel(nodes=(Node(name="a"), Node(name="y", parents=("a",)))).fit(frame.iloc[:2])
+
+
+def test_range_and_decimals_bind_predictions_only() -> None:
+    frame = pd.DataFrame({"a": [0, 1, 1, 0], "x": [9.0, 1.0, 3.333, -5.0]})
+    node = Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": 2.0}), range=(0, 4), decimals=1)
+    model = CausalModel(nodes=(Node(name="a"), node)).fit(frame)
+    assert model.counterfactual(frame, {"a": 0})["x"].tolist() == [9.0, 0.0, 1.3, -5.0]
+    assert model.equations()[1] == "x = 0 + 2.000 a + U, rounded to 1 decimals, clipped to [0, 4]"
+
+
+def test_types_of_columns_are_kept_where_they_can_be() -> None:
+    frame = pd.DataFrame({"a": pd.Categorical(["f", "m", "f", "m"]), "n": [1, 2, 3, 5], "s": np.float32([1.5, 2, 3, 4])})
+    model = CausalModel(
+        nodes=(
+            Node(name="a"),
+            Node(name="n", parents=("a",), mechanism=Linear(coefficients={"a": {"m": 2}})),
+            Node(name="s", parents=("n",), mechanism=Linear(coefficients={"n": 0.5})),
+        )
+    ).fit(frame)
+    found = model.counterfactual(frame, {"a": "m"})
+    assert found.dtypes.tolist() == frame.dtypes.tolist()
+    assert found["n"].tolist() == [3, 2, 5, 5]
+    assert found["s"].tolist() == [2.5, 2.0, 4.0, 4.0]
+    half = CausalModel(nodes=(Node(name="a"), Node(name="n", parents=("a",), mechanism=Linear(coefficients={"a": {"m": 0.5}}))))
+    assert half.fit(frame).counterfactual(frame, {"a": "m"})["n"].tolist() == [1.5, 2.0, 3.5, 5.0]
+
+
+def test_words_as_parents() -> None:
+    rng = np.random.default_rng(2)
+    group = rng.choice(["black", "hispanic", "white"], 300)
+    effect = pd.Series({"black": -5.0, "hispanic": -2.0, "white": 0.0})
+    frame = pd.DataFrame({"race": group, "x": 10 + effect[group].to_numpy() + rng.normal(size=300)})
+    default = CausalModel(nodes=(Node(name="race"), Node(name="x", parents=("race",)))).fit(frame)
+    named = CausalModel(
+        nodes=(Node(name="race"), Node(name="x", parents=("race",), mechanism=Linear(reference={"race": "white"})))
+    ).fit(frame)
+    assert default.fitted["x"].coefficients.names == ("intercept", "race = hispanic", "race = white")  # type: ignore[attr-defined]
+    assert named.fitted["x"].coefficients.names == ("intercept", "race = black", "race = hispanic")  # type: ignore[attr-defined]
+    means = frame.groupby("race")["x"].mean()
+    np.testing.assert_allclose(
+        named.fitted["x"].coefficients.estimates,  # type: ignore[attr-defined]
+        [means["white"], means["black"] - means["white"], means["hispanic"] - means["white"]],
+    )
+    for model in (default, named):
+        found = model.counterfactual(frame, {"race": "white"})
+        np.testing.assert_allclose(found["x"], frame["x"] + means["white"] - means[group].to_numpy())
+    with pytest.raises(DataError, match="'asian' is not among the words"):
+        default.counterfactual(frame.assign(race=frame["race"].where(frame.index > 0, "asian")), {"race": "white"})
+    with pytest.raises(SchemaError, match="no row has 'White'"):
+        CausalModel(
+            nodes=(Node(name="race"), Node(name="x", parents=("race",), mechanism=Linear(reference={"race": "White"})))
+        ).fit(frame)
+
+
+def test_log_linear_noise_stands_in_the_exponent() -> None:
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 2, 4000)
+    frame = pd.DataFrame({"a": a, "x": rng.poisson(np.exp(2.5 - 0.4 * a))}).query("x > 0")
+    model = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=LogLinear()))).fit(frame)
+    means = frame.groupby("a")["x"].mean()
+    found = model.fitted["x"].coefficients  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.estimates, [np.log(means[0]), np.log(means[1] / means[0])], rtol=1e-6)
+    assert 0.01 < found.standard_errors[1] < 0.02
+    cf = model.counterfactual(frame, {"a": 0})
+    np.testing.assert_allclose(cf["x"], np.where(frame["a"] == 1, frame["x"] * means[0] / means[1], frame["x"]), rtol=1e-6)
+    with pytest.raises(DataError, match=r"1 of .* rows hold 0 or less, such as row 999999 with 0"):
+        model.counterfactual(pd.concat([frame, pd.DataFrame({"a": [1], "x": [0]}, index=[999999])]), {"a": 0})
+
+
+def test_any_regressor_or_callable() -> None:
+    from sklearn.linear_model import LinearRegression
+
+    frame = people()
+    plain = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",)))).fit(frame).counterfactual(frame, {"a": 0})
+    for function in (LinearRegression(), lambda parents: -3.0 * parents["a"]):
+        model = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=Additive(function=function))))
+        found = model.fit(frame).counterfactual(frame, {"a": 0})
+        slope = (found["x"] - frame["x"])[frame["a"] == 1]
+        np.testing.assert_allclose(slope, slope.iloc[0])
+        if isinstance(function, LinearRegression):
+            np.testing.assert_allclose(found["x"], plain["x"])
+        else:
+            np.testing.assert_allclose(slope, 3.0)
+    bad = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=Additive(function=lambda p: [1.0])))).fit(
+        frame
+    )
+    with pytest.raises(DataError, match="one finite number a row"):
+        bad.counterfactual(frame, {"a": 0})
+    with pytest.raises(SchemaError, match="pass a scikit-learn regressor or a callable"):
+        CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=Additive(function=3)))).fit(frame)
+
+
+def test_given_coefficients_are_checked() -> None:
+    frame = people().assign(race="white")
+    frame.loc[:50, "race"] = "black"
+
+    def node(coefficients: dict[str, object]) -> CausalModel:
+        mechanism = Linear(coefficients=coefficients)  # type: ignore[arg-type]
+        return CausalModel(nodes=(Node(name="a"), Node(name="race"), Node(name="y", parents=("a", "race"), mechanism=mechanism)))
+
+    with pytest.raises(SchemaError, match="but the parents are a, race"):
+        node({"a": 1.0}).fit(frame)
+    with pytest.raises(SchemaError, match="needs a table of words"):
+        node({"a": 1.0, "race": 2.0}).fit(frame)
+    with pytest.raises(SchemaError, match="needs one number"):
+        node({"a": {"x": 1.0}, "race": {"black": 1.0}}).fit(frame)
+    with pytest.raises(SchemaError, match="leave out black, white; only one word"):
+        node({"a": 1.0, "race": {"blakc": 1.0}}).fit(frame)
+    found = node({"a": 1.0, "race": {"black": -4.0}}).fit(frame).counterfactual(frame, {"race": "white"})
+    np.testing.assert_allclose((found["y"] - frame["y"]).iloc[:51], 4.0)
+
+
+def test_joint_intervention() -> None:
+    frame = people().assign(b=lambda f: (f["z"] > 0).astype(int))
+    model = CausalModel(
+        nodes=(
+            Node(name="a"),
+            Node(name="b"),
+            Node(name="y", parents=("a", "b"), mechanism=Linear(coefficients={"a": 1.0, "b": 10.0})),
+        )
+    ).fit(frame)
+    found = model.counterfactual(frame, {"a": 0, "b": 1})
+    np.testing.assert_allclose(found["y"] - frame["y"], -frame["a"] + 10 * (1 - frame["b"]), atol=1e-12)
+    assert found["a"].eq(0).all()
+    assert found["b"].eq(1).all()
