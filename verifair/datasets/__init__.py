@@ -1,6 +1,31 @@
-"""Real datasets, preprocessed as the papers do (German Credit, Adult shipped; COMPAS, HMDA by path), and a synthetic one."""
+"""Real datasets, preprocessed as the papers do (German Credit, Adult shipped; COMPAS, HMDA, law school by path), and drawn ones."""
 
-from verifair.datasets.sources import Dataset, adult, compas, german, hmda, load, network_path, synthetic
+from verifair.datasets.sources import (
+    Dataset,
+    adult,
+    causal_path,
+    compas,
+    german,
+    hmda,
+    law_school,
+    load,
+    loan,
+    network_path,
+    synthetic,
+)
 from verifair.datasets.table import read_table
 
-__all__ = ["Dataset", "adult", "compas", "german", "hmda", "load", "network_path", "read_table", "synthetic"]
+__all__ = [
+    "Dataset",
+    "adult",
+    "causal_path",
+    "compas",
+    "german",
+    "hmda",
+    "law_school",
+    "load",
+    "loan",
+    "network_path",
+    "read_table",
+    "synthetic",
+]

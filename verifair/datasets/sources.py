@@ -1,4 +1,4 @@
-"""German Credit, Adult, COMPAS, HMDA and synthetic applicants: from the original files to frames in their schema's words."""
+"""German Credit, Adult, COMPAS, HMDA, law school, drawn applicants: from the original files to frames in their schema's words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from verifair.datasets.hmda_table import hmda_frame
+from verifair.datasets.law_school_table import law_school_frame, law_school_schema
+from verifair.datasets.loan_table import loan_frame, loan_schema
 from verifair.datasets.synthetic_table import synthetic_frame, synthetic_schema
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
@@ -58,18 +60,28 @@ class Dataset:
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
-    """A dataset by name: german, adult, synthetic, or compas and hmda, which need the path of their file."""
+    """A dataset by name: german, adult, synthetic, loan, or compas, hmda and law_school, which need the path of their file."""
     if name in UNSHIPPED:
         why, reader = UNSHIPPED[name]
         if path is None:
             raise DataError(f"{name} is not shipped, {why}")
         return reader(path)
-    shipped: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult, "synthetic": synthetic}
+    shipped: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult, "synthetic": synthetic, "loan": loan}
     if name not in shipped:
         raise DataError(f"there is no dataset {name!r}; known are {', '.join([*shipped, *UNSHIPPED])}")
     if path is not None:
         raise DataError(f"{name} is shipped and takes no path, found {path}; drop it, or read your own file with read_table")
     return shipped[name]()
+
+
+def causal_path(name: str) -> Path:
+    """Path of a dataset's shipped causal model, with who is compared and who decides: assumptions, to be argued with."""
+    resource = DATA / f"{name}.causal.toml"
+    if not resource.is_file():
+        known = sorted(one.name.removesuffix(".causal.toml") for one in DATA.iterdir() if one.name.endswith(".causal.toml"))
+        raise DataError(f"no causal model is shipped for {name!r}; there is one for {', '.join(known)}")
+    with as_file(resource) as path:
+        return path
 
 
 def network_path(name: str) -> Path:
@@ -178,6 +190,17 @@ def synthetic(n: int = 10_000, seed: int = 0) -> Dataset:
     return Dataset(name="synthetic", frame=synthetic_frame(n, seed), schema=synthetic_schema())
 
 
+def loan(n: int = 5_000, seed: int = 0) -> Dataset:
+    """The CST paper's loan applicants, drawn by its equations; Gender 1 = female. (`verifair.datasets.loan_table`)"""
+    frame, dropped = loan_frame(n, seed)
+    return Dataset(name="loan", frame=frame, schema=loan_schema(), dropped=dropped)
+
+
+def law_school(path: str | Path) -> Dataset:
+    """The LSAC's survey of law school applicants, as in the CST paper. (`verifair.datasets.law_school_table`)"""
+    return Dataset(name="law_school", frame=law_school_frame(path), schema=law_school_schema())
+
+
 UNSHIPPED: dict[str, tuple[str, Callable[[str | Path], Dataset]]] = {
     "compas": (
         "for it carries no licence: pass the path of ProPublica's compas-scores-two-years.csv "
@@ -189,5 +212,10 @@ UNSHIPPED: dict[str, tuple[str, Callable[[str | Path], Dataset]]] = {
         "approved, loan_amount, income, debt_to_income_ratio, loan_to_value_ratio, property_value and the others of "
         "verifair.datasets.hmda_table",
         hmda,
+    ),
+    "law_school": (
+        "for it carries no licence: pass the path of the law school table of Kusner et al. 2017, law_data.csv "
+        "(github.com/mkusner/counterfactual-fairness), or of one with the columns race, sex, LSAT and UGPA",
+        law_school,
     ),
 }
