@@ -39,7 +39,9 @@ def law_school_frame(path: str | Path) -> pd.DataFrame:
     female = table["sex"].map(text).map(FEMALE)
     if female.isna().any():
         row = int(np.argmax(female.isna()))
-        raise DataError(f"{path}: row {row} has sex {text(table['sex'].iloc[row])}, expected Female or Male, or 1 (female) or 2 (male)")
+        raise DataError(
+            f"{path}: row {row} has sex {text(table['sex'].iloc[row])}, expected Female or Male, or 1 (female) or 2 (male)"
+        )
     unrounded = scores["LSAT"]
     admitted = 0.6 * scores["UGPA"] + 0.4 * unrounded >= THRESHOLD
     return pd.DataFrame({
