@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.errors import QueryError
-from verifair.situation import causal_checks
+from verifair.situation import causal_checks, causal_file
 from verifair.situation.draws import Draws
 from verifair.situation.mechanisms import Mechanism
 from verifair.situation.nodes import Node
@@ -37,6 +38,21 @@ class CausalModel:
 
     def __post_init__(self) -> None:
         self.graph  # noqa: B018  builds it, and so checks it
+
+    @classmethod
+    def load(cls, path: str | Path) -> CausalModel:
+        """The causal model of a TOML file. Raises SchemaError. See `verifair.situation.causal_file` for the format."""
+        return cls(nodes=causal_file.load(path).nodes)
+
+    @classmethod
+    def loads(cls, text: str) -> CausalModel:
+        """The causal model of a TOML text. Raises SchemaError."""
+        return cls(nodes=causal_file.loads(text).nodes)
+
+    @classmethod
+    def build(cls, content: Mapping[str, Any]) -> CausalModel:
+        """The causal model of a file's content in Python, {"causal": {"node": [{"name": ...}]}}. Raises SchemaError."""
+        return cls(nodes=causal_file.build(content).nodes)
 
     @cached_property
     def graph(self) -> nx.DiGraph:

@@ -31,9 +31,8 @@ def numbers(column: pd.Series, role: str) -> Array:
     """(N,) values of a numeric column. role: what needs them, for the error. Raises DataError for a column of words."""
     if not is_number(column):
         raise DataError(
-            f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[0])}, but {role} needs numbers; convert "
-            f"it with "
-            'pandas.to_numeric, or make its node categorical: mechanism = "categorical"'
+            f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[0])}, but {role} needs numbers; "
+            'convert it with pandas.to_numeric, or make its node categorical: mechanism = "categorical"'
         )
     return np.asarray(column.to_numpy(dtype=np.float64))
 

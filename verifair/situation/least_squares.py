@@ -65,7 +65,7 @@ def least_squares(x: Array, y: Array, names: tuple[str, ...], node: str) -> Leas
         )
     z, mean, length = scaled(x, names, node)
     centre = y.mean()
-    r = np.linalg.qr(np.column_stack((z, y - centre)), mode="r")
+    r = np.asarray(np.linalg.qr(np.column_stack((z, y - centre)), mode="r"))
     check_rank(r[:columns, :columns], names, node)
     slope = solve_triangular(r[:columns, :columns], r[:columns, columns])
     inverse = solve_triangular(r[:columns, :columns], np.eye(columns)) / length[:, None]

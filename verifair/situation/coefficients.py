@@ -1,0 +1,87 @@
+"""Coefficients of a mechanism that is linear, or linear in the logarithm: fitted with their covariance, or given by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from verifair.errors import SchemaError
+from verifair.situation.design import Array, Design, is_number, words
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Coefficients:
+    """Coefficients of a linear predictor over the terms of a design, the intercept first.
+
+    estimates: (1 + P,).   covariance: (1 + P, 1 + P) of the estimates, and degrees of freedom of the residuals; None where the
+    coefficients were given, not fitted.
+    """
+
+    design: Design
+    estimates: Array
+    covariance: Array | None
+    degrees: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("intercept", *self.design.terms)
+
+    @property
+    def standard_errors(self) -> Array | None:
+        """(1 + P,)."""
+        return None if self.covariance is None else np.sqrt(np.diag(self.covariance))
+
+    def predictor(self, parents: pd.DataFrame) -> Array:
+        """(N,) intercept plus the weighted terms."""
+        return np.asarray(self.estimates[0] + self.design.dot(parents, self.estimates[1:]))
+
+    def written(self) -> str:
+        """Such as '121.086 + 0.298901 AnnualSalary - 1182.823 Gender'."""
+        found = written(self.estimates[0])
+        for name, weight in zip(self.design.terms, self.estimates[1:], strict=True):
+            found += f" {'-' if weight < 0 else '+'} {written(abs(weight))} {f'[{name}]' if ' = ' in name else name}"
+        return found
+
+
+def written(value: float) -> str:
+    """A coefficient to read: three decimals, or six significant digits where those say more."""
+    return f"{value:.3f}" if 1 <= abs(value) < 1e12 else f"{value:.6g}"
+
+
+def given(
+    coefficients: Mapping[str, float | Mapping[str, float]], intercept: float, parents: pd.DataFrame, node: str
+) -> Coefficients:
+    """Coefficients as the user wrote them. Raises SchemaError for parents or words without a coefficient, and for unknown ones."""
+    unknown = [name for name in coefficients if name not in parents.columns]
+    lacking = [name for name in parents.columns if name not in coefficients]
+    if unknown or lacking:
+        raise SchemaError(
+            f"node {node!r}: coefficients name {', '.join(coefficients) or 'nothing'}, but the parents are "
+            f"{', '.join(parents.columns)}; "
+            "give each parent a coefficient, and nothing else"
+        )
+    levels: dict[str, tuple[str, ...] | None] = {}
+    weights: list[float] = [float(intercept)]
+    for name in parents.columns:
+        content = coefficients[name]
+        found = None if is_number(parents[name]) else words(parents[name])[1]
+        if isinstance(content, Mapping) != (found is not None):
+            expected = "a table of words, such as { female = -1.5 }" if found else "one number"
+            raise SchemaError(f"node {node!r}: coefficient of {name!r} is {content!r}, but its column needs {expected}")
+        if not isinstance(content, Mapping) or found is None:
+            levels[name] = None
+            weights.append(float(content))  # type: ignore[arg-type]
+            continue
+        reference = [word for word in found if word not in content]
+        if len(reference) > 1:
+            raise SchemaError(
+                f"node {node!r}: coefficients of {name!r} leave out {', '.join(reference)}; only one word, the reference, may be "
+                f"left out"
+            )
+        first = reference[0] if reference else "(reference)"
+        levels[name] = (first, *content)
+        weights += [float(value) for value in content.values()]
+    return Coefficients(design=Design(levels=levels), estimates=np.array(weights), covariance=None, degrees=None)
