@@ -19,6 +19,8 @@ from verifair.report.partition import summary as partition_summary
 from verifair.schema import Feature, Schema
 from verifair.search.annealing import search as search_clusters
 from verifair.search.clusters import ClusterSearch
+from verifair.situation.causal_model import CausalModel
+from verifair.situation.estimator import SituationTesting
 from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
 from verifair.verify.certificate import Certificate, Trust
@@ -37,6 +39,7 @@ from verifair.witness import Witness
 __version__ = "0.1.0"
 __all__ = [
     "Budget",
+    "CausalModel",
     "Certificate",
     "ClusterSearch",
     "ConsistencyCertificate",
@@ -57,6 +60,7 @@ __all__ = [
     "Reason",
     "Robustness",
     "Schema",
+    "SituationTesting",
     "Status",
     "Trust",
     "Verdict",

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array
@@ -85,6 +87,17 @@ class Metric:
             block[np.arange(len(frame)), code] = self.height
             parts.append(block)
         return np.ascontiguousarray(np.hstack(parts))
+
+    @property
+    def unequal(self) -> float:
+        """What two unequal categories add to the distance's p-th power."""
+        return 2 * self.height**self.p
+
+    def parts(self, embedded: Array) -> tuple[Array, npt.NDArray[np.int16]]:
+        """Coordinates (N, D) taken apart: numbers (N, m), and codes (N, c) of the categories."""
+        ends = len(self.numbers) + np.cumsum([0, *map(len, self.levels)])
+        codes = [embedded[:, low:high].argmax(axis=1) for low, high in pairwise(ends)]
+        return embedded[:, : ends[0]], np.array(codes, dtype=np.int16).reshape(len(codes), len(embedded)).T
 
 
 def _linear(name: Distance, x: Array, attributes: int) -> Array:

@@ -1,4 +1,4 @@
-"""The k nearest rows of a group around search centers: exact, by k-d trees over distinct points, with ties shared or broken by row.
+"""The k nearest rows of a group around search centers: exact, among distinct points, with ties shared or broken by row.
 
 Real attributes are often whole numbers and words, so that many rows lie equally far and "the k nearest" is no set:
 
@@ -17,10 +17,11 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from encoders.network import Array
 from verifair.errors import QueryError
+from verifair.situation.distance import Metric
+from verifair.situation.searches import Search, search_of
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -37,29 +38,29 @@ class Pool:
     """Rows to search: M rows at m distinct points of dimension D.
 
     rows: (M,) positions in the table, grouped by point and ascending within each.   start: (m + 1,) where each point's rows begin.
-    points: (m, D).   p: Minkowski order.   negative: (M,) decisions, in the order of `rows`.
+    points: (m, D) of the metric's embedding.   negative: (M,) decisions, in the order of `rows`.
     """
 
     rows: Integers
     start: Integers
     points: Array
-    p: int
+    metric: Metric
     negative: Booleans
 
     @classmethod
-    def of(cls, rows: Integers, embedded: Array, negative: Booleans, p: int) -> Pool:
-        """rows: (M,) positions in the table.   embedded (N, D), negative (N,): of the whole table."""
+    def of(cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric) -> Pool:
+        """rows: (M,) positions in the table.   embedded (N, D) by the metric, negative (N,): of the whole table."""
         points, place = np.unique(embedded[rows], axis=0, return_inverse=True)
         order = np.lexsort((rows, place))
         start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(points)))])
-        return cls(rows=rows[order], start=start, points=points, p=p, negative=negative[rows[order]])
+        return cls(rows=rows[order], start=start, points=points, metric=metric, negative=negative[rows[order]])
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
-    def tree(self) -> cKDTree:
-        return cKDTree(self.points)
+    def search(self) -> Search:
+        return search_of(self.points, self.metric)
 
     @cached_property
     def count(self) -> Integers:
@@ -156,7 +157,7 @@ def _step(
 
 
 def _near(pool: Pool, centers: Array, own: Own | None, width: int, threads: int) -> Near:
-    distance, point = pool.tree.query(centers, k=np.arange(1, width + 1), p=pool.p, workers=threads)
+    distance, point = pool.search(centers, width, threads)
     count, bad = pool.count[point], pool.bad[point]
     if own is not None:
         mine = point == own.point[:, None]

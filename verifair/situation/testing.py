@@ -218,14 +218,14 @@ def situation_test(
     _check_sizes(sizes, names, group, test)
     complainants, negative = np.flatnonzero(group >= 0), ~decisions
     if len(counterfactual) != len(complainants):
-        raise DataError(f"counterfactual: has {len(counterfactual)} rows, expected one for each of {len(complainants)} complainants")
+        raise DataError(f"counterfactual: has {len(counterfactual)} rows for {len(complainants)} complainants: one for each")
     metric = scaled = Metric.of(distance, frame, attributes, categorical)
     if own_scale:
         rest = frame.iloc[np.flatnonzero(group < 0)]
         scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
     centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
-    pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric.p) for g in range(len(names)))
-    pool = Pool.of(np.flatnonzero(test), centers, negative, metric.p)
+    pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
+    pool = Pool.of(np.flatnonzero(test), centers, negative, metric)
     total, done = 3 * len(complainants), 0
 
     def tell(more: int) -> None:
