@@ -23,6 +23,7 @@ from verifair.verify.check_consistency import check_consistency
 from verifair.verify.check_kmax import check_kmax
 from verifair.verify.check_partition import NOTHING_DECIDED, check_partition
 from verifair.verify.consistency_certificate import ConsistencyCertificate
+from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
 from verifair.verify.kmax_certificate import KmaxCertificate
 from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
 
@@ -116,6 +117,8 @@ def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[s
 
 def _statement(given: Certificate, schema: Schema) -> str:
     query = given.query
+    if isinstance(query, CounterfactualQuery):
+        return _counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
     if not isinstance(query, FairnessQuery):
         sizes = ", ".join(f"{delta:g}" for delta in query.delta)
@@ -129,6 +132,31 @@ def _statement(given: Certificate, schema: Schema) -> str:
         moves = "log-odds move" if query.scale == "logit" else "probability moves"
         what = f"no {moves} by more than {query.epsilon} {differ}{near}"
     return f"It states: {what}; {_box(query.box, schema)}."
+
+
+def _counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: Schema) -> str:
+    """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
+    own: dict[object, int] = {}
+    other: dict[object, int] = {}
+    for proof in given.proofs:
+        one = proof.statement
+        if isinstance(one, CounterfactualStatement):
+            (own if one.goal == "factual" else other)[one.row, one.also] = one.classes[0]
+    flips = sum(other.get(row) != decided for row, decided in own.items())
+    known = {feature.name for feature in schema.features}
+    to = ", ".join(f"{name} = {_set_to(query, schema, name, value, known)}" for name, value in query.do.items())
+    return (
+        f"It states: with {to}, and what that causes, {flips:,} of {len(own):,} rows would be decided otherwise and "
+        f"{len(own) - flips:,} as they are, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
+        f"their intervals ({query.origin}); nothing about other rows."
+    )
+
+
+def _set_to(query: CounterfactualQuery, schema: Schema, name: str, value: float, known: set[str]) -> str:
+    if name in known:
+        return f"{value:g}" if schema[name].numeric else _word(schema, name, value)
+    words = query.also.get(name, ())
+    return words[int(value)] if words and value.is_integer() and 0 <= value < len(words) else f"{value:g}"
 
 
 def _kmax_statement(given: KmaxCertificate) -> str:

@@ -8,7 +8,7 @@ The file is JSON (gzip when its name ends in .gz). Everything is in raw units an
 `digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything else. A *statement* says what holds
 on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of neurons as well). What
 only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. What each statement means is defined in
-`verifair.verify.check`.
+`verifair.verify.check`; what equations of a causal model mean, in `verifair.verify.counterfactual_statement`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Network
 from verifair.verify.certificate_file import read, write
+from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
+from verifair.verify.fields import NO_MORE, Distance, Index, Number, Sha256, Text
 from verifair.verify.phase_tree import PhaseTree
 
 FORMAT = "verifair-certificate/1"
-
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
-Distance = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
-Text = Annotated[str, Field(max_length=10_000)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_NO_MORE = ConfigDict(extra="forbid")
 
 
 class Trust(Enum):
@@ -44,7 +39,7 @@ class Trust(Enum):
     CLAIMED = "claimed"
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class RowStatement:
     """A claim on the box of +-delta units around one row of raw values.
 
@@ -61,7 +56,7 @@ class RowStatement:
     prime: dict[str, Number] = Field(default_factory=dict)
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class BoxStatement:
     """A claim on all rows x in [lower, upper] and x' that can be. Protected features (those in prime) have lower = upper.
 
@@ -78,7 +73,7 @@ class BoxStatement:
     offset: dict[str, Annotated[int, Field(strict=True)]] = Field(default_factory=dict)
 
 
-Statement = RowStatement | BoxStatement
+Statement = RowStatement | BoxStatement | CounterfactualStatement
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,7 +97,7 @@ class Tree:
         return Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([value]))
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class Claim:
     """The word of a solver: which one, and the tolerance within which it calls a statement true."""
 
@@ -119,7 +114,7 @@ class Proof:
     evidence: Tree | PhaseTree | Claim
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class RowsQuery:
     """What was asked: the proofs of such a certificate stand one by one, nothing is claimed about the rows left out."""
 
@@ -128,7 +123,7 @@ class RowsQuery:
     delta: tuple[Distance, ...]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class FairnessQuery:
     """No two rows of the box that differ in protected features alone are treated differently.
 
@@ -147,14 +142,17 @@ class FairnessQuery:
     relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+Query = RowsQuery | FairnessQuery | CounterfactualQuery
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _TreeFile:
     feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
     cut: list[Number]
     bound: list[Number | None]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _PhaseFile:
     feature: list[Annotated[int, Field(strict=True, ge=-(1 << 31), lt=1 << 31)]] = Field(min_length=1)
     cut: list[Number]
@@ -163,21 +161,21 @@ class _PhaseFile:
     value: list[Number]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _ProofFile:
-    statement: Annotated[RowStatement | BoxStatement, Field(discriminator="goal")]
+    statement: Annotated[Statement, Field(discriminator="goal")]
     tree: _TreeFile | None = None
     phases: _PhaseFile | None = None
     claim: Claim | None = None
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _CertificateFile:
     format: Literal["verifair-certificate/1"]
     network_sha256: Sha256
     schema_sha256: Sha256
     semantics: Text
-    query: Annotated[RowsQuery | FairnessQuery, Field(discriminator="kind")]
+    query: Annotated[Query, Field(discriminator="kind")]
     features: tuple[str, ...] = Field(min_length=1)
     proofs: list[_ProofFile]
     digest: Sha256
@@ -193,7 +191,7 @@ class Certificate:
     network_sha256: str
     schema_sha256: str
     semantics: str
-    query: RowsQuery | FairnessQuery
+    query: Query
     features: tuple[str, ...]
     proofs: tuple[Proof, ...]
     intact: bool = True

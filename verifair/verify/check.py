@@ -6,6 +6,7 @@ arithmetic and the schema. For two copies x and x' (x' = x but for the protected
 
     observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
     no-flip    not (g(x) > 0 and g(x') < 0), which holds where one of -g(x), g(x'), (g(x') - g(x)) / 2 is >= 0
+    factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`check_counterfactuals`)
 
 at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
 claimed bound is one: by its own bounds (`check_bounds`), else by cutting the leaf further, down to single points that
@@ -24,11 +25,13 @@ import numpy as np
 
 from encoders.network import Array, Network
 from verifair.schema import Schema
-from verifair.verify.certificate import Certificate, Claim, FairnessQuery, semantics
+from verifair.verify.certificate import Certificate, Claim, FairnessQuery, Query, Statement, semantics
 from verifair.verify.check_boxes import Checker, Rejection
+from verifair.verify.check_counterfactuals import counterfactual_task, decisions_missing, query_flaw
 from verifair.verify.check_leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
 from verifair.verify.check_phase_bounds import PhaseClaim
 from verifair.verify.check_phases import check_phases
+from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
 from verifair.verify.phase_tree import PhaseTree
 
 Progress = Callable[[int, int], None]
@@ -105,6 +108,9 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
         missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
         if missing is not None:
             yield missing
+    elif isinstance(certificate.query, CounterfactualQuery):
+        flaw = query_flaw(certificate.query, network, schema)
+        yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
 def _groups(
@@ -116,7 +122,7 @@ def _groups(
     proofs: list[int] = []
     held = 0
     for number, proof in enumerate(certificate.proofs):
-        task = task_of(proof.statement, certificate.query, network, schema)
+        task = _task(proof.statement, certificate.query, network, schema)
         leaves: tuple[Array, Array, Array] | str
         if isinstance(task, str):
             leaves = task
@@ -141,6 +147,15 @@ def _groups(
             tasks, parts, proofs, held = [], [], [], 0
     if parts:
         yield len(certificate.proofs), _gathered(tasks, parts, proofs)
+
+
+def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
+    """What a statement asks for, or why it may not be asked."""
+    if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
+        return counterfactual_task(statement, query, network, schema)
+    if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):
+        return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
+    return task_of(statement, query, network, schema)
 
 
 def phase_flaw(tree: PhaseTree, task: Task, network: Network, schema: Schema) -> str | None:

@@ -17,7 +17,7 @@ from encoders.network import Array, Network
 from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Gap
 from verifair.schema import Schema
-from verifair.verify.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Statement, Tree
+from verifair.verify.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Tree
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -123,7 +123,9 @@ def classes_of(network: Network) -> int:
     return max(2, network.outputs)
 
 
-def task_of(statement: Statement, query: RowsQuery | FairnessQuery, network: Network, schema: Schema) -> Task | str:
+def task_of(
+    statement: RowStatement | BoxStatement, query: RowsQuery | FairnessQuery, network: Network, schema: Schema
+) -> Task | str:
     """What a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     allowed = {

@@ -19,19 +19,19 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array
-from verifair.verify.certificate import Distance, Index, Number, Sha256, Text, Trust
+from verifair.verify.certificate import Trust
 from verifair.verify.certificate_file import read, write
+from verifair.verify.fields import NO_MORE, Distance, Index, Number, Sha256, Text
 
 FORMAT = "verifair-consistency-certificate/1"
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
-_NO_MORE = ConfigDict(extra="forbid")
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class ConsistencyQuery:
     """What was asked: delta units of the schema around both people, the score's threshold, and the epsilon in its norms."""
 
@@ -41,7 +41,7 @@ class ConsistencyQuery:
     epsilon: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _PairFile:
     row: list[Number]
     counterpart: list[Number]
@@ -49,7 +49,7 @@ class _PairFile:
     boxes: Annotated[int, Field(strict=True, ge=2, lt=1 << 31)]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _File:
     format: Literal["verifair-consistency-certificate/1"]
     network_sha256: Sha256

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.verify.certificate import Number, Sha256, Text, Tree, Trust
+from verifair.verify.certificate import Tree, Trust
 from verifair.verify.certificate_file import read, write
+from verifair.verify.fields import NO_MORE, Number, Sha256, Text
 
 FORMAT = "verifair-kmax-certificate/1"
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
-_NO_MORE = ConfigDict(extra="forbid")
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class KmaxQuery:
     """What was asked.
 
@@ -41,14 +41,14 @@ class KmaxQuery:
     buckets: Annotated[int, Field(strict=True, ge=2, le=1000)]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _TreeFile:
     feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
     cut: list[Number]
     bound: list[Count | None]
 
 
-@validated(frozen=True, kw_only=True, config=_NO_MORE)
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class _File:
     format: Literal["verifair-kmax-certificate/1"]
     network_sha256: Sha256

@@ -108,7 +108,12 @@ def robustness_problem(
     A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
     """
     lower, upper = neighbourhood(schema, raw, delta, [sensitive] if sensitive else [])
-    batch = TwinBatch(lower=lower, upper=upper, prime=raw, protected=np.zeros(raw.shape[1], dtype=bool))
+    return decided_problem(network, schema, lower, upper, winner, loser)
+
+
+def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array, winner: int, loser: int) -> TwinProblem:
+    """Is `winner` decided over `loser` throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
+    batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
     goal = Goal(rows=np.array([[1.0, 0.0]]), strict=winner > loser)
     return TwinProblem(
         network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(goal,)
