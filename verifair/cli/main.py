@@ -11,7 +11,7 @@ from rich.console import Console
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
-from verifair.cli import cec, certify, check, doctor, explain, fgce, guard, kmax, pba, schema, train
+from verifair.cli import cec, certify, check, cst, doctor, explain, fgce, guard, kmax, pba, schema, train
 from verifair.errors import VerifairError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ guard.register(app)
 kmax.register(app)
 fgce.register(app)
 cec.register(app)
+cst.register(app)
 train.register(app)
 doctor.register(app)
 app.add_typer(schema.app, name="schema")

@@ -3,7 +3,7 @@ review; and several protected attributes beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.feature import text
-from verifair.situation.testing import Method, Situations
+from verifair.situation.testing import Method, Situations, told
 
 Booleans = npt.NDArray[np.bool_]
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
@@ -209,10 +209,6 @@ def several(tests: Sequence[Tested]) -> pd.DataFrame:
                 "intersectional": float(both),
             })  # fmt: skip
     return pd.DataFrame(lines)
-
-
-def told(do: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
 
 
 def decision(refused: Booleans) -> npt.NDArray[np.str_]:

@@ -89,9 +89,10 @@ class Case:
         self.draw(picture)
         save_text(path.with_name(f"{path.name}.md"), self.markdown(picture.name))
 
-    def markdown(self, picture: str) -> str:
-        """The file. picture: its name."""
-        return "\n".join([*self._head(), f"![delta p and the groups]({picture})", "", *self._groups(), *self._foot()]) + "\n"
+    def markdown(self, picture: str | None) -> str:
+        """The file. picture: its name, None where there is none."""
+        shown = [] if picture is None else [f"![delta p and the groups]({picture})", ""]
+        return "\n".join([*self._head(), *shown, *self._groups(), *self._foot()]) + "\n"
 
     def _head(self) -> Iterator[str]:
         found = self.tested.found

@@ -173,12 +173,12 @@ def counts(summary: pd.DataFrame, path: Path) -> None:
 def intervals(claims: pd.DataFrame, tau: float, level: float, path: Path) -> None:
     """delta p of the complainants whom a method finds, with its interval, from the smallest up; a panel for each method.
 
-    claims: method, delta, low, high, detected, significant: one k's.
+    claims: method, delta, low, high, case, significant: one k's.
     """
     methods = [method for method in METHODS if method != "CF" and method in set(claims["method"])]
     with figure(path, (4.2 * len(methods) + 0.6, 4), 1, len(methods)) as drawn:
         for axis, method in zip(drawn.axes, methods, strict=True):
-            own = claims[(claims["method"] == method) & claims["detected"]].sort_values(["delta", "low"], kind="stable")
+            own = claims[(claims["method"] == method) & claims["case"]].sort_values(["delta", "low"], kind="stable")
             _intervals(axis, own, METHODS[method])
             axis.axhline(tau, color="black", lw=1, ls="--")
             axis.set_ylim(-1.05, 1.05)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 from rich.table import Table as Grid
 
-from verifair.feature import text
-from verifair.report.situation import Tested, several, told
+from verifair.report.situation import Tested, several
+from verifair.situation.testing import told
 
 TITLE = "Potential discrimination: statistical evidence, not proved"
 SIZES = 4
@@ -46,7 +46,7 @@ def counts_grids(one: Tested) -> list[Grid]:
 
 def heading(one: Tested) -> str:
     people = len(one.found.complainants)
-    return f"{', '.join(f'{name} = {text(value)}' for name, value in one.found.do.items())} instead: {people:,} complainants"
+    return f"do({one.name}): {people:,} complainants"
 
 
 def legend(methods: Sequence[str]) -> str:

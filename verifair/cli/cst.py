@@ -1,0 +1,172 @@
+"""verifair cst: would the decision have been another, had this person not been of their group? Counterfactual situation testing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from verifair.cli import options
+from verifair.cli.cst_answer import Answer, chosen_cases, tested
+from verifair.cli.cst_inputs import given, testing
+from verifair.errors import QueryError
+from verifair.report.situation import Tested
+from verifair.situation.estimator import SituationTesting
+from verifair.situation.testing import told
+
+EXAMPLE = """
+Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
+other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
+evidence, never a proof.
+
+Example: verifair cst --demo loan
+
+With files: verifair cst --data loans.csv --causal loans.toml --do Gender=0 --k 15 --k 100 --out runs/loans
+
+A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv --causal graph.toml --do sex=Male --case 17
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("cst", help=EXAMPLE)(cst)
+
+
+def cst(
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.")] = None,
+    causal: Annotated[
+        Path | None, typer.Option("--causal", help="Causal model (TOML), with who is compared and who decides: docs/cst.md.")
+    ] = None,
+    demo: Annotated[
+        str | None, typer.Option("--demo", help="A shipped table and causal model: loan, german or adult.")
+    ] = None,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", help="ATTRIBUTE=VALUE of those not protected; several: each alone.")
+    ] = None,
+    intersectional: Annotated[
+        bool | None, typer.Option("--intersectional/--no-intersectional", help="Several attributes jointly as well.")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option("--attribute", help="What makes people similar; repeat. Default: all nodes but --do's.")
+    ] = None,
+    k: Annotated[list[int] | None, typer.Option("--k", min=1, help="People in each group; repeat. Default: 15 30 50 100.")] = None,
+    tau: Annotated[float | None, typer.Option("--tau", help="A case differs by more than this, in 0 .. 1. Default: 0.")] = None,
+    level: Annotated[float | None, typer.Option("--level", help="Confidence of intervals, in percent. Default: 95.")] = None,
+    interval: Annotated[
+        str | None, typer.Option("--interval", help="newcombe (behaves at 0 and 1), or wald as in the paper.")
+    ] = None,
+    one_sided: Annotated[bool, typer.Option("--one-sided", help="One-sided intervals: z = 1.645 at 95.")] = False,
+    correct: Annotated[
+        str | None, typer.Option("--correct", help="bh: hold the share of false significant cases down (Benjamini-Hochberg).")
+    ] = None,
+    distance: Annotated[
+        str | None, typer.Option("--distance", help="mixed (range-normalised), standardised, heom or mahalanobis.")
+    ] = None,
+    ties: Annotated[
+        str | None, typer.Option("--ties", help="Equally near rows share the last places, or the first in the table win.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option("--preset", help="paper: the authors' own procedure, in all of the above.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", help="Row (as the table calls it) to write a case file of; repeat.")
+    ] = None,
+    cases: Annotated[
+        int, typer.Option("--cases", min=0, help="Without --case: case files of so many of the first to review.")
+    ] = 5,
+    top: Annotated[int, typer.Option("--top", min=0, help="People to review on the screen.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG), case files and the screen's text.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Threads of the neighbour search.")] = 2,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the tests.")] = 3600.0,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+) -> None:  # fmt: skip
+    started = time.monotonic()
+    _check(out, json, level, tau)
+    options.budget(timeout, None, seed)
+    asked = given(model, schema, data, causal, demo)
+    said: dict[str, Any] = {
+        "k": k or None, "tau": tau, "level": _share(level), "sides": 1 if one_sided else None,
+        "interval": interval, "correction": correct, "distance": distance, "ties": ties, "preset": preset,
+        "intersectional": intersectional, "attributes": attribute or None,
+    }  # fmt: skip
+    test = testing(asked, do or [], said, seed=seed, threads=jobs)
+    tests, missing, stopped = _run(test, started + timeout)
+    written = chosen_cases(test, tests, case or [], cases if out is not None else 0, seed)
+    answer = Answer(
+        given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), top=top,
+        seconds=time.monotonic() - started, seed=seed,
+    )  # fmt: skip
+    # Files before the screen: whoever pipes us into `head` still gets them.
+    if out is not None:
+        answer.write(out)
+    options.write_json(json, answer.to_dict() if json is not None else {})
+    console = Console(highlight=False, markup=False)  # names of groups and categories may hold [brackets]
+    answer.show(console)
+    if out is None:
+        for one in (one for each in written for one in each):
+            console.print("\n" + one.markdown(None), soft_wrap=True)
+    if stopped:
+        Console(stderr=True, highlight=False).print("interrupted: what was tested until then is kept", soft_wrap=True)
+        raise typer.Exit(options.INTERRUPTED)
+
+
+def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Tested, ...], tuple[str, ...], bool]:
+    """The interventions in turn: those tested, the others' names, and whether Ctrl-C came. Nothing of one half tested is kept.
+
+    Raises QueryError where the time is up before the first is done; exits with 130 where Ctrl-C comes before.
+    """
+    done: list[Tested] = []
+    asked = test.interventions()
+    stopped = False
+    try:
+        for one in asked:
+            with _bar(deadline, told(one)) as tell:
+                done.append(tested(test, one, tell))
+    except KeyboardInterrupt:
+        stopped = True
+    except TimeoutError as error:
+        if not done:
+            raise QueryError(f"--timeout: {error}; allow more, or test fewer rows") from None
+    if stopped and not done:
+        Console(stderr=True, highlight=False).print("interrupted before the first intervention was tested: nothing is kept")
+        raise typer.Exit(options.INTERRUPTED)
+    return tuple(done), tuple(told(one) for one in asked[len(done) :]), stopped
+
+
+@contextmanager
+def _bar(deadline: float, name: str) -> Iterator[Callable[[int, int], None]]:
+    """progress(done, total) that ends the work with TimeoutError when time is up."""
+    with options.progress_bar(f"do({name})") as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar(done, total)
+            if done < total and time.monotonic() > deadline:
+                raise TimeoutError(f"time was up after {done:,} of {total:,} searches of do({name})")
+
+        yield tell
+
+
+def _check(out: Path | None, json: Path | None, level: float | None, tau: float | None) -> None:
+    """Before the run, so that nothing is lost after it."""
+    options.check_outputs({"--json": json})
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise QueryError(f"--out {out}: is a file; name a folder")
+        options.check_outputs({"--out": out / "cst.txt"})
+    share = _share(level)
+    if share is not None and not 0.5 <= share < 1:
+        raise QueryError(f"--level {level:g}: expected percent, at least 50 and below 100, such as 95")
+    if tau is not None and not 0 <= tau < 1:
+        raise QueryError(f"--tau {tau:g}: a difference of shares that makes a case; expected 0 or more, below 1")
+
+
+def _share(level: float | None) -> float | None:
+    """95 and 0.95 are the same."""
+    return None if level is None else level if 0 < level < 1 else level / 100

@@ -1,0 +1,228 @@
+"""The answer of `verifair cst`: on the screen, in a folder, and as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from verifair.cli.cst_inputs import Given
+from verifair.errors import QueryError
+from verifair.feature import text
+from verifair.report import situation_plots
+from verifair.report import situation_tables as words
+from verifair.report.figures import save_table, save_text
+from verifair.report.situation import Tested, records, several
+from verifair.report.situation_case import Case, place_of
+from verifair.report.situation_graph import causal_graph
+from verifair.situation.deciders import NetworkDecider, Recorded, Rule
+from verifair.situation.estimator import SituationTesting
+
+DRAWN = 12
+"""Attributes with a figure of their own."""
+GROUPS = 8
+"""Complainants in one picture of groups."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """given, model: what was asked, and the fitted test.   tests: what was found, an intervention each; at least one.
+
+    missing: interventions that were not tested, as there was no time.   cases: whose case files are written, by test.
+    """
+
+    given: Given
+    model: SituationTesting
+    tests: tuple[Tested, ...]
+    missing: tuple[str, ...]
+    cases: tuple[tuple[Case, ...], ...]
+    top: int
+    seconds: float
+    seed: int
+
+    def show(self, console: Console) -> None:
+        """Who decides, the causal model, each intervention, several attributes beside each other; what the figures depend on."""
+        for line in self._about():
+            console.print(line, soft_wrap=True)
+        for one in self.tests:
+            self._show(one, console)
+        grid = words.several_grid(self.tests)
+        if grid is not None:
+            console.print(grid)
+        for name in self.missing:
+            console.print(f"do({name}) was not tested: there was no time.", soft_wrap=True)
+        console.print(f"{words.honest_line()} {self.seconds:.1f} s.", soft_wrap=True)
+
+    def _about(self) -> Iterator[str]:
+        model, frame = self.model.causal_model_, self.given.frame
+        yield f"Table: {len(frame):,} rows of {self.given.words}. Decides: {self.given.decider.words}; {_tilde(self.given)}"
+        yield f"Method: {self.tests[0].found.method}, over {', '.join(self.model.attributes_)}."
+        yield f"Causal model ({self.given.path.name}):"
+        yield from (f"  {line}" for line in model.equations())
+
+    def _show(self, one: Tested, console: Console) -> None:
+        for grid in words.counts_grids(one):
+            console.print(grid)
+        if one is self.tests[0]:
+            console.print(words.legend(one.methods), soft_wrap=True)
+        console.print(words.rates_grid(one))
+        for table in (words.changes_grid(one), words.review_grid(one, self.top)):
+            if table is not None:
+                console.print(table)
+        lines = [words.nothing_line(one), *words.overlap_lines(one), words.unknown_line(one), words.chance_line(one)]
+        for line in lines:
+            if line is not None:
+                console.print(line, soft_wrap=True)
+
+    def write(self, out: Path) -> None:
+        """Everything into a folder; where several interventions are tested, figures and cases of each into one of its own."""
+        out.mkdir(parents=True, exist_ok=True)
+        screen = StringIO()
+        self.show(Console(file=screen, width=160, markup=False))
+        save_text(out / "cst.txt", screen.getvalue())
+        save_text(out / "equations.txt", "\n".join(self.model.causal_model_.equations()) + "\n")
+        for name, table in self._tables().items():
+            save_table(out / f"{name}.csv", table)
+        graph = self.model.causal_model_.graph
+        causal_graph(graph, list(self.model.do), "decision", decided_by(self.given), out / "graph.png")
+        for one, cases in zip(self.tests, self.cases, strict=True):
+            folder = out / slug(one.name) if len(self.tests) > 1 else out
+            folder.mkdir(exist_ok=True)
+            for name, draw in _figures(one, cases).items():
+                draw(folder / name)
+            if cases:
+                (folder / "cases").mkdir(exist_ok=True)
+            for case in cases:
+                case.write(folder / "cases" / slug(text(case.row)))
+
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        def all_of(table: Callable[[Tested], pd.DataFrame]) -> pd.DataFrame:
+            return pd.concat([table(one) for one in self.tests], ignore_index=True)
+
+        tables = {
+            "summary": all_of(Tested.counts), "claims": all_of(Tested.claims), "counterfactuals": all_of(Tested.counterfactuals),
+            "overlaps": all_of(Tested.overlaps), "rates": all_of(Tested.rates), "changes": all_of(Tested.changes),
+        }  # fmt: skip
+        return tables | ({"several": several(self.tests)} if len(several(self.tests)) else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        test, network = self.model, self.given.network
+        terms = self.tests[0].found.terms
+        return {
+            "query": {
+                "kind": "cst", "do": {name: text(value) for name, value in test.do.items()}, "attributes": list(test.attributes_),
+                "k": list(self.tests[0].found.k), "tau": terms.tau, "level": terms.level, "sides": terms.sides,
+                "interval": terms.interval, "correction": terms.correction, "distance": test.distance, "ties": test.ties,
+                "intersectional": test.intersectional, "preset": test.preset, "decides": self.given.decider.words,
+                "data": self.given.words, "rows": len(self.given.frame),
+            },
+            "equations": list(test.causal_model_.equations()),
+            "tests": [one.to_dict() for one in self.tests],
+            "not_tested": list(self.missing),
+            "several": records(several(self.tests)),
+            "trust": {
+                "proved": [],
+                "measured": ["shares of negative decisions, their differences and intervals, under the stated causal model"],
+            },
+            "model_sha256": None if network is None else network.network.source_sha256,
+            "schema_sha256": None if network is None else network.schema.sha256,
+            "causal_sha256": self.given.causal_sha256,
+            "seconds": self.seconds,
+            "seed": self.seed,
+        }  # fmt: skip
+
+
+def chosen_cases(model: SituationTesting, tests: Sequence[Tested], named: Sequence[str], count: int, seed: int) -> list[list[Case]]:
+    """Case files for each test: of the rows that were named, or of the first to review.
+
+    Raises QueryError for a row that is a complainant in none of the tests.
+    """
+    if not named:
+        return [[Case.of(one, model.causal_model_, int(place), seed=seed) for place in one.review(count)["place"]] for one in tests]
+    out: list[list[Case]] = [[] for _ in tests]
+    for name in dict.fromkeys(named):
+        refused = []
+        for n, one in enumerate(tests):
+            try:
+                place = place_of(one, name)
+            except QueryError as error:  # it may be a complainant of another intervention
+                refused.append(error)
+                continue
+            out[n].append(Case.of(one, model.causal_model_, place, seed=seed))
+        if len(refused) == len(tests):
+            raise refused[0]
+    return out
+
+
+def decided_by(given: Given) -> list[str]:
+    """Columns that are decided by, as far as that is known."""
+    who = given.decider.counterfactual if isinstance(given.decider, Recorded) else given.decider
+    if isinstance(who, Rule):
+        return list(who.weights)
+    if isinstance(who, NetworkDecider):
+        return [feature.source for feature in who.schema.features]
+    return []
+
+
+def slug(name: str) -> str:
+    """A name for a file."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"
+
+
+def _tilde(given: Given) -> str:
+    """Who decides on counterfactuals, in words."""
+    if not isinstance(given.decider, Recorded):
+        return "on the counterfactuals as well."
+    who = given.decider.counterfactual
+    return "nobody decided on the counterfactuals." if who is None else f"on the counterfactuals {who.words}."
+
+
+def _figures(one: Tested, cases: Sequence[Case]) -> dict[str, Callable[[Path], None]]:
+    """File name -> what draws it."""
+    claims = one.claims(sizes=[one.k])
+    terms = one.found.terms
+    out: dict[str, Callable[[Path], None]] = {
+        "counts.png": lambda path: situation_plots.counts(one.counts(), path),
+        "intervals.png": lambda path: situation_plots.intervals(claims, terms.tau, terms.level, path),
+    }
+    who = f"{len(one.found.complainants):,} complainants, do({one.name})"
+    for name in [name for name in one.attributes if name in one.moved()][:DRAWN]:
+        before, after = one.factual[name], one.counterfactual[name]
+        out[f"figure2-left-{slug(name)}.png"] = _draw(situation_plots.distribution, name, before, after, who)
+        if cases:
+            out[f"figure2-right-{slug(name)}.png"] = _draw(situation_plots.groups, name, *_around(cases[:GROUPS], name))
+    return out
+
+
+def _draw(figure: Callable[..., None], *content: Any) -> Callable[[Path], None]:
+    return lambda path: figure(*content, path)
+
+
+def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """An attribute of everybody in the groups of these cases, and of the complainants themselves and their counterfactuals."""
+    people = pd.concat(
+        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.people[name]}) for case in cases],
+        ignore_index=True,
+    )
+    own = pd.DataFrame({
+        "case": [text(case.row) for case in cases], "factual": [case.own[name].iloc[0] for case in cases],
+        "counterfactual": [case.own[name].iloc[1] for case in cases],
+    })  # fmt: skip
+    return people, own
+
+
+def tested(model: SituationTesting, one: dict[str, Any], progress: Callable[[int, int], None]) -> Tested:
+    """One intervention, tested."""
+    found = model.test_one(one, progress=progress)
+    tilde, _ = model.counterfactual(one)
+    return Tested(
+        found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_)
+    )

@@ -1,0 +1,151 @@
+"""What `verifair cst` is about: the table, the causal model, who decides, and what is asked of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.datasets import read_table
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema import Schema
+from verifair.situation import causal_file
+from verifair.situation.causal_checks import nearest
+from verifair.situation.causal_file import CausalFile
+from verifair.situation.causal_model import CausalModel
+from verifair.situation.deciders import Decider, NetworkDecider, Recorded, Rule
+from verifair.situation.estimator import SituationTesting
+from verifair.situation.testing import K
+
+DEMOS = ("loan", "german", "adult")
+SETTINGS: dict[str, Any] = {
+    "k": K, "tau": 0.0, "level": 0.95, "sides": 2, "distance": "mixed", "interval": "newcombe", "ties": "share",
+    "correction": None, "intersectional": False, "preset": None, "attributes": None,
+}  # fmt: skip
+"""What is taken where neither the command line nor the causal file says anything."""
+OF_PRESET = ("level", "sides", "distance", "interval", "ties", "correction")
+"""What `--preset paper` sets."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Given:
+    """frame: the table.   file: the causal file, found at `path`.   decider: who decides.   words: where the rows are from."""
+
+    frame: pd.DataFrame
+    file: CausalFile
+    path: Path
+    decider: Decider
+    words: str
+
+    @property
+    def network(self) -> NetworkDecider | None:
+        """The network that decides on counterfactuals, if one does."""
+        who = self.decider.counterfactual if isinstance(self.decider, Recorded) else self.decider
+        return who if isinstance(who, NetworkDecider) else None
+
+    @property
+    def causal_sha256(self) -> str:
+        return sha256(self.path.read_bytes()).hexdigest()
+
+
+def given(
+    model: Path | None, schema: Path | None, data: Path | None, causal: Path | None, demo: str | None
+) -> Given:  # fmt: skip
+    """What the options name. Raises QueryError for what is missing or named twice, DataError and SchemaError for files."""
+    if demo is not None:
+        if model is not None or schema is not None or data is not None:
+            raise QueryError("--demo brings its own model, schema and data: drop it, or drop the others")
+        if demo not in DEMOS:
+            raise QueryError(f"--demo {demo}: expected one of {', '.join(DEMOS)}; for others pass --data and --causal")
+        dataset, shipped = datasets.load(demo), datasets.causal_path(demo)
+        path = causal or shipped
+        file = causal_file.load(path)
+        silent = not file.decision.model_fields_set  # an own graph about the demo's decisions
+        decider = decider_of(causal_file.load(shipped), shipped, None) if silent else decider_of(file, path, None)
+        return Given(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}")
+    if causal is None:
+        raise QueryError(
+            "cst needs a causal model, --causal FILE.toml: who causes what, in [[causal.node]] sections; try --demo loan, or see "
+            "docs/cst.md"
+        )
+    if data is None:
+        raise QueryError("cst needs rows: pass --data TABLE, or try a shipped example with --demo loan")
+    if (model is None) != (schema is None):
+        raise QueryError("MODEL and --schema belong together: a network, and what it takes; pass both, or neither")
+    network = None
+    if model is not None and schema is not None:
+        network = NetworkDecider(network=read_onnx(model), schema=Schema.load(schema))
+    file = causal_file.load(causal)
+    decider = decider_of(file, causal, network)
+    return Given(frame=read_table(data), file=file, path=causal, decider=decider, words=str(data))
+
+
+def decider_of(file: CausalFile, path: Path, network: NetworkDecider | None) -> Decider:
+    """Who decides. network: that of the command line; it takes the place of the file's rule or network.
+
+    Recorded decisions of the file's column stand for the rows, and whoever else is named decides on counterfactuals.
+    """
+    said = file.decision
+    who: Decider | None = network
+    if who is None and said.weights is not None:
+        who = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
+    if who is None and file.network_path is not None and file.schema_path is not None:
+        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path))
+    if said.column is not None:
+        return Recorded(column=said.column, positive=said.positive, counterfactual=who)
+    if who is None:
+        raise SchemaError(
+            f"{path}: nobody decides; name in [decision] a column with its positive value, weights with above or at_least, or "
+            "network and schema; or pass MODEL and --schema"
+        )
+    return who
+
+
+def testing(given: Given, do: Sequence[str], options: Mapping[str, Any], *, seed: int, threads: int) -> SituationTesting:
+    """The test that is asked for, fitted. options: name -> value of the command line, None where it says nothing.
+
+    Raises QueryError, DataError, SchemaError.
+    """
+    file = given.file.situation
+    asked = {name: _first(options.get(name), getattr(file, name), default) for name, default in SETTINGS.items()}
+    if asked["preset"] is not None:
+        named = [name for name in OF_PRESET if options.get(name) is not None]
+        if named:
+            raise QueryError(f"--preset {asked['preset']} sets {', '.join(OF_PRESET)} itself: drop it, or drop your {named[0]}")
+    wanted = parsed_do(do) if do else dict(file.do or {})
+    model = CausalModel(nodes=given.file.nodes)
+    if not wanted:
+        roots = ", ".join(model.roots)
+        raise QueryError(f"cst needs a question: pass --do ATTRIBUTE=VALUE, the value of the not protected (roots: {roots})")
+    for name in wanted:
+        if name not in model.graph:
+            raise QueryError(f"--do {name}: is no node of the causal model; {nearest(name, model.graph)}")
+    for name in asked["attributes"] or ():
+        if name not in given.frame.columns:
+            raise DataError(f"--attribute {name}: the table has no such column; {nearest(name, map(str, given.frame.columns))}")
+    test = SituationTesting(model, given.decider, do=wanted, seed=seed, threads=threads, **asked)
+    return test.fit(given.frame)
+
+
+def _first(*values: Any) -> Any:
+    """The first that says anything."""
+    return next((value for value in values if value is not None), None)
+
+
+def parsed_do(texts: Sequence[str]) -> dict[str, str]:
+    """attribute -> value, of `--do Gender=0`. Raises QueryError."""
+    out: dict[str, str] = {}
+    for one in texts:
+        name, equals, value = (part.strip() for part in one.partition("="))
+        if not (name and equals and value):
+            raise QueryError(f"--do {one}: expected ATTRIBUTE=VALUE, the value of those who are not protected, e.g. --do Gender=0")
+        if name in out:
+            raise QueryError(f"--do names {name!r} twice; give each attribute once, with one value")
+        out[name] = value
+    return out
