@@ -71,7 +71,7 @@ class CategoricalMechanism(Mechanism):
                 f"node {child.name!r}: category {shown(unknown[0])} is not among those the model was fitted on, "
                 f"{', '.join(map(str, known[:12]))}; fit it on rows that have it, or leave such rows out"
             )
-        return np.array([known.index(value) for value in values.tolist()], dtype=np.intp)[codes]
+        return np.asarray(np.array([known.index(value) for value in values.tolist()], dtype=np.intp)[codes])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
