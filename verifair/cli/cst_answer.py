@@ -61,13 +61,13 @@ class Answer:
         console.print(f"{words.honest_line()} {self.seconds:.1f} s.", soft_wrap=True)
 
     def _about(self) -> Iterator[str]:
-        model, frame = self.model.causal_model_, self.given.frame
-        yield f"Table: {len(frame):,} rows of {self.given.words}. Decides: {self.given.decider.words}; {_tilde(self.given)}"
+        yield f"Table: {len(self.given.frame):,} rows of {self.given.words}. {_decides(self.given)}"
         yield f"Method: {self.tests[0].found.method}, over {', '.join(self.model.attributes_)}."
         yield f"Causal model ({self.given.path.name}):"
-        yield from (f"  {line}" for line in model.equations())
+        yield from (f"  {line}" for line in words.equation_lines(self.model.causal_model_))
 
     def _show(self, one: Tested, console: Console) -> None:
+        console.print("\n" + words.heading(one), soft_wrap=True)
         for grid in words.counts_grids(one):
             console.print(grid)
         if one is self.tests[0]:
@@ -177,12 +177,13 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"
 
 
-def _tilde(given: Given) -> str:
-    """Who decides on counterfactuals, in words."""
-    if not isinstance(given.decider, Recorded):
-        return "on the counterfactuals as well."
-    who = given.decider.counterfactual
-    return "nobody decided on the counterfactuals." if who is None else f"on the counterfactuals {who.words}."
+def _decides(given: Given) -> str:
+    """Who decides on the rows, and on counterfactuals."""
+    who = given.decider
+    if not isinstance(who, Recorded):
+        return f"Decides: {who.words}, on the counterfactuals as well."
+    tilde = "nobody decided" if who.counterfactual is None else f"decides {who.counterfactual.words}"
+    return f"Decides: {who.words}; on the counterfactuals {tilde}."
 
 
 def _figures(one: Tested, cases: Sequence[Case]) -> dict[str, Callable[[Path], None]]:

@@ -26,8 +26,11 @@ LETTERS = 15
 """In a line of a node."""
 PROTECTED, MOVED, STILL, DECISION = "#E69F00", "#CDE4F2", "#F2F2F2", "#BFE3D3"
 
-PASSING = 0.55
+PASSING = 0.3
 """Room of an edge that passes a layer, beside a node's 1."""
+READ = 4
+"""Attributes that the decision reads by arrows."""
+READING = "#009E73"
 
 Place = tuple[float, float]
 
@@ -43,29 +46,47 @@ class Passing(NamedTuple):
 def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | None, decided_by: Sequence[str], path: Path) -> None:
     """Draw the graph.
 
-    protected: nodes that are set.   decision: what the decision is called, None to leave it out.   decided_by: what it reads;
-    names that are no nodes are not drawn.
+    protected: nodes that are set.   decision: what the decision is called, None to leave it out.   decided_by: what it reads; of
+    more than READ attributes the frames are marked, instead of arrows to the decision.
+    Attributes that neither cause nor are caused are named below.
     """
+    read = [name for name in decided_by if name in graph and name != decision]
+    arrows = decision is not None and 0 < len(read) <= READ
     whole = graph.copy()
-    if decision is not None:
+    if arrows:
         whole.add_node(decision)
-        whole.add_edges_from((name, decision) for name in decided_by if name in graph and name != decision)
+        whole.add_edges_from((name, decision) for name in read)
+    alone = [name for name in whole if not whole.degree(name) and name not in protected]
+    whole.remove_nodes_from(alone)
     moved = set(protected).union(*(nx.descendants(whole, name) for name in protected if name in whole))
-    places, ways = layout(whole, decision)
+    marked = set() if arrows or decision is None else set(read)
+    notes = _notes(marked, alone)
+    places, ways = layout(whole, decision if arrows else None)
     wide = max(x for x, _ in places.values()) + WIDTH + 0.4
-    high = max(y for way in ways.values() for _, y in [*way, *places.values()]) if ways else max(y for _, y in places.values())
-    with figure(path, (max(wide, 6.4), high + HEIGHT + 1.0)) as drawn:
+    high = max(y for place in (places.values(), *ways.values()) for _, y in place)
+    with figure(path, (max(wide, 6.4), high + HEIGHT + 0.7 + 0.2 * len(notes))) as drawn:
         axis = drawn.axes[0]
         for (start, end), way in ways.items():
             on_the_way = start in moved and end in moved
             _arrow(axis, way, color="#333333" if on_the_way else "#BBBBBB", front=on_the_way)
         for name, place in places.items():
             color = PROTECTED if name in protected else DECISION if name == decision else MOVED if name in moved else STILL
-            _box(axis, str(name), place, color)
+            _box(axis, str(name), place, color, marked=name in marked)
         axis.set_xlim(-WIDTH / 2 - 0.2, wide - WIDTH / 2 - 0.2)
         axis.set_ylim(high + HEIGHT / 2 + 0.15, -HEIGHT / 2 - 0.15)
         axis.set_axis_off()
-        _legend(drawn, protected, decision, still=any(name not in moved for name in graph))
+        still = any(name not in moved for name in whole if name != decision)
+        _legend(drawn, protected, decision if arrows else None, notes, still=still)
+
+
+def _notes(marked: set[str], alone: Sequence[str]) -> list[str]:
+    """Lines below the graph."""
+    notes = [f"Green frames: the decision reads them ({len(marked)} attributes)."] if marked else []
+    if alone:
+        names = ", ".join(f"{name}*" if name in marked else str(name) for name in alone)
+        star = " (* read by the decision)" if any(name in marked for name in alone) else ""
+        notes += textwrap.wrap(f"No cause and no effect here{star}: {names}.", 110, break_on_hyphens=False)
+    return notes
 
 
 def layout(graph: nx.DiGraph, last: Hashable | None) -> tuple[dict[Any, Place], dict[tuple[Any, Any], list[Place]]]:
@@ -125,14 +146,14 @@ def _spread(column: Sequence[Any], tallest: float) -> dict[Any, float]:
     }
 
 
-def _box(axis: Any, name: str, place: Place, color: str) -> None:
+def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     x, y = place
     axis.add_patch(
         FancyBboxPatch(
             (x - WIDTH / 2, y - HEIGHT / 2), WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", facecolor=color,
-            edgecolor="#333333", lw=1, zorder=3,
+            edgecolor=READING if marked else "#333333", lw=2.6 if marked else 1, zorder=3,
         )
     )  # fmt: skip
     lines = textwrap.wrap(_breakable(name), LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
@@ -171,7 +192,7 @@ def _arrow(axis: Any, way: Sequence[Place], *, color: str, front: bool) -> None:
     )  # fmt: skip
 
 
-def _legend(drawn: Any, protected: Sequence[str], decision: str | None, *, still: bool) -> None:
+def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: Sequence[str], *, still: bool) -> None:
     from matplotlib.patches import Patch
 
     marks = [(PROTECTED, f"set: {', '.join(protected)}"), (MOVED, "moves with it")]
@@ -179,5 +200,5 @@ def _legend(drawn: Any, protected: Sequence[str], decision: str | None, *, still
     marks += [(DECISION, "the decision")] if decision is not None else []
     drawn.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
-        loc="outside lower center", ncols=len(marks), fontsize=9, frameon=False,
+        loc="outside lower center", ncols=len(marks), fontsize=9, frameon=False, title="\n".join(notes) or None, title_fontsize=8,
     )  # fmt: skip

@@ -156,7 +156,7 @@ def counts(summary: pd.DataFrame, path: Path) -> None:
             if not len(own):
                 continue
             axis.plot(own["k"], 100 * own["share"], marker="o", ms=5, color=color, label=method)
-            if own["significant share"].notna().all():
+            if method != "CF":
                 axis.plot(
                     own["k"], 100 * own["significant share"], marker="o", ms=5, mfc="white", ls="--", color=color,
                     label=f"{method}, significant",

@@ -8,9 +8,9 @@ import pandas as pd
 from rich.table import Table as Grid
 
 from verifair.report.situation import Tested, several
+from verifair.situation.causal_model import CausalModel
 from verifair.situation.testing import told
 
-TITLE = "Potential discrimination: statistical evidence, not proved"
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
 MEANING = {
@@ -20,6 +20,8 @@ MEANING = {
     "CF": "the complainant is refused, the counterfactual is not",
 }
 SHORT = {"negative": "neg.", "positive": "pos."}
+LONG = 150
+"""Letters of an equation on the screen."""
 MOVED = 8
 """Attributes on the screen."""
 
@@ -30,7 +32,7 @@ def counts_grids(one: Tested) -> list[Grid]:
     grids = []
     for begin in range(0, len(sizes), SIZES):
         some = sizes[begin : begin + SIZES]
-        grid = Grid(title=f"{TITLE}\n{heading(one)}" if not begin else None, title_justify="left")
+        grid = Grid()
         grid.add_column("")
         for k in some:
             grid.add_column(f"k = {k}", justify="right")
@@ -45,8 +47,8 @@ def counts_grids(one: Tested) -> list[Grid]:
 
 
 def heading(one: Tested) -> str:
-    people = len(one.found.complainants)
-    return f"do({one.name}): {people:,} complainants"
+    """Above the tables of one intervention."""
+    return f"do({one.name}): potential discrimination of {len(one.found.complainants):,} complainants (evidence, not proved)"
 
 
 def legend(methods: Sequence[str]) -> str:
@@ -88,6 +90,13 @@ def nothing_line(one: Tested) -> str | None:
     if len(one.moved()):
         return None
     return f"do({one.name}) moves no other attribute in this causal model, so that CST w/o is situation testing (ST)."
+
+
+def equation_lines(model: CausalModel) -> list[str]:
+    """The causal model: what causes, then an equation for each of the others, long ones cut."""
+    named = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
+    lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in named.values()]
+    return [f"given: {', '.join(model.roots)}", *lines]
 
 
 def overlap_lines(one: Tested) -> list[str]:
@@ -144,6 +153,7 @@ def chance_line(one: Tested) -> str:
     """Multiple testing, said or corrected."""
     terms, people = one.found.terms, len(one.found.complainants)
     sides = "two-sided" if terms.sides == 2 else "one-sided"
+    alone = " A case alone says little: with no difference at all, up to every second would have one." if terms.tau <= 0 else ""
     numbers = ", ".join(f"{int(one.found.claims(one.method, k).significant.sum()):,} (k = {k})" for k in one.found.k)
     if terms.correction is not None:
         return (
@@ -154,7 +164,7 @@ def chance_line(one: Tested) -> str:
     return (
         f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}. Everybody "
         f"is tested: chance alone would make about {one.by_chance:,.0f} of {people:,} significant; {one.method} finds {numbers}. "
-        "--correct bh holds the share of false ones down."
+        f"--correct bh holds the share of false ones down.{alone}"
     )
 
 
