@@ -96,7 +96,7 @@ class Categorical:
         if not 2 <= len(values) <= LARGEST:
             remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
             raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")
-        design = Design.of(parents)
+        design = Design.of(parents, node=str(child.name))
         fitted = seeded(classifier, seed).fit(design.matrix(parents), codes)
         return CategoricalMechanism(design=design, classifier=fitted, classes=_values(values))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -49,7 +49,9 @@ def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
 
 
 def check_columns(frame: pd.DataFrame, nodes: Collection[str]) -> None:
-    """Raises DataError for a table without rows, node columns that are lacking or stand twice, and missing or infinite values."""
+    """Raises DataError for what is no table or has no rows, and for node columns that lack, stand twice, or have gaps."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"found {type(frame).__name__}; expected a DataFrame with a column for each node")
     if not len(frame):
         raise DataError("the table has no rows; a causal model needs rows to be fitted and asked")
     columns = list(frame.columns)
@@ -81,9 +83,9 @@ def _check_values(column: pd.Series) -> None:
         raise DataError(f"column {column.name!r}: holds infinite values; correct them or leave such rows out")
 
 
-def check_attributes(graph: nx.DiGraph, names: Collection[str]) -> None:
+def check_attributes(graph: nx.DiGraph, names: Mapping[str, Any]) -> None:
     """Raises QueryError for an intervention on nothing, or on what is no node or no root of the graph."""
-    if not names:
+    if not isinstance(names, Mapping) or not names:
         raise QueryError('do names no attribute; say which value the others have, such as do = { sex = "Male" }')
     for name in names:
         if name not in graph:

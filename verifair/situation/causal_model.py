@@ -19,6 +19,7 @@ import pandas as pd
 
 from verifair.errors import QueryError
 from verifair.situation import causal_checks, causal_file
+from verifair.situation.design import is_number
 from verifair.situation.draws import Draws
 from verifair.situation.mechanisms import Mechanism
 from verifair.situation.nodes import Node
@@ -113,13 +114,16 @@ class CausalModel:
         """
         causal_checks.check_attributes(self.graph, do)
         causal_checks.check_columns(frame, self.order)
-        found = {}
-        for name, value in do.items():
-            known = _distinct(frame[name])
-            if name in self.known and (self.known[name].dtype == known.dtype or isinstance(known.dtype, pd.CategoricalDtype)):
-                known = pd.Series([*known.tolist(), *(one for one in self.known[name].tolist() if one not in set(known.tolist()))])
-            found[name] = causal_checks.known_value(name, value, known)
-        return found
+        return {name: causal_checks.known_value(name, value, self._known(frame[name])) for name, value in do.items()}
+
+    def _known(self, column: pd.Series) -> pd.Series:
+        """The distinct values of a root, in this table and in the one the model was fitted on."""
+        here, there = _distinct(column), self.known.get(str(column.name))
+        if there is None or is_number(here) != is_number(there):
+            return here
+        met = set(here.tolist())
+        more = [value for value in there.tolist() if value not in met]
+        return pd.Series([*here.tolist(), *more]) if more else here
 
     def counterfactual(self, frame: pd.DataFrame, do: Mapping[str, Any], *, seed: int = 0) -> pd.DataFrame:
         """What each row would have been under do: same rows, same columns; only do's columns and their descendants may differ.
@@ -178,12 +182,20 @@ def _filled(column: pd.Series, value: Any) -> pd.Series:
 
 def _written(column: pd.Series, values: Any, rows: npt.NDArray[np.bool_]) -> pd.Series:
     """The column with values (R,) in its rows (N,), R of them; of the column's type where that holds every value."""
-    dtype = column.dtype
-    new = np.asarray(values)
-    if np.issubdtype(new.dtype, np.number) and not pd.api.types.is_float_dtype(dtype) and pd.api.types.is_numeric_dtype(dtype):
-        whole = pd.api.types.is_integer_dtype(dtype) and bool((np.round(new) == new).all())
-        dtype = dtype if whole else np.dtype(np.float64)
+    new, dtype = np.asarray(values), column.dtype
+    if np.issubdtype(new.dtype, np.number) and pd.api.types.is_numeric_dtype(dtype) and not _holds(dtype, new):
+        dtype = np.dtype(np.float64)
     kind = object if isinstance(dtype, pd.CategoricalDtype) else dtype
     found = column.astype(kind).to_numpy(copy=True)
     found[rows] = new
     return pd.Series(found, index=column.index, name=column.name).astype(dtype)
+
+
+def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
+    """Whether a numeric column type takes the values (R,): whole ones within its limits for integers; booleans take none."""
+    if pd.api.types.is_float_dtype(dtype):
+        return bool((np.abs(values) <= np.finfo(dtype.type).max).all())
+    if not pd.api.types.is_integer_dtype(dtype):
+        return values.dtype == dtype
+    limits = np.iinfo(dtype.type)
+    return bool(((np.round(values) == values) & (values >= limits.min) & (values <= limits.max)).all())

@@ -40,10 +40,12 @@ class Coefficients:
 
     def written(self) -> str:
         """Such as '121.086 + 0.298901 AnnualSalary - 1182.823 Gender'."""
-        found = written(self.estimates[0])
+        parts = [written(self.estimates[0])] if self.estimates[0] or len(self.estimates) == 1 else []
         for name, weight in zip(self.design.terms, self.estimates[1:], strict=True):
-            found += f" {'-' if weight < 0 else '+'} {written(abs(weight))} {f'[{name}]' if ' = ' in name else name}"
-        return found
+            sign = "-" if weight < 0 else "+"
+            size = f"{written(abs(weight))} {f'[{name}]' if ' = ' in name else name}"
+            parts.append(f"{sign} {size}" if parts else size if weight >= 0 else f"-{size}")
+        return " ".join(parts)
 
 
 def written(value: float) -> str:

@@ -52,14 +52,20 @@ class Design:
     levels: Mapping[str, tuple[str, ...] | None]
 
     @classmethod
-    def of(cls, parents: pd.DataFrame, reference: Mapping[str, str] | None = None) -> Design:
+    def of(cls, parents: pd.DataFrame, *, node: str, reference: Mapping[str, str] | None = None) -> Design:
         """The design of these parents. reference: parent -> the word the others are compared with; else the first, sorted.
 
-        Raises SchemaError for a reference that no row has, or one of a parent of numbers.
+        node: whose parents they are, for errors.   Raises DataError for a parent that has one value only, SchemaError for a
+        reference that no row has, or one of a parent of numbers.
         """
         levels: dict[str, tuple[str, ...] | None] = {}
         for name in parents.columns:
             wanted = (reference or {}).get(name)
+            if len(parents) > 1 and (parents[name] == parents[name].iloc[0]).all():
+                raise DataError(
+                    f"node {node!r}: parent {name!r} has the same value in every row, so its effect cannot be fitted; drop it from "
+                    "the parents, use rows of all groups, or give its coefficient"
+                )
             if is_number(parents[name]):
                 if wanted is not None:
                     raise SchemaError(f"reference of {name!r}: the column holds numbers, which need none; drop the reference")

@@ -137,7 +137,7 @@ class Linear:
         if self.coefficients is not None:
             found = given(self.coefficients, self.intercept, parents, str(child.name))
             return LinearMechanism(coefficients=found, residual_sd=None)
-        design = Design.of(parents, self.reference)
+        design = Design.of(parents, node=str(child.name), reference=self.reference)
         y = numbers(child, "a linear mechanism")
         fit = least_squares(design.matrix(parents), y, design.terms, str(child.name))
         return LinearMechanism(
@@ -163,7 +163,7 @@ class LogLinear:
         name = str(child.name)
         if self.coefficients is not None:
             return LogLinearMechanism(coefficients=given(self.coefficients, self.intercept, parents, name))
-        design = Design.of(parents, self.reference)
+        design = Design.of(parents, node=name, reference=self.reference)
         return LogLinearMechanism(coefficients=poisson(design, parents, numbers(child, "a log-linear mechanism"), name))
 
 
@@ -188,7 +188,7 @@ class Additive:
                 )
             described = self.described or str(getattr(self.function, "__name__", "f"))
             return AdditiveMechanism(function=self.function, described=described, parents=names)
-        design = Design.of(parents)
+        design = Design.of(parents, node=str(child.name))
         y = numbers(child, "an additive mechanism")
         fitted = seeded(self.function, seed).fit(design.matrix(parents), y)
         return AdditiveMechanism(

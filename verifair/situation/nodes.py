@@ -17,7 +17,7 @@ class Node:
 
     decimals: a predicted value is rounded to so many (half to even), then   range: clipped to (low, high), in the column's units.
     A value that no intervention reaches is neither rounded nor clipped.
-    Raises SchemaError for a parent named twice, the node as its own parent, and a reversed range.
+    Raises SchemaError for a name that is no text, a mechanism that is none, a parent named twice, and a reversed range.
     """
 
     name: str
@@ -27,6 +27,16 @@ class Node:
     decimals: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or isinstance(self.parents, str):
+            raise SchemaError(
+                f"node {self.name!r}: with parents {self.parents!r}; a name is a text and parents are several: name columns, such "
+                'as parents=("sex",)'
+            )
+        if isinstance(self.mechanism, type) or not hasattr(self.mechanism, "fit"):
+            raise SchemaError(
+                f"node {self.name!r}: mechanism is {self.mechanism!r}; pass one of Linear(), LogLinear(), Additive(function=...), "
+                "Categorical()"
+            )
         twice = sorted({parent for parent in self.parents if self.parents.count(parent) > 1})
         if twice:
             raise SchemaError(f"node {self.name!r}: parents name {twice[0]!r} twice; name each once")

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.situation.categorical import Categorical
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.mechanisms import Additive, Linear, LinearMechanism, LogLinear
 from verifair.situation.nodes import Node
@@ -188,7 +190,7 @@ def test_collinear_and_constant_parents() -> None:
     with pytest.raises(DataError, match=r"parent 'a' has the same value"):
         CausalModel(nodes=(Node(name="a"), Node(name="y", parents=("a",)))).fit(frame[frame["a"] == 0])
     with pytest.raises(DataError, match="2 rows are too few"):
-        CausalModel(nodes=(Node(name="a"), Node(name="y", parents=("a",)))).fit(frame.iloc[:2])
+        CausalModel(nodes=(Node(name="a"), Node(name="y", parents=("a",)))).fit(frame.drop_duplicates("a"))
 
 
 def test_range_and_decimals_bind_predictions_only() -> None:
@@ -196,7 +198,7 @@ def test_range_and_decimals_bind_predictions_only() -> None:
     node = Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": 2.0}), range=(0, 4), decimals=1)
     model = CausalModel(nodes=(Node(name="a"), node)).fit(frame)
     assert model.counterfactual(frame, {"a": 0})["x"].tolist() == [9.0, 0.0, 1.3, -5.0]
-    assert model.equations()[1] == "x = 0 + 2.000 a + U, rounded to 1 decimals, clipped to [0, 4]"
+    assert model.equations()[1] == "x = 2.000 a + U, rounded to 1 decimals, clipped to [0, 4]"
 
 
 def test_types_of_columns_are_kept_where_they_can_be() -> None:
@@ -251,7 +253,11 @@ def test_log_linear_noise_stands_in_the_exponent() -> None:
     means = frame.groupby("a")["x"].mean()
     found = model.fitted["x"].coefficients  # type: ignore[attr-defined]
     np.testing.assert_allclose(found.estimates, [np.log(means[0]), np.log(means[1] / means[0])], rtol=1e-6)
-    assert 0.01 < found.standard_errors[1] < 0.02
+    # two groups, log link: var = dispersion (1 / sum of the one group + 1 / sum of the other)
+    sums, rates = frame.groupby("a")["x"].sum(), frame["a"].map(means)
+    dispersion = ((frame["x"] - rates) ** 2 / rates).sum() / (len(frame) - 2)
+    assert found.standard_errors[1] == pytest.approx(np.sqrt(dispersion * (1 / sums[0] + 1 / sums[1])), rel=1e-6)
+    assert found.standard_errors[0] == pytest.approx(np.sqrt(dispersion / sums[0]), rel=1e-6)
     cf = model.counterfactual(frame, {"a": 0})
     np.testing.assert_allclose(cf["x"], np.where(frame["a"] == 1, frame["x"] * means[0] / means[1], frame["x"]), rtol=1e-6)
     with pytest.raises(DataError, match=r"1 of .* rows hold 0 or less, such as row 999999 with 0"):
@@ -259,8 +265,6 @@ def test_log_linear_noise_stands_in_the_exponent() -> None:
 
 
 def test_any_regressor_or_callable() -> None:
-    from sklearn.linear_model import LinearRegression
-
     frame = people()
     plain = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",)))).fit(frame).counterfactual(frame, {"a": 0})
     for function in (LinearRegression(), lambda parents: -3.0 * parents["a"]):
@@ -299,6 +303,71 @@ def test_given_coefficients_are_checked() -> None:
         node({"a": 1.0, "race": {"blakc": 1.0}}).fit(frame)
     found = node({"a": 1.0, "race": {"black": -4.0}}).fit(frame).counterfactual(frame, {"race": "white"})
     np.testing.assert_allclose((found["y"] - frame["y"]).iloc[:51], 4.0)
+
+
+def test_a_parent_of_one_value_is_refused_by_every_fit() -> None:
+    frame = people().assign(race="white")
+    for mechanism in (Linear(), LogLinear(), Additive(function=LinearRegression()), Categorical()):
+        model = CausalModel(nodes=(Node(name="race"), Node(name="x", parents=("race",), mechanism=mechanism)))
+        with pytest.raises(DataError, match="node 'x': parent 'race' has the same value in every row"):
+            model.fit(frame.assign(x=(frame["x"] > 0).astype(int)))
+
+
+def test_nodes_and_tables_of_the_wrong_type() -> None:
+    with pytest.raises(SchemaError, match=r"parents are several.*parents=\(\"sex\",\)"):
+        Node(name="x", parents="sex")  # type: ignore[arg-type]
+    for mechanism in ("linear", Linear):
+        with pytest.raises(SchemaError, match=r"pass one of Linear\(\)"):
+            Node(name="x", parents=("sex",), mechanism=mechanism)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="found ndarray; expected a DataFrame"):
+        chain().fit(people().to_numpy())  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="names no attribute"):
+        chain().fit(people()).counterfactual(people(), "a")  # type: ignore[arg-type]
+
+
+def test_whole_numbers_beyond_their_type_become_floats() -> None:
+    frame = pd.DataFrame({"a": [0, 1, 1], "x": np.array([250, 3, 200], dtype=np.uint8)})
+
+    def found(weight: float) -> pd.Series:
+        node = Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": weight}))
+        return CausalModel(nodes=(Node(name="a"), node)).fit(frame).counterfactual(frame, {"a": 1})["x"]
+
+    assert (found(5.0).tolist(), found(5.0).dtype) == ([255, 3, 200], np.uint8)
+    assert found(6.0).tolist() == [256.0, 3.0, 200.0]
+    assert found(-251.0).tolist() == [-1.0, 3.0, 200.0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9), st.integers(2, 7), st.booleans())
+def test_any_linear_graph_against_its_total_effects(seed: int, size: int, fitted: bool) -> None:
+    """W = B W + U, so do(root) moves everything by (I - B)^-1 times the root's change: another way to the same counterfactual."""
+    rng = np.random.default_rng(seed)
+    names = [f"n{i}" for i in range(size)]
+    weights = np.tril(rng.normal(size=(size, size)) * (rng.random((size, size)) < 0.6), k=-1)
+    u = rng.normal(size=(60, size))
+    u[:, 0] = rng.integers(0, 2, 60)
+    frame = pd.DataFrame(u @ np.linalg.inv(np.eye(size) - weights).T, columns=names, index=rng.permutation(60)).assign(n0=u[:, 0])
+    nodes = []
+    for row, name in enumerate(names):
+        parents = tuple(names[i] for i in np.flatnonzero(weights[row]))
+        given = {parent: float(weights[row, names.index(parent)]) for parent in parents}
+        nodes.append(Node(name=name, parents=parents, mechanism=Linear(coefficients=None if fitted else given)))
+    model = CausalModel(nodes=tuple(nodes[i] for i in rng.permutation(size))).fit(frame)
+    used = np.zeros((size, size))
+    for name, mechanism in model.fitted.items():
+        assert isinstance(mechanism, LinearMechanism)
+        for term, weight in zip(mechanism.coefficients.names[1:], mechanism.coefficients.estimates[1:], strict=True):
+            used[names.index(name), names.index(term)] = weight
+    total = np.linalg.inv(np.eye(size) - used)[:, 0]
+    before = frame.copy(deep=True)
+    found = model.counterfactual(frame, {"n0": 1})
+    pd.testing.assert_frame_equal(frame, before)
+    np.testing.assert_allclose(found, frame + np.outer(1 - frame["n0"], total), atol=1e-9 * (1 + np.abs(total).max()))
+    reached = {"n0", *model.descendants("n0")}
+    own = frame["n0"] == 1
+    assert found[own].equals(frame[own])
+    assert all(found[name].equals(frame[name]) for name in names if name not in reached)
+    assert all((found.loc[~own, name] != frame.loc[~own, name]).all() for name in reached if abs(total[names.index(name)]) > 1e-6)
 
 
 def test_joint_intervention() -> None:
