@@ -39,6 +39,8 @@ Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
 K = (15, 30, 50, 100)
 """Group sizes of the paper."""
+ROUNDING = 1e-12
+"""Differences of shares that are smaller are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,10 @@ class Terms:
         if self.correction not in (None, "bh"):
             raise QueryError(f"correction {self.correction!r}: expected None or 'bh' (Benjamini and Hochberg)")
 
-    def rounded(self, values: Array) -> Array:
-        return values if self.decimals is None else np.round(values, self.decimals)
+    def exceeded(self, values: Array) -> Booleans:
+        """Which differences, or limits of them, are above tau. Shared places are fractions, so that equal ones differ by rounding."""
+        values = values if self.decimals is None else np.round(values, self.decimals)
+        return np.asarray(values - self.tau > ROUNDING)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +107,7 @@ class Claims:
     @cached_property
     def significant(self) -> Booleans:
         terms = self.terms
-        above = terms.rounded(self.low) > terms.tau if terms.correction is None else self.p_value <= 1 - terms.level
+        above = terms.exceeded(self.low) if terms.correction is None else self.p_value <= 1 - terms.level
         return np.asarray(self.positive & above)
 
 
@@ -152,11 +156,11 @@ class Situations(Finding):
             n = k + 1
             p_c, p_t = (self.control[row] + self.refused) / n, (test[row] + tilde) / n
         low, high = interval(self.terms.interval, p_c, n, p_t, n, critical(self.terms.level, self.terms.sides))
-        positive = self.terms.rounded(p_c - p_t) > self.terms.tau
+        positive = self.terms.exceeded(p_c - p_t)
         if method == "CF":
             positive = np.asarray(self.refused & ~tilde)
         return Claims(
-            method=method, k=k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=np.asarray(positive)
+            method=method, k=k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
         )
 
     def counts(self) -> pd.DataFrame:
@@ -242,7 +246,8 @@ def situation_test(
     done += len(complainants)
     counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, progress=tell)
     found = Situations(
-        kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None, details={},
+        kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
+        details={"do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties},
         do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
         refused=negative[complainants],
         refused_tilde=None if counterfactual_decisions is None else ~counterfactual_decisions,

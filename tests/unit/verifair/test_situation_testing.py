@@ -248,6 +248,15 @@ def test_tau_met_exactly_is_no_case() -> None:
     assert found.claims("ST", 2).positive.tolist() == [False, True, False]
 
 
+def test_equal_shares_that_floats_tell_apart_are_no_case() -> None:
+    # Of each complainant's 9 tied neighbours 3 count. In floats 3 * 7 / 9 / 3 and 7 / 9 are not the same number everywhere.
+    tied = np.arange(1, 40)[:, None] * np.arange(1, 40) / 39.0
+    other = (np.arange(1, 40)[:, None] / 39.0) * np.arange(1, 40)
+    assert (tied - other > 0).any()
+    assert not Terms().exceeded(tied - other).any()
+    assert Terms(tau=0.1).exceeded(np.array([0.3 - 0.2, 0.1 + 1e-9])).tolist() == [False, True]
+
+
 @pytest.mark.parametrize(
     "terms", [{"tau": 1.0}, {"level": 1.0}, {"sides": 0}, {"interval": "exact"}, {"correction": "bonferroni"}, {"tau": "0"}]
 )
