@@ -104,7 +104,10 @@ def known_value(name: str, value: Any, known: pd.Series) -> Any:
 
     known: (M,) distinct values of the column.   Raises QueryError, which lists the known values, where none is meant.
     """
-    match = {text(one): one for one in known.tolist()}
+    match: dict[str, Any] = {}
+    for one in known.tolist():
+        if match.setdefault(text(one), one) != one:
+            raise DataError(f"column {name!r}: writes one value in two ways, {match[text(one)]!r} and {one!r}; make them the same")
     if pd.api.types.is_bool_dtype(known.dtype):
         match |= {word: one for one in known.tolist() for word in ((str(int(one)), str(one).lower()))}
     word = text(int(value)) if isinstance(value, (bool, np.bool_)) and text(value) not in match else text(value)

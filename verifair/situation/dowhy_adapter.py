@@ -6,6 +6,7 @@ Reference: Bloebaum et al. 2024, DoWhy-GCM; `dowhy.gcm.counterfactual_samples` g
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,12 +57,14 @@ def _node(gcm: Any, model: Any, name: Any) -> Node:
         )
     if model.graph.nodes[name].get("parents_during_fit") != list(parents):
         raise SchemaError(f"node {name!r}: its mechanism is not fitted to these parents; call gcm.fit with a table first")
+    return Node(
+        name=name, parents=parents, mechanism=Additive(function=partial(_predicted, mechanism), described=_words(mechanism))
+    )
 
-    def function(frame: pd.DataFrame) -> Array:
-        """(N,) prediction without noise."""
-        return np.asarray(mechanism.evaluate(frame.to_numpy(), np.zeros((len(frame), 1))), dtype=np.float64).reshape(-1)
 
-    return Node(name=name, parents=parents, mechanism=Additive(function=function, described=_words(mechanism)))
+def _predicted(mechanism: Any, parents: pd.DataFrame) -> Array:
+    """(N,) prediction without noise."""
+    return np.asarray(mechanism.evaluate(parents.to_numpy(), np.zeros((len(parents), 1))), dtype=np.float64).reshape(-1)
 
 
 def _words(mechanism: Any) -> str:

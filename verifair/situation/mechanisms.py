@@ -192,10 +192,21 @@ class Additive:
         y = numbers(child, "an additive mechanism")
         fitted = seeded(self.function, seed).fit(design.matrix(parents), y)
         return AdditiveMechanism(
-            function=lambda frame: fitted.predict(design.matrix(frame)),
+            function=_Regression(estimator=fitted, design=design),
             described=self.described or type(self.function).__name__,
             parents=names,
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Regression:
+    """A fitted regressor as a function of the parents' columns; unlike a closure, it can be sent to another process."""
+
+    estimator: Any
+    design: Design
+
+    def __call__(self, parents: pd.DataFrame) -> Any:
+        return self.estimator.predict(self.design.matrix(parents))
 
 
 def is_estimator(function: Any) -> bool:

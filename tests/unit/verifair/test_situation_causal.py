@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
@@ -368,6 +371,32 @@ def test_any_linear_graph_against_its_total_effects(seed: int, size: int, fitted
     assert found[own].equals(frame[own])
     assert all(found[name].equals(frame[name]) for name in names if name not in reached)
     assert all((found.loc[~own, name] != frame.loc[~own, name]).all() for name in reached if abs(total[names.index(name)]) > 1e-6)
+
+
+def test_one_word_written_in_two_ways() -> None:
+    frame = people().assign(a=lambda f: f["a"].map({0: "Male", 1: "Female"}))
+    frame.loc[5, "a"] = " Male"
+    model = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",))))
+    with pytest.raises(DataError, match="column 'a': writes one value in two ways"):
+        model.fit(frame).counterfactual(frame, {"a": "Male"})
+
+
+def test_a_fitted_model_can_be_sent_to_another_process() -> None:
+    frame = people()
+    mechanisms = (Additive(function=RandomForestRegressor(n_estimators=5)), Linear())
+    for mechanism in mechanisms:
+        model = CausalModel(nodes=(Node(name="a"), Node(name="x", parents=("a",), mechanism=mechanism))).fit(frame)
+        sent = pickle.loads(pickle.dumps(model))
+        assert sent.counterfactual(frame, {"a": 0}).equals(model.counterfactual(frame, {"a": 0}))
+
+
+def test_estimators_that_draw_follow_the_seed() -> None:
+    frame = people()
+    node = Node(name="x", parents=("z", "a"), mechanism=Additive(function=RandomForestRegressor(n_estimators=5)))
+    model = CausalModel(nodes=(Node(name="a"), Node(name="z"), node))
+    first, again, other = (model.fit(frame, seed=seed).counterfactual(frame, {"a": 0}) for seed in (1, 1, 2))
+    assert first.equals(again)
+    assert not first.equals(other)
 
 
 def test_joint_intervention() -> None:
