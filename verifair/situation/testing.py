@@ -71,7 +71,7 @@ class Terms:
             raise QueryError(f"correction {self.correction!r}: expected None or 'bh' (Benjamini and Hochberg)")
 
     def exceeded(self, values: Array) -> Booleans:
-        """Which differences, or limits of them, are above tau. Shared places are fractions, so that equal ones differ by rounding."""
+        """Which differences, or limits of them, are above tau: by more than rounding, for shared places are fractions."""
         values = values if self.decimals is None else np.round(values, self.decimals)
         return np.asarray(values - self.tau > ROUNDING)
 
