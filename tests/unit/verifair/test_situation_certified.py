@@ -1,0 +1,401 @@
+"""Certified counterfactual decisions: the shipped networks end to end, every tampering rejected, refusals with their remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import verifair as vf
+from encoders.network import Layer, Link, Network
+from solvers.outcome import Budget
+from verifair import datasets
+from verifair.errors import QueryError
+from verifair.situation.causal_model import CausalModel
+from verifair.situation.certified import CertifiedCounterfactuals, certify_counterfactuals
+from verifair.situation.effects import Effects
+from verifair.situation.mechanisms import Additive, Linear, LogLinear
+from verifair.situation.nodes import Node
+from verifair.verify.certificate import Certificate, Proof, RowsQuery, RowStatement, Tree, Trust
+from verifair.verify.check_counterfactuals import covers
+from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Term
+
+SCHEMA = vf.Schema.build({
+    "features": [
+        {"name": "income", "kind": "real", "range": [0, 10]},
+        {"name": "years", "kind": "integer", "range": [0, 9]},
+        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
+    ],
+})  # fmt: skip
+
+
+def network(income: float, years: float, sex: float, bias: float) -> Network:
+    """logit = income * ... + bias, as one linear layer."""
+    layer = Layer(weight=np.array([[income, years, sex]]), bias=np.array([bias]), slope=np.ones(1))
+    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+
+
+def model(sex_income: float = 1.0, income_years: float = 0.5, **of_income: Any) -> CausalModel:
+    """sex -> income -> years."""
+    income = Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": sex_income}}), **of_income)
+    years = Node(name="years", parents=("income",), mechanism=Linear(coefficients={"income": income_years}))
+    return CausalModel(nodes=(Node(name="sex"), income, years))
+
+
+FRAME = pd.DataFrame({"income": [2.0, 5.0, 6.0, 9.5, 4.0], "years": [1, 4, 5, 8, 2], "sex": ["f", "f", "f", "f", "m"]})
+ERRORS = {"income": {"sex = m": 0.25}, "years": {"income": 0.125}}
+NETWORK = network(1.0, 0.0, 0.0, -6.0)
+"""Positive where income > 6."""
+
+
+def certify(**more: Any) -> CertifiedCounterfactuals:
+    given = {"causal_model": model(), "network": NETWORK, "schema": SCHEMA, "frame": FRAME, "do": {"sex": "m"}, "errors": ERRORS}
+    return certify_counterfactuals(**{**given, **more})
+
+
+def test_a_threshold_is_decided_as_by_hand() -> None:
+    """Income becomes 1 -+ 0.49 more: 2 stays below 6, 5 may or may not pass it, 6 does, 9.5 is above it already."""
+    found = certify()
+    assert found.rows.tolist() == [0, 1, 2, 3]
+    assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
+    assert found.factual.tolist() == [0, 0, 0, 1]
+    assert found.clipped.tolist() == [False, False, False, True]
+    assert found.counts == {"flips": 1, "stays": 2, "depends": 1, "unknown": 0}
+    why = found.dependences[1]
+    assert why.classes == (0, 1)
+    assert why.counterfactuals[0]["income"] == 6.0
+    assert why.counterfactuals[1]["sex"] == "m"
+    assert found.certificate is not None
+    assert found.certificate.trust is Trust.CHECKED
+    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+    assert json.loads(json.dumps(found.to_dict()))["counts"]["depends"] == 1
+    assert found.table().columns.tolist() == ["row", "factual", "estimated", "status", "reason", "clipped", "cells"]
+
+
+def test_the_effect_passes_through_the_node_between() -> None:
+    """years + 0.5 * 1 = 1.5 rounds half to even to 2; in floats and at a tie the exact box decides."""
+    exact = {"income": 0, "years": 0}
+    above = certify(network=network(0.0, 1.0, 0.0, -1.5), errors=exact)
+    assert above.status.tolist() == ["flips", "stays", "stays", "stays"]
+    to_even = certify(network=network(0.0, 1.0, 0.0, -4.5), errors=exact)
+    assert to_even.status.tolist() == ["stays", "stays", "stays", "stays"]  # 4 + 0.5 becomes 4, 5 + 0.5 becomes 6
+    assert above.certificate is not None
+    assert vf.check(above.certificate, network=network(0.0, 1.0, 0.0, -1.5), schema=SCHEMA).accepted
+
+
+def test_ranges_of_nodes_are_kept() -> None:
+    """Clipped to 6 nobody passes it; income = 9.5 falls to it, though its income rises."""
+    found = certify(causal_model=model(range=(0.0, 6.0)))
+    assert found.status.tolist() == ["stays", "stays", "stays", "flips"]
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+
+
+def test_attributes_that_the_network_does_not_take() -> None:
+    schema = vf.Schema.build({"features": [feature.model_dump() for feature in SCHEMA.features[:2]]})
+    blind = Network(
+        layers=(Layer(weight=np.array([[1.0, 0.0]]), bias=np.array([-6.0]), slope=np.ones(1)),), link=Link.IDENTITY,
+        source_sha256="0" * 64,
+    )  # fmt: skip
+    found = certify(schema=schema, network=blind)
+    assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
+    assert found.certificate is not None
+    assert found.certificate.query.also == {"sex": ("f", "m")}
+    assert vf.check(found.certificate, network=blind, schema=schema).accepted
+    asked = found.certificate.proofs[0].statement
+    assert isinstance(asked, CounterfactualStatement)
+    other = replace(asked, also=(1.0,))
+    assert not accepted(found.certificate, proofs=[replace_statement(found.certificate, 0, other)], network=blind, schema=schema)
+
+
+def test_more_errors_make_more_depend_and_simultaneous_intervals_are_wider() -> None:
+    wide, narrow = certify(level=0.999), certify(level=0.5)
+    assert (narrow.status == "depends").sum() <= (wide.status == "depends").sum()
+    together = certify(simultaneous=True)
+    assert (together.high - together.low > certify().high - certify().low).all()
+    assert "Bonferroni" in together.box
+    assert certify(errors={"income": 0, "years": 0}).counts["depends"] == 0
+
+
+def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
+    """income and years move against each other: income + years changes by (1 - 1) d = 0, but intervals alone say otherwise."""
+    opposed = certify(
+        causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
+        errors={"income": {"sex = m": 0.25}, "years": 0}, cells=64,
+    )  # fmt: skip
+    assert opposed.status.tolist() == ["stays", "stays"]
+    assert opposed.cells.max() > 1
+    assert opposed.certificate is not None
+    assert vf.check(opposed.certificate, network=network(1.0, 1.0, 0.0, -2.0), schema=REAL).accepted
+    kept = [k for k, proof in enumerate(opposed.certificate.proofs) if proof.statement.cell]
+    lost = [proof for k, proof in enumerate(opposed.certificate.proofs) if k != kept[3]]
+    report = vf.check(replace(opposed.certificate, proofs=tuple(lost)), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL)
+    assert "leave out a part" in str(report.rejections[0])
+    once = certify(
+        causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
+        errors={"income": {"sex = m": 0.25}, "years": 0}, cells=1,
+    )  # fmt: skip
+    assert once.reasons == {"relaxation-too-weak": 2}
+
+
+REAL = vf.Schema.build({
+    "features": [{**f.model_dump(), "kind": "real"} if f.name == "years" else f.model_dump() for f in SCHEMA.features]
+})  # fmt: skip
+REALS = pd.DataFrame({"income": [0.0, 0.0, 4.0], "years": [2.2, 1.7, 2.0], "sex": ["f", "f", "m"]})
+
+
+# Tampering
+
+FOUND = certify()
+CERTIFICATE = FOUND.certificate
+
+
+def replace_statement(given: Certificate, k: int, statement: CounterfactualStatement) -> Proof:
+    return Proof(statement=statement, evidence=given.proofs[k].evidence)
+
+
+def accepted(given: Certificate | None, *, network: Network = NETWORK, schema: vf.Schema = SCHEMA, **changes: Any) -> bool:
+    assert given is not None
+    if "proofs" in changes:
+        changes["proofs"] = (*changes["proofs"], *given.proofs[len(changes["proofs"]) :])
+    return vf.check(replace(given, **changes), network=network, schema=schema).accepted
+
+
+def tampered(change: Callable[[CounterfactualStatement], CounterfactualStatement], goal: str = "counterfactual") -> list[str]:
+    """Rejections of the certificate with the first statement of that goal changed."""
+    assert CERTIFICATE is not None
+    proofs = list(CERTIFICATE.proofs)
+    k = next(k for k, proof in enumerate(proofs) if proof.statement.goal == goal)
+    statement = proofs[k].statement
+    assert isinstance(statement, CounterfactualStatement)
+    proofs[k] = Proof(statement=change(statement), evidence=proofs[k].evidence)
+    return [str(one) for one in vf.check(replace(CERTIFICATE, proofs=tuple(proofs)), network=NETWORK, schema=SCHEMA).rejections]
+
+
+def shrunk(one: CounterfactualStatement) -> CounterfactualStatement:
+    return replace(one, upper=(one.upper[0] - 1e-6, *one.upper[1:]))
+
+
+STATEMENTS: list[tuple[Callable[[CounterfactualStatement], CounterfactualStatement], str, str]] = [
+    (shrunk, "counterfactual", "but the equations reach"),
+    (lambda one: replace(one, lower=(one.lower[0] + 1e-6, *one.lower[1:])), "counterfactual", "but the equations reach"),
+    (lambda one: replace(one, upper=(20.0, *one.upper[1:])), "counterfactual", "outside the declared domain"),
+    (lambda one: replace(one, lower=one.upper, upper=one.lower), "counterfactual", "is empty"),
+    (lambda one: replace(one, lower=()), "counterfactual", "has 0 and 3 ends"),
+    (lambda one: replace(one, classes=(1, 0)), "counterfactual", "the claim is false"),
+    (lambda one: replace(one, classes=(1, 1)), "counterfactual", "no two classes"),
+    (lambda one: replace(one, classes=(1, 0)), "factual", "the claim is false"),
+    (lambda one: replace(one, cell=((0.9, 1.1), one.cell[1])), "counterfactual", "leave out a part"),
+    (lambda one: replace(one, cell=one.cell[:1]), "counterfactual", "leave out a part"),
+    (lambda one: replace(one, row=(3.0, *one.row[1:])), "counterfactual", "needs one decision on itself"),
+    (lambda one: replace(one, row=(3.0, *one.row[1:])), "factual", "needs one decision on itself"),
+    (lambda one: replace(one, also=(1.0,)), "factual", "needs one decision on itself"),
+    (lambda one: replace(one, cell=((0.0, 1.0),)), "factual", "names a cell or a box"),
+]
+
+
+@pytest.mark.parametrize(("change", "goal", "why"), STATEMENTS)
+def test_changed_statements_are_rejected(
+    change: Callable[[CounterfactualStatement], CounterfactualStatement], goal: str, why: str
+) -> None:
+    rejections = tampered(change, goal)
+    assert any(why in one for one in rejections), rejections
+
+
+def query_with(**changes: Any) -> Certificate:
+    assert CERTIFICATE is not None
+    return replace(CERTIFICATE, query=replace(CERTIFICATE.query, **changes))
+
+
+def term(parent: str, low: float, high: float, values: tuple[float, ...] | None = None) -> Term:
+    return Term(parent=parent, low=low, high=high, values=values)
+
+
+def equations(
+    *, low: float = 0.5, high: float = 1.5, values: tuple[float, ...] | None = (0.0, 1.0), **more: Any
+) -> tuple[Equation, ...]:
+    first = Equation(node="income", terms=(term("sex", low, high, values),), **more)
+    return first, Equation(node="years", terms=(term("income", 0.2, 0.8),))
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"do": {"sex": 0.0}}, "but the equations reach"),
+    ({"do": {"sex": 2.0}}, "outside the declared domain"),
+    ({"do": {"age": 1.0}}, "nowhere described"),
+    ({"do": {"income": 1.0}}, "something set"),
+    ({"equations": equations(low=-3.0)}, "leave out a part"),
+    ({"equations": equations(values=None)}, "has 2 categories, 0 values"),
+    ({"equations": equations(values=(0.0,))}, "has 2 categories, 1 values"),
+    ({"equations": equations()[::-1]}, "neither set nor the node of an earlier equation"),
+    ({"equations": (*equations(), equations()[0])}, "or has one before it"),
+    ({"equations": (Equation(node="sex", terms=(term("sex", 0, 1, (0.0, 1.0)),)),)}, "something set"),
+    ({"equations": equations(range=(5.0, 1.0))}, "range of 'income' is reversed"),
+    ({"equations": equations(low=2.0, high=1.0)}, "interval of its parent 'sex' is reversed"),
+    ({"also": {"income": ()}}, "a further attribute too"),
+    ({"also": {"region": ()}}, "further attributes, the query 1"),
+])  # fmt: skip
+def test_changed_equations_are_rejected(changes: dict[str, Any], why: str) -> None:
+    report = vf.check(query_with(**changes), network=NETWORK, schema=SCHEMA)
+    assert any(why in str(one) for one in report.rejections), report.rejections
+
+
+def test_a_changed_coefficient_is_rejected_even_where_cells_are_changed_with_it() -> None:
+    """All cells and the query say [-3, 1.5] for sex -> income, so that income 6 need not rise."""
+    assert CERTIFICATE is not None
+    own = CERTIFICATE.query
+    assert isinstance(own, CounterfactualQuery)
+    moved = (replace(own.equations[0], terms=(replace(own.equations[0].terms[0], low=-3.0),)), own.equations[1])
+    cell = tuple((one.low, one.high) for equation in moved for one in equation.terms)
+    proofs = tuple(
+        replace(proof, statement=replace(proof.statement, cell=cell)) if proof.statement.goal == "counterfactual" else proof
+        for proof in CERTIFICATE.proofs
+    )
+    report = vf.check(replace(CERTIFICATE, query=replace(own, equations=moved), proofs=proofs), network=NETWORK, schema=SCHEMA)
+    assert any("but the equations reach" in str(one) for one in report.rejections)
+
+
+def test_files_read_back_and_a_changed_one_is_noticed(tmp_path: Path) -> None:
+    assert CERTIFICATE is not None
+    path = tmp_path / "proof.json"
+    CERTIFICATE.save(path)
+    back = vf.Certificate.load(path)
+    assert back.payload == CERTIFICATE.payload
+    assert vf.check(path, network=NETWORK, schema=SCHEMA).accepted
+    content = json.loads(path.read_text())
+    content["query"]["equations"][0]["terms"][0]["low"] = 0.9
+    path.write_text(json.dumps(content))
+    assert "digest" in str(vf.check(path, network=NETWORK, schema=SCHEMA).rejections[0])
+
+
+def test_statements_of_other_certificates_do_not_belong() -> None:
+    assert CERTIFICATE is not None
+    alone = replace(CERTIFICATE, proofs=CERTIFICATE.proofs[1:2])
+    assert "needs one decision on itself" in str(vf.check(alone, network=NETWORK, schema=SCHEMA).rejections[0])
+    robust = RowStatement(goal="robust", row=(2.0, 1.0, 0.0), delta=0.0, classes=(0, 1))
+    mixed = replace(CERTIFICATE, proofs=(*CERTIFICATE.proofs, Proof(statement=robust, evidence=Tree.leaf(None))))
+    assert "does not belong" in str(vf.check(mixed, network=NETWORK, schema=SCHEMA).rejections[0])
+    query = RowsQuery(kind="robustness", protected=(), delta=(0.0,))
+    assert "does not belong" in str(vf.check(replace(CERTIFICATE, query=query), network=NETWORK, schema=SCHEMA).rejections[0])
+
+
+def test_cells_have_to_cover_the_box() -> None:
+    whole = ((0.0, 2.0), (0.0, 1.0), (3.0, 3.0))
+    left, right = ((0.0, 1.0), (0.0, 1.0), (3.0, 3.0)), ((1.0, 2.0), (0.0, 1.0), (3.0, 3.0))
+    assert covers(whole, [left, right])
+    assert covers(whole, [left, ((0.5, 2.0), (0.0, 0.5), (3.0, 3.0)), ((1.0, 2.0), (0.25, 1.0), (2.0, 3.0))])
+    assert not covers(whole, [left])
+    assert not covers(whole, [left, ((1.0, 2.0), (0.0, 0.9), (3.0, 3.0))])
+    assert not covers(whole, [left, ((1.0, 2.0), (0.0, 1.0), (4.0, 4.0))])
+    assert not covers(whole, [])
+    assert covers((), [()])
+
+
+# Refusals
+
+def refused(why: str, **more: Any) -> None:
+    with pytest.raises(QueryError, match=why):
+        certify(**more)
+
+
+def with_income(mechanism: Any) -> CausalModel:
+    return CausalModel(nodes=(Node(name="sex"), Node(name="income", parents=("sex",), mechanism=mechanism)))
+
+
+def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
+    refused('LogLinear.*mechanism = "linear"', causal_model=with_income(LogLinear()))
+    refused("Additive", causal_model=with_income(Additive(function=LinearRegression())))
+    refused(r"no standard error; pass errors = \{'income': \{'sex = m'", errors=None)
+    refused("'sex = x' is no coefficient", errors={**ERRORS, "income": {"sex = x": 1.0}})
+    refused("expected a finite number from 0", errors={**ERRORS, "income": {"sex = m": -1.0}})
+    refused("level = 1", level=1.0)
+    refused("cells = 0", cells=0)
+    refused("give positions in it", rows=[7])
+    refused("named twice", rows=[1, 1])
+    refused("changes nothing that the network takes", schema=UNRELATED, frame=FRAME.assign(x=1.0), network=ALONE)
+    three = Layer(weight=np.ones((3, 3)), bias=np.zeros(3), slope=np.ones(3))
+    refused("two classes", network=replace(ALONE, layers=(three,)), schema=SCHEMA.model_copy(update={"positive": "class = 1"}))
+
+
+UNRELATED = vf.Schema.build({"features": [{"name": "x", "kind": "real", "range": [0, 2]}]})
+ALONE = replace(NETWORK, layers=(Layer(weight=np.ones((1, 1)), bias=np.zeros(1), slope=np.ones(1)),))
+
+
+def test_no_time_is_a_reason_and_no_proof() -> None:
+    found = certify(budget=Budget(seconds=1e-9))
+    assert found.counts["flips"] == found.counts["stays"] == 0
+    assert found.reasons == {"time": 3}
+    assert found.certificate is None
+
+
+def test_counterfactuals_that_cannot_be_are_not_decided() -> None:
+    features = [feature.model_dump() for feature in SCHEMA.features]
+    never = {"sex": "m", "income": {"low": 6.5}}
+    schema = vf.Schema.build({"features": features, "constraints": [{"name": "rich", "never": never}]})
+    found = certify(schema=schema)
+    assert found.reason.tolist() == ["", "", "impossible", "impossible"]
+    assert found.status.tolist()[2:] == ["unknown", "unknown"]
+
+
+def test_one_row_may_be_asked_about_alone() -> None:
+    found = certify(rows=[2])
+    assert found.rows.tolist() == [2]
+    assert found.status.tolist() == ["flips"]
+
+
+def test_a_fitted_model_brings_its_errors() -> None:
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 200)
+    income = np.clip(3 + 2.0 * (sex == "m") + rng.normal(size=200), 0, 10)
+    frame = pd.DataFrame({"sex": sex, "income": income, "years": rng.integers(0, 10, 200)})
+    fitted = with_income(Linear()).fit(frame)
+    effects = Effects.of(fitted, {"sex": "m"}, needed={"income"})
+    assert effects.errors[0] == pytest.approx(2 * np.std(income - effects.estimates[0] * (sex == "m")) / np.sqrt(200), rel=0.1)
+    found = certify(causal_model=fitted, frame=frame, errors=None)
+    assert found.low[0] == pytest.approx(effects.estimates[0] - 1.959964 * effects.errors[0])
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
+
+
+# The shipped networks
+
+GRAPHS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
+    "german": [("sex", ()), ("age", ()), ("duration", ("sex", "age")), ("credit-amount", ("sex", "age", "duration"))],
+    "adult": [
+        ("sex", ()), ("race", ()), ("age", ()), ("education-num", ("sex", "race", "age")),
+        ("hours-per-week", ("sex", "age", "education-num")),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+def test_the_shipped_networks(name: str, tmp_path: Path) -> None:
+    data, net = datasets.load(name), vf.read_onnx(datasets.network_path(name))
+    causal = CausalModel(nodes=tuple(Node(name=node, parents=parents) for node, parents in GRAPHS[name])).fit(data.frame)
+    women = np.flatnonzero(data.frame["sex"] == "Female")[:300]
+    found = certify_counterfactuals(causal, net, data.schema, data.frame, do={"sex": "Male"}, rows=women)
+    assert sum(found.counts.values()) == 300 or len(women) < 300
+    assert found.counts["unknown"] == 0
+    assert found.certificate is not None
+    found.certificate.save(tmp_path / "proof.json.gz")
+    assert vf.check(tmp_path / "proof.json.gz", network=net, schema=data.schema).accepted
+    for why in found.dependences.values():
+        assert why.float32_agrees is not None
+    # The model's own counterfactuals at the estimates are among those that were decided.
+    tilde = causal.counterfactual(data.frame.iloc[women], {"sex": "Male"})
+    raw = data.schema.raw(tilde.assign(**{
+        feature.name: np.clip(np.rint(tilde[feature.name]), *feature.range) for feature in data.schema.features if feature.range
+    }))  # fmt: skip
+    logits = net.forward(data.schema.encode(raw))
+    assert np.array_equal(logits.argmax(axis=1), found.estimated)
+
+
+def test_evidence_is_boxes_alone() -> None:
+    assert CERTIFICATE is not None
+    assert all(isinstance(proof.evidence, Tree) for proof in CERTIFICATE.proofs)

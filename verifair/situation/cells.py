@@ -1,0 +1,125 @@
+"""Parts of the coefficients' box, row by row: where the whole box does not decide a row's counterfactual, its halves may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array
+
+Integers = npt.NDArray[np.int64]
+SAMPLES = 16
+"""Corners of a part that are tried before it is cut, beside its centre."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependence:
+    """Two coefficient vectors (p,) whose counterfactuals, rows in the schema's words, are decided differently.
+
+    classes, margins: of both; margins g = f_1 - f_0, or the logit, are for display, their signs were decided exactly.
+    float32_agrees: whether onnxruntime decides both alike so (None: the model file was not at hand).
+    """
+
+    theta: tuple[tuple[float, ...], tuple[float, ...]]
+    counterfactuals: tuple[dict[str, Any], dict[str, Any]]
+    classes: tuple[int, int]
+    margins: tuple[float, float]
+    float32_agrees: bool | None
+
+
+@dataclass(kw_only=True, eq=False)
+class Part:
+    """A part of the box of one row: coefficients low .. high (p,), and the raw box lower .. upper (V,) of its counterfactuals.
+
+    width: of that box in network inputs.   flaw: why it was not decided.   exact: whether its box is already the exact one.
+    """
+
+    row: int
+    low: Array
+    high: Array
+    lower: Array = field(default_factory=lambda: np.empty(0))
+    upper: Array = field(default_factory=lambda: np.empty(0))
+    width: float = 0.0
+    flaw: str = ""
+    exact: bool = False
+
+    @classmethod
+    def at(cls, row: int, theta: Array) -> Part:
+        """A single coefficient vector."""
+        return cls(row=row, low=theta, high=theta)
+
+    @property
+    def cell(self) -> tuple[tuple[float, float], ...]:
+        return tuple(zip(self.low.tolist(), self.high.tolist(), strict=True))
+
+    def samples(self) -> list[Array]:
+        """The centre, and corners."""
+        loose = np.flatnonzero(self.high > self.low)
+        count = min(1 << len(loose), SAMPLES)
+        step = (1 << len(loose)) / count
+        found = [self.low + (self.high - self.low) / 2]
+        for number in (np.arange(count) * step).astype(np.int64).tolist():
+            theta = self.low.copy()
+            up = loose[[bool(number >> bit & 1) for bit in range(len(loose))]]
+            theta[up] = self.high[up]
+            found.append(theta)
+        return found
+
+
+class Enclosing(Protocol):
+    """Whoever encloses counterfactuals in boxes (`network_rows.NetworkRows`)."""
+
+    def __len__(self) -> int: ...
+
+    def enclosure(self, rows: Integers, low: Array, high: Array) -> tuple[Array, Array, Array]: ...
+
+
+class Cells:
+    """Makes parts and cuts them. count: (N,) parts that every row's box was made into so far."""
+
+    def __init__(self, people: Enclosing, *, most: int) -> None:
+        self.people, self.most = people, most
+        self.count = np.zeros(len(people), dtype=np.int64)
+
+    def roots(self, low: Array, high: Array, rows: Sequence[int]) -> list[Part]:
+        """The whole box of each row."""
+        parts = [Part(row=row, low=low, high=high) for row in rows]
+        self.count[list(rows)] += 1
+        return self._enclosed(parts)
+
+    def cut(self, parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+        """Halves of the parts, each along the coefficient that makes their boxes narrowest; and the parts that cannot be cut."""
+        halves: list[Part] = []
+        stuck: list[Part] = []
+        for part in parts:
+            if self.count[part.row] >= self.most:
+                stuck.append(part)
+                continue
+            tried = self._enclosed([half for k in np.flatnonzero(part.high > part.low) for half in _halves(part, int(k))])
+            pairs = list(zip(tried[::2], tried[1::2], strict=True))
+            best = min(pairs, key=lambda pair: pair[0].width + pair[1].width, default=None)
+            if best is None or best[0].width + best[1].width >= 2 * part.width:
+                stuck.append(part)
+                continue
+            self.count[part.row] += 1
+            halves += best
+        return halves, stuck
+
+    def _enclosed(self, parts: list[Part]) -> list[Part]:
+        if parts:
+            rows = np.array([part.row for part in parts], dtype=np.int64)
+            boxes = self.people.enclosure(rows, np.array([part.low for part in parts]), np.array([part.high for part in parts]))
+            for part, lower, upper, width in zip(parts, *boxes, strict=True):
+                part.lower, part.upper, part.width = lower, upper, float(width)
+        return parts
+
+
+def _halves(part: Part, k: int) -> tuple[Part, Part]:
+    middle = part.low[k] + (part.high[k] - part.low[k]) / 2
+    left, right = part.high.copy(), part.low.copy()
+    left[k] = right[k] = middle
+    return Part(row=part.row, low=part.low, high=left), Part(row=part.row, low=right, high=part.high)
