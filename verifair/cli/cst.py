@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from verifair.cli import options
-from verifair.cli.cst_answer import Answer, chosen_cases, tested
+from verifair.cli.cst_answer import Answer, case_files, named_cases, tested
 from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
 from verifair.report.situation import Tested
@@ -97,8 +97,9 @@ def cst(
         "intersectional": intersectional, "attributes": attribute or None,
     }  # fmt: skip
     test = testing(asked, do or [], said, seed=seed, threads=jobs)
+    named = named_cases(test, case or [])
     tests, missing, stopped = _run(test, started + timeout)
-    written = chosen_cases(test, tests, case or [], cases if out is not None else 0, seed)
+    written = case_files(test, tests, named, cases if out is not None else 0)
     answer = Answer(
         given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), top=top,
         seconds=time.monotonic() - started, seed=seed,

@@ -24,6 +24,7 @@ from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
 from verifair.situation.deciders import NetworkDecider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.testing import groups_under
 
 DRAWN = 12
 """Attributes with a figure of their own."""
@@ -140,26 +141,33 @@ class Answer:
         }  # fmt: skip
 
 
-def chosen_cases(model: SituationTesting, tests: Sequence[Tested], named: Sequence[str], count: int, seed: int) -> list[list[Case]]:
-    """Case files for each test: of the rows that were named, or of the first to review.
+def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]]:
+    """Positions in the table of the rows that were named, for each intervention whose complainants they are; before the run.
 
-    Raises QueryError for a row that is a complainant in none of the tests.
+    Raises QueryError for a row that is a complainant of none.
     """
-    if not named:
-        return [[Case.of(one, model.causal_model_, int(place), seed=seed) for place in one.review(count)["place"]] for one in tests]
-    out: list[list[Case]] = [[] for _ in tests]
+    asked = model.interventions()
+    complainants = [np.flatnonzero(groups_under(model.frame_, do)[1] >= 0) for do in asked]
+    out: list[list[int]] = [[] for _ in asked]
     for name in dict.fromkeys(named):
         refused = []
-        for n, one in enumerate(tests):
+        for n, do in enumerate(asked):
             try:
-                place = place_of(one, name)
+                out[n].append(place_of(model.frame_, do, complainants[n], name))
             except QueryError as error:  # it may be a complainant of another intervention
                 refused.append(error)
-                continue
-            out[n].append(Case.of(one, model.causal_model_, place, seed=seed))
-        if len(refused) == len(tests):
+        if len(refused) == len(asked):
             raise refused[0]
     return out
+
+
+def case_files(model: SituationTesting, tests: Sequence[Tested], named: Sequence[Sequence[int]], count: int) -> list[list[Case]]:
+    """Case files for each test: of the rows that were named, or of the first `count` to review where none was."""
+    chosen = named if any(named) else [one.review(count)["place"].tolist() for one in tests]
+    return [
+        [Case.of(one, model.causal_model_, place, seed=model.seed) for place in places]
+        for one, places in zip(tests, chosen, strict=False)  # Ctrl-C may have left some interventions out
+    ]
 
 
 def decided_by(given: Given) -> list[str]:

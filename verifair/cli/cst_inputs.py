@@ -87,15 +87,17 @@ def given(
 
 
 def decider_of(file: CausalFile, path: Path, network: NetworkDecider | None) -> Decider:
-    """Who decides. network: that of the command line; it takes the place of the file's rule or network.
+    """Who decides. network: that of the command line; it takes the place of the file's [decision].
 
     Recorded decisions of the file's column stand for the rows, and whoever else is named decides on counterfactuals.
     """
+    if network is not None:
+        return network
     said = file.decision
-    who: Decider | None = network
-    if who is None and said.weights is not None:
+    who: Decider | None = None
+    if said.weights is not None:
         who = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
-    if who is None and file.network_path is not None and file.schema_path is not None:
+    elif file.network_path is not None and file.schema_path is not None:
         who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path))
     if said.column is not None:
         return Recorded(column=said.column, positive=said.positive, counterfactual=who)

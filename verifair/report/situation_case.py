@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from verifair.report.situation import Tested, decision
 from verifair.report.situation_case_plot import case as draw_case
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.draws import Draws
+from verifair.situation.testing import Integers, told
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
 SAID = {
@@ -172,17 +173,17 @@ class Case:
         )
 
 
-def place_of(tested: Tested, name: str) -> int:
-    """Position in the table of a row by what the table calls it. Raises QueryError for no row, or no complainant."""
-    called = tested.frame.index.map(text)
+def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers, name: str) -> int:
+    """Position in the table of a complainant by what the table calls the row. Raises QueryError for no row, or no complainant."""
+    called = frame.index.map(text)
     found = np.flatnonzero(called == name.strip())
     if not len(found):
         raise QueryError(f"--case {name}: the table has no such row; its rows are {called[0]} .. {called[-1]}")
     place = int(found[0])
-    if place not in tested.found.complainants:
-        own = ", ".join(f"{one} = {text(tested.frame[one].iloc[place])}" for one in tested.found.do)
-        some = ", ".join(text(row) for row in tested.review(3)["row"]) or text(tested.rows[0])
-        raise QueryError(f"--case {name}: is no complainant under do({tested.name}), for it has {own}; rows that are: {some}")
+    if place not in complainants:
+        own = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
+        some = ", ".join(called[complainants[:3]])
+        raise QueryError(f"--case {name}: is no complainant under do({told(do)}), for it has {own}; rows that are: {some}, ...")
     return place
 
 
