@@ -13,6 +13,9 @@ from benchmarks.cases import (
     cec_comparison,
     cec_epoch,
     cec_verified,
+    cst_million,
+    cst_speed,
+    cst_tables,
     exact_queries,
     exhaustive,
     fgce_adult,
@@ -57,6 +60,9 @@ CASES = {
     "fgce_baselines": fgce_baselines.run,
     "k_center": k_center.run,
     "fgce_tables": fgce_tables.run,
+    "cst_tables": cst_tables.run,
+    "cst_speed": cst_speed.run,
+    "cst_million": cst_million.run,
 }
 
 
