@@ -64,7 +64,7 @@ def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | No
     places, ways = layout(whole, decision if arrows else None)
     wide = max(x for x, _ in places.values()) + WIDTH + 0.4
     high = max(y for place in (places.values(), *ways.values()) for _, y in place)
-    with figure(path, (max(wide, 6.4), high + HEIGHT + 0.7 + 0.2 * len(notes))) as drawn:
+    with figure(path, (max(wide, 6.4), max(high + HEIGHT + 0.7 + 0.2 * len(notes), 2.4))) as drawn:
         axis = drawn.axes[0]
         for (start, end), way in ways.items():
             on_the_way = start in moved and end in moved

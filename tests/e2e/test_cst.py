@@ -1,0 +1,366 @@
+"""verifair cst as a user meets it: screens, files, figures, case files, JSON, errors and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.cli_support import flat, is_drawn, verifair
+from verifair import datasets
+from verifair.cli import main
+from verifair.situation import causal_file
+from verifair.situation.causal_model import CausalModel
+from verifair.situation.deciders import Recorded, Rule
+from verifair.situation.estimator import SituationTesting
+
+DEMO = ("cst", "--demo", "loan")
+FIGURES = ("graph.png", "counts.png", "intervals.png")
+TABLES = ("summary", "claims", "counterfactuals", "overlaps", "rates", "changes")
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
+    """refused(*arguments): what the command says when it ends with exit code 2, in this process, without a traceback or output."""
+
+    def run_it(*arguments: object) -> str:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        assert ended.value.code == 2, told.out + told.err
+        assert told.out == ""
+        assert "Traceback" not in told.err
+        return flat(told.err)
+
+    return run_it
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with loan.csv (600 applicants), its causal file loan.toml, and recorded.toml, which names no rule."""
+    folder = tmp_path_factory.mktemp("files")
+    datasets.load("loan").frame.head(600).to_csv(folder / "loan.csv", index=False)
+    written = datasets.causal_path("loan").read_text()
+    (folder / "loan.toml").write_text(written)
+    rule = [line for line in written.splitlines() if line.startswith(("weights", "above"))]
+    assert len(rule) == 2
+    (folder / "recorded.toml").write_text(written.replace(rule[0], "").replace(rule[1], ""))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
+    """One run with everything written: screen, JSON, folder."""
+    folder = tmp_path_factory.mktemp("cst")
+    done = verifair(*DEMO, "--k", 15, "--k", 50, "--cases", 2, "--out", folder / "out", "--json", folder / "a.json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "a.json").read_text()), folder / "out"
+
+
+def estimator(do: dict[str, Any], **options: Any) -> SituationTesting:
+    """The shipped loan example in Python."""
+    file = causal_file.load(datasets.causal_path("loan"))
+    said = file.decision
+    assert said.weights is not None
+    rule = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
+    decider = Recorded(column=str(said.column), positive=said.positive, counterfactual=rule)
+    return SituationTesting(CausalModel(nodes=file.nodes), decider, do=do, **options)
+
+
+def test_the_documented_example_answers() -> None:
+    done = verifair(*DEMO)
+    assert done.returncode == 0, done.stderr
+    words = (
+        "evidence, not proved", "AnnualSalary + 5 AccountBalance > 225000", "- 15654.958 Gender + U", "CST w/o", "k = 100",
+        "Negative decisions", "What do(Gender = 0) moves", "To review first", "Found by CST and not by CF", "never a proof",
+        "chance alone would make about",
+    )  # fmt: skip
+    for expected in words:
+        assert expected in flat(done.stdout)
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if line[:1] in "┏┃┡│├└"), "tables fit a terminal"
+
+
+def test_json_agrees_with_the_estimator(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, _ = run
+    model = estimator({"Gender": 0}, k=(15, 50)).fit(datasets.load("loan").frame)
+    found = model.test()["Gender = 0"]
+    (told,) = answer["tests"]
+    for line in told["counts"]:
+        claims = found.claims(line["method"], line["k"])
+        assert line["cases"] == claims.positive.sum()
+        assert line["significant"] == claims.significant.sum()
+        assert line["share"] == pytest.approx(claims.positive.mean())
+        assert f"{line['cases']:,} ({100 * line['share']:.1f}%)" in screen
+    cst = found.claims("CST", 15)
+    listed = pd.DataFrame([line for line in told["claims"] if line["method"] == "CST"]).set_index("row")
+    rows = model.frame_.index[found.complainants]
+    expected = pd.Series(cst.delta, index=rows)
+    assert set(rows[cst.positive]) <= set(listed.index)
+    assert listed["delta"].tolist() == pytest.approx(expected.loc[listed.index].tolist())
+    assert told["expected_significant_by_chance"] == pytest.approx(0.025 * len(found.complainants))
+
+
+def test_json_never_says_proved(run: tuple[str, dict[str, Any], Path]) -> None:
+    _, answer, _ = run
+    assert answer["trust"]["proved"] == []
+    assert answer["tests"][0]["proved"] is False
+    assert answer["query"]["do"] == {"Gender": "0"}
+    assert len(answer["equations"]) == 3
+    assert len(answer["causal_sha256"]) == 64
+
+
+def test_tables_and_figures_are_written(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, answer, out = run
+    assert all(is_drawn(out / name) for name in FIGURES)
+    tables = {name: pd.read_csv(out / f"{name}.csv") for name in TABLES}
+    people = answer["tests"][0]["complainants"]
+    assert len(tables["claims"]) == people * 4 * 2
+    assert len(tables["counterfactuals"]) == people
+    assert (tables["counterfactuals"]["Gender counterfactual"] == 0).all()
+    moved = tables["counterfactuals"]["AnnualSalary counterfactual"] - tables["counterfactuals"]["AnnualSalary"]
+    assert (moved.round(1) == 15655.0).all(), "everybody's salary moves by the coefficient of Gender"
+    found = tables["claims"].groupby(["method", "k"])["case"].sum()
+    for line in tables["summary"].to_dict(orient="records"):
+        assert found[line["method"], line["k"]] == line["cases"]
+    for name in ("AnnualSalary", "AccountBalance"):
+        assert is_drawn(out / f"figure2-left-{name}.png")
+        assert is_drawn(out / f"figure2-right-{name}.png")
+    assert "AccountBalance = 45.757" in (out / "equations.txt").read_text()
+    assert flat(screen).split("Statistical evidence")[0][-80:] in flat((out / "cst.txt").read_text())
+    assert not [file for file in out.rglob("*") if file.name.endswith(".part")]
+
+
+def test_overlaps_are_counted_from_the_claims(run: tuple[str, dict[str, Any], Path]) -> None:
+    _, _, out = run
+    claims = pd.read_csv(out / "claims.csv").pivot(index="row", columns=["method", "k"], values="case")
+    for line in pd.read_csv(out / "overlaps.csv").to_dict(orient="records"):
+        one, other = (claims[line[which], line["k"]] for which in ("found by", "not by"))
+        assert line["people"] == (one & ~other).sum()
+
+
+def test_a_case_file_says_who_was_compared_and_why(run: tuple[str, dict[str, Any], Path]) -> None:
+    screen, _, out = run
+    texts = sorted((out / "cases").glob("*.md"))
+    assert len(texts) == 2
+    for file in texts:
+        assert is_drawn(file.with_suffix(".png"))
+        assert re.search(rf"│ +{file.stem} │ neg. -> pos. │", screen), "one of those to review first"
+        written = file.read_text()
+        assert f"]({file.stem}.png)" in written
+        assert "no proof of discrimination" in flat(written)
+        assert "AnnualSalary = 100668.626 - 15654.958 Gender + U, with U = " in written
+        claims = pd.read_csv(out / "claims.csv")
+        own = claims[claims["row"].astype(str) == file.stem].set_index(["method", "k"])
+        line = own.loc[("CST", 15)]
+        ends = f"{line['low']:+.3f} .. {line['high']:+.3f}"
+        assert f"| {line['control']:.3f}   | {line['test']:.3f} | {line['delta']:+.3f}  | {ends} |" in written
+        assert written.count("| negative |") + written.count("| positive |") == 3 * 15
+
+
+def test_what_is_written_of_a_neighbour_is_true(run: tuple[str, dict[str, Any], Path]) -> None:
+    _, _, out = run
+    frame = datasets.load("loan").frame
+    file = sorted((out / "cases").glob("*.md"))[0]
+    control, standard, counterfactual = (
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| ")][1:]
+        for part in file.read_text().split("\n## ")[1:]
+    )
+    for group, gender in ((control, 1), (standard, 0), (counterfactual, 0)):
+        distances = [float(line[1]) for line in group]
+        assert distances == sorted(distances)
+        for row, _, decision, own, *_ in group:
+            assert frame.loc[int(row), "Gender"] == gender == int(own)
+            assert (decision == "positive") == (frame.loc[int(row), "LoanApproval"] == 1)
+    assert file.stem not in {line[0] for line in control}, "nobody is a neighbour of themselves"
+
+
+def test_a_named_case_is_printed_where_there_is_no_folder(files: Path) -> None:
+    done = verifair("cst", "--data", files / "loan.csv", "--causal", files / "loan.toml", "--k", 15, "--case", 1)
+    assert done.returncode == 0, done.stderr
+    assert "# Complaint of row 1: Gender = 1; what if Gender = 0?" in done.stdout
+    assert "## Control group" in done.stdout
+
+
+def test_several_attributes_alone_and_jointly(tmp_path: Path) -> None:
+    asked = ("--do", "sex=Male", "--do", "age=Senior", "--intersectional", "--k", 15, "--cases", 0, "--correct", "bh")
+    done = verifair("cst", "--demo", "german", *asked, "--json", tmp_path / "a.json", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    names = [test["do"] for test in answer["tests"]]
+    assert names == [{"sex": "Male"}, {"age": "Senior"}, {"sex": "Male", "age": "Senior"}]
+    frame = datasets.load("german").frame
+    both = (frame["sex"] == "Female") & (frame["age"] == "Junior")
+    assert [test["complainants"] for test in answer["tests"]] == [310, 190, both.sum()]
+    for line in answer["several"]:
+        assert line["people"] == both.sum()
+        joint = next(one for one in answer["tests"][2]["counts"] if one["method"] == line["method"] and one["k"] == line["k"])
+        assert line["intersectional"] == joint["cases"]
+    claims = pd.read_csv(tmp_path / "out" / "claims.csv")
+    cst = claims[(claims["method"] == "CST") & claims["case"]]
+    alone = [set(cst.loc[cst["do"] == name, "row"]) for name in ("sex = Male", "age = Senior")]
+    multiple = next(line for line in answer["several"] if line["method"] == "CST")
+    assert multiple["multiple"] == len(alone[0] & alone[1])
+    assert "intersectional: jointly" in flat(done.stdout)
+    assert "Benjamini-Hochberg" in flat(done.stdout)
+    assert answer["model_sha256"] is not None
+    assert is_drawn(tmp_path / "out" / "sex-Male" / "figure2-left-housing.png")
+    assert not (tmp_path / "out" / "sex-Male" / "cases").exists()
+
+
+def test_recorded_decisions_leave_cf_out(files: Path, tmp_path: Path) -> None:
+    asked = ("--data", files / "loan.csv", "--causal", files / "recorded.toml", "--k", 15, "--out", tmp_path / "out")
+    done = verifair("cst", *asked, "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["tests"][0]["methods"] == ["CST w/o", "ST"]
+    assert "neither CF nor CST with search centers can be told" in flat(done.stdout)
+    assert "Found by CST and" not in done.stdout
+    case = next((tmp_path / "out" / "cases").glob("*.md")).read_text()
+    assert "Nobody decided on the counterfactual." in case
+
+
+def test_options_override_the_file(files: Path, tmp_path: Path) -> None:
+    written = (files / "loan.toml").read_text().replace("[situation]", "[situation]\nk = [20]\nlevel = 0.9\ntau = 0.1")
+    (tmp_path / "graph.toml").write_text(written)
+
+    def query(*options: object) -> dict[str, Any]:
+        asked = ("--data", files / "loan.csv", "--causal", tmp_path / "graph.toml", *options, "--json", tmp_path / "a.json")
+        done = verifair("cst", *asked)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text())["query"]
+        return found
+
+    said = query()
+    assert (said["k"], said["level"], said["tau"], said["sides"]) == ([20], 0.9, 0.1, 2)
+    said = query("--k", 10, "--level", 99, "--tau", 0.2, "--one-sided", "--distance", "heom", "--interval", "wald")
+    assert (said["k"], said["level"], said["tau"], said["sides"]) == ([10], 0.99, 0.2, 1)
+    assert (said["distance"], said["interval"]) == ("heom", "wald")
+
+
+def test_a_network_on_the_command_line_decides(tmp_path: Path) -> None:
+    german = datasets.load("german")
+    german.frame.to_csv(tmp_path / "german.csv", index=False)
+    german.schema.save(tmp_path / "german.toml")
+    graph = '[[causal.node]]\nname = "sex"\n[[causal.node]]\nname = "housing"\nparents = ["sex"]\nmechanism = "categorical"\n'
+    (tmp_path / "graph.toml").write_text(graph + '[decision]\ncolumn = "credit"\npositive = "good"\n')
+    model = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "german.csv")
+    asked = ("--causal", tmp_path / "graph.toml", "--do", "sex=Male", "--attribute", "housing", "--attribute", "duration")
+    done = verifair("cst", *model, *asked, "--k", 15, "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert "a network of" in answer["query"]["decides"]
+    assert answer["tests"][0]["methods"] == ["CST w/o", "ST", "CST", "CF"]
+    assert answer["query"]["attributes"] == ["housing", "duration"]
+    assert answer["schema_sha256"] == german.schema.sha256
+
+
+def test_an_attribute_without_effects_is_said(files: Path, tmp_path: Path) -> None:
+    graph = "".join(f'[[causal.node]]\nname = "{name}"\n' for name in ("Gender", "AnnualSalary", "AccountBalance"))
+    (tmp_path / "graph.toml").write_text(graph + '[decision]\ncolumn = "LoanApproval"\npositive = 1\n')
+    asked = ("--data", files / "loan.csv", "--causal", tmp_path / "graph.toml", "--do", "Gender=0", "--k", 15)
+    done = verifair("cst", *asked, "--out", tmp_path / "out", "--json", tmp_path / "a.json")
+    assert done.returncode == 0, done.stderr
+    assert "moves no other attribute" in flat(done.stdout)
+    counts = {line["method"]: line["cases"] for line in json.loads((tmp_path / "a.json").read_text())["tests"][0]["counts"]}
+    assert counts["CST w/o"] == counts["ST"]
+    assert "nothing: the model knows no effect" in next((tmp_path / "out" / "cases").glob("*.md")).read_text()
+
+
+BAD: dict[str, tuple[str, tuple[object, ...]]] = {
+    "no such demo": ("--demo loans: expected one of loan, german, adult", ("--demo", "loans")),
+    "demo and data": ("--demo brings its own", ("--demo", "loan", "--data", "loan.csv")),
+    "no causal model": ("cst needs a causal model, --causal FILE.toml", ("--data", "loan.csv")),
+    "no rows": ("cst needs rows: pass --data TABLE", ("--causal", "loan.toml")),
+    "no such file": ("no.toml: cannot be read", ("--data", "loan.csv", "--causal", "no.toml")),
+    "a network alone": ("MODEL and --schema belong together", ("a.onnx", "--data", "loan.csv", "--causal", "loan.toml")),
+    "unknown attribute": (
+        "--do Gendr: is no node of the causal model; did you mean 'Gender'?",
+        ("--demo", "loan", "--do", "Gendr=0"),
+    ),
+    "no value": ("--do Gender: expected ATTRIBUTE=VALUE", ("--demo", "loan", "--do", "Gender")),
+    "twice": ("--do names 'Gender' twice", ("--demo", "loan", "--do", "Gender=0", "--do", "Gender=1")),
+    "unknown value": ("no row has that value; known are 0, 1", ("--demo", "loan", "--do", "Gender=7")),
+    "no root": ("has to be a root", ("--demo", "loan", "--do", "AnnualSalary=35000")),
+    "k too large": ("k = 500: Gender = 1 has only", ("--data", "loan.csv", "--causal", "loan.toml", "--k", 500)),
+    "the largest k": ("the largest k is", ("--data", "loan.csv", "--causal", "loan.toml", "--k", 500)),
+    "no complainant": ("--case 0: is no complainant under do(Gender = 0), for it has Gender = 0", ("--demo", "loan", "--case", 0)),
+    "no such row": ("--case 99999: the table has no such row; its rows are 0 ..", ("--demo", "loan", "--case", 99999)),
+    "unknown similarity": ("--attribute Salary: the table has no such column", ("--demo", "loan", "--attribute", "Salary")),
+    "protected similarity": ("'Gender' is what do changes", ("--demo", "loan", "--attribute", "Gender")),
+    "preset and more": ("--preset paper sets", ("--demo", "loan", "--preset", "paper", "--distance", "heom")),
+    "unknown preset": ("preset = 'papers'", ("--demo", "loan", "--preset", "papers")),
+    "distance": ("distance 'l7': there is no such distance; known are mixed", ("--demo", "loan", "--distance", "l7")),
+    "interval": ("interval 'exact': there is no such interval", ("--demo", "loan", "--interval", "exact")),
+    "ties": ("ties = 'last': expected one of share, first", ("--demo", "loan", "--ties", "last")),
+    "correction": ("correction 'fdr'", ("--demo", "loan", "--correct", "fdr")),
+    "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
+    "tau": ("--tau 1: a difference of shares", ("--demo", "loan", "--tau", 1)),
+    "out is a file": ("--out loan.csv: is a file", ("--demo", "loan", "--out", "loan.csv")),
+    "nowhere to write": ("nothing can be written", ("--demo", "loan", "--json", "loan.csv/a.json")),
+    "time is up": ("--timeout: time was up after", ("--demo", "loan", "--timeout", 1e-6)),
+    "no time": ("--timeout", ("--demo", "loan", "--timeout", 0)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_named_with_their_remedy(case: str, files: Path, tmp_path: Path, refused: Refused) -> None:
+    for name in ("loan.csv", "loan.toml"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
+    expected, arguments = BAD[case]
+    assert expected in refused("cst", *arguments)
+
+
+def test_a_causal_file_that_says_too_little_is_named(files: Path, tmp_path: Path, refused: Refused) -> None:
+    written = (files / "loan.toml").read_text()
+    (tmp_path / "nobody.toml").write_text(written[: written.index("[decision]")])
+    asked = ("--data", files / "loan.csv")
+    assert "nobody decides; name in [decision]" in refused("cst", *asked, "--causal", "nobody.toml")
+    (tmp_path / "whom.toml").write_text(written.replace("do = { Gender = 0 }", ""))
+    assert "pass --do ATTRIBUTE=VALUE" in refused("cst", *asked, "--causal", "whom.toml")
+
+
+INTERRUPTED = """
+import os, signal
+from verifair.cli import cst
+whole = cst.tested
+count = 0
+def interrupted(*arguments, **options):
+    global count
+    count += 1
+    if count > {first}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return whole(*arguments, **options)
+cst.tested = interrupted
+from verifair.cli import main
+main()
+"""
+"""The command line, with a Ctrl-C when an intervention begins."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.mark.parametrize("finished", [0, 1])
+def test_ctrl_c_keeps_what_was_tested(finished: int, tmp_path: Path) -> None:
+    asked = ["cst", "--demo", "german", "--do", "sex=Male", "--do", "age=Senior", "--k", "15", "--json", str(tmp_path / "a.json")]
+    command = [sys.executable, "-c", INTERRUPTED.format(first=finished), *asked]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 130, done.stderr
+    if not finished:
+        assert "interrupted before the first intervention was tested: nothing is kept" in flat(done.stderr)
+        assert not (tmp_path / "a.json").exists()
+        return
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert [test["do"] for test in answer["tests"]] == [{"sex": "Male"}]
+    assert answer["not_tested"] == ["age = Senior"]
+    assert "do(age = Senior) was not tested" in flat(done.stdout)
+    assert answer["several"] == []
