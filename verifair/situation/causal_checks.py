@@ -37,8 +37,7 @@ def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
         for parent in node.parents:
             if parent not in graph:
                 raise SchemaError(
-                    f"node {node.name!r}: parent {parent!r} is no node; {nearest(parent, names)} A root needs a section too: name "
-                    f"= {parent!r}"
+                    f"node {node.name!r}: parent {parent!r} is no node; {nearest(parent, names)}; a root needs a section of its own too"
                 )
             graph.add_edge(parent, node.name)
     if not nx.is_directed_acyclic_graph(graph):
@@ -60,8 +59,7 @@ def check_columns(frame: pd.DataFrame, nodes: Collection[str]) -> None:
             case 0:
                 raise DataError(
                     f"node {name!r}: is no column of the table ({nearest(name, columns)}); a hidden variable cannot be seen in a "
-                    f"row: add "
-                    "its column, or drop the node and let the noise stand for it"
+                    "row: add its column, or drop the node and let the noise stand for it"
                 )
             case 1:
                 pass
@@ -94,8 +92,7 @@ def check_attributes(graph: nx.DiGraph, names: Mapping[str, Any]) -> None:
         if parents:
             raise QueryError(
                 f"attribute {name!r}: has the parent{'s' if len(parents) > 1 else ''} {', '.join(parents)}, but a protected "
-                f"attribute has to "
-                "be a root of the graph: drop its parents, or ask about them instead"
+                "attribute has to be a root of the graph: drop its parents, or ask about them instead"
             )
 
 

@@ -196,6 +196,6 @@ def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
     if pd.api.types.is_float_dtype(dtype):
         return bool((np.abs(values) <= np.finfo(dtype.type).max).all())
     if not pd.api.types.is_integer_dtype(dtype):
-        return values.dtype == dtype
+        return bool(values.dtype == dtype)
     limits = np.iinfo(dtype.type)
     return bool(((np.round(values) == values) & (values >= limits.min) & (values <= limits.max)).all())

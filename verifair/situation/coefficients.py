@@ -81,7 +81,7 @@ def given(
         if len(reference) > 1:
             raise SchemaError(
                 f"node {node!r}: coefficients of {name!r} leave out {', '.join(reference)}; only one word, the reference, may be "
-                f"left out"
+                "left out"
             )
         first = reference[0] if reference else "(reference)"
         levels[name] = (first, *content)

@@ -98,8 +98,7 @@ class Design:
         if is_number(column):
             raise DataError(
                 f"column {column.name!r}: holds numbers here and words ({', '.join(levels[:4])}) in the table the model was "
-                f"fitted on; "
-                "give both the same type"
+                "fitted on; give both the same type"
             )
         place, found = words(column)
         unknown = [word for word in found if word not in levels]
@@ -142,7 +141,6 @@ class Design:
         if not is_number(column):
             raise DataError(
                 f"column {column.name!r}: holds words such as {shown(column.iloc[0])} here, and numbers in the table the model was "
-                f"fitted on; "
-                "give both the same type"
+                "fitted on; give both the same type"
             )
         return np.asarray(column.to_numpy(dtype=np.float64))

@@ -34,17 +34,16 @@ def scaled(x: Array, names: tuple[str, ...], node: str) -> tuple[Array, Array, A
     """
     mean = x.mean(axis=0)
     z = x - mean
-    mean_left = z.mean(axis=0)  # what rounding left in the first mean: matters for 1e9 beside 1e-3
+    mean_left = z.mean(axis=0)  # what rounding left in the first mean: matters for a mean of 1e9 beside a spread of 1e-6
     z -= mean_left
     mean = mean + mean_left
     length = np.sqrt(np.einsum("ij,ij->j", z, z))
     size = np.abs(x).max(axis=0, initial=0.0)
-    flat = np.flatnonzero(length <= 8 * np.finfo(float).eps * size * np.sqrt(max(len(x), 1)))
+    flat = np.flatnonzero(length <= np.finfo(float).eps * size)
     if len(flat):
         raise DataError(
             f"node {node!r}: parent {names[flat[0]]!r} has the same value in every row, so its effect cannot be fitted; drop it "
-            f"from the "
-            "parents, use rows of all groups, or give its coefficient"
+            "from the parents, use rows of all groups, or give its coefficient"
         )
     z /= length
     return z, mean, length
@@ -60,8 +59,7 @@ def least_squares(x: Array, y: Array, names: tuple[str, ...], node: str) -> Leas
     if rows < columns + 2:
         raise DataError(
             f"node {node!r}: {rows} rows are too few to fit {columns + 1} coefficients and their errors; {columns + 2} are the "
-            f"least: add "
-            "rows, drop parents, or give the coefficients"
+            "least: add rows, drop parents, or give the coefficients"
         )
     z, mean, length = scaled(x, names, node)
     centre = y.mean()
@@ -94,8 +92,7 @@ def check_rank(r: Array, names: tuple[str, ...], node: str) -> None:
     others = [names[order[i]] for i in np.flatnonzero(np.abs(parts) > np.sqrt(SAME))]
     raise DataError(
         f"node {node!r}: parent {names[order[rank]]!r} is a combination of {', '.join(map(repr, others))} in these rows, so their "
-        f"effects "
-        "cannot be told apart; drop one of them from the parents, or give the coefficients"
+        "effects cannot be told apart; drop one of them from the parents, or give the coefficients"
     )
 
 

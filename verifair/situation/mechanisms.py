@@ -184,7 +184,7 @@ class Additive:
             if not callable(self.function):
                 raise SchemaError(
                     f"node {child.name!r}: function is {self.function!r}; pass a scikit-learn regressor or a callable of a "
-                    f"DataFrame"
+                    "DataFrame"
                 )
             described = self.described or str(getattr(self.function, "__name__", "f"))
             return AdditiveMechanism(function=self.function, described=described, parents=names)

@@ -131,6 +131,14 @@ def test_neither_order_nor_company_changes_an_answer() -> None:
     assert not fitted.counterfactual(frame, {"sex": "m"}, seed=5).equals(found)
 
 
+def test_nodes_have_noises_of_their_own() -> None:
+    index = pd.RangeIndex(20_000)
+    first, second = (Draws.of(index, node=node, seed=0).uniform(2) for node in ("job", "town"))
+    assert np.abs(np.corrcoef(first.T, second.T) - np.eye(4)).max() < 0.03
+    later = Draws.of(index, node="job", seed=1).uniform(2)
+    assert np.abs(np.corrcoef(first.T, later.T) - np.eye(4)).max() < 0.03
+
+
 def test_unchanged_parents_keep_the_category() -> None:
     frame = table()
     found = model().fit(frame).counterfactual(frame, {"sex": "m"})

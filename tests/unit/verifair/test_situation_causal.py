@@ -94,6 +94,17 @@ def test_ordinary_least_squares_with_errors_agree_with_the_normal_equations() ->
     np.testing.assert_allclose(found.standard_errors, np.sqrt(np.diag(found.covariance)))
 
 
+def test_a_column_that_hardly_varies_around_a_huge_mean() -> None:
+    rng = np.random.default_rng(4)
+    steps = rng.integers(0, 4, 1001)
+    frame = pd.DataFrame({"x": 1e9 + 0.1 + steps * 2.0**-20, "y": 5.0 * steps + rng.integers(0, 2, 1001)})
+    centred = frame["x"] - frame["x"].iloc[0]  # exact
+    expected = ((centred - centred.mean()) @ (frame["y"] - frame["y"].mean())) / ((centred - centred.mean()) ** 2).sum()
+    fitted = CausalModel(nodes=(Node(name="x"), Node(name="y", parents=("x",)))).fit(frame).fitted["y"]
+    assert isinstance(fitted, LinearMechanism)
+    assert fitted.coefficients.estimates[1] == pytest.approx(expected, rel=1e-9)
+
+
 def test_columns_of_very_different_sizes() -> None:
     rng = np.random.default_rng(1)
     rows = 500
@@ -397,6 +408,9 @@ def test_estimators_that_draw_follow_the_seed() -> None:
     first, again, other = (model.fit(frame, seed=seed).counterfactual(frame, {"a": 0}) for seed in (1, 1, 2))
     assert first.equals(again)
     assert not first.equals(other)
+    own = Node(name="x", parents=("z", "a"), mechanism=Additive(function=RandomForestRegressor(n_estimators=5, random_state=1)))
+    chosen = CausalModel(nodes=(Node(name="a"), Node(name="z"), own)).fit(frame, seed=2)
+    assert chosen.counterfactual(frame, {"a": 0}).equals(first)
 
 
 def test_joint_intervention() -> None:
