@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from verifair.situation import causal_file
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.deciders import Decider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.nodes import Node
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,3 +57,15 @@ def authors_loan(folder: Path) -> Audit:
 def law_school(folder: Path) -> Audit:
     """21,790 applicants. folder: VERIFAIR_DATA."""
     return audit("law_school", datasets.law_school(folder / "tabular" / "law_school.csv.gz").frame)
+
+
+def law_school_jointly(folder: Path) -> Audit:
+    """The authors' intersectional test: one attribute, 1 for nonwhite women, whose equations leave out sex and race themselves.
+
+    Their test group is everybody else, not only white men. (`intersectional=True` asks something else: what if she were neither?)
+    """
+    law = law_school(folder)
+    frame = law.frame.assign(both=law.frame["female"] * law.frame["nonwhite"])
+    nodes = [Node(name="both")]
+    nodes += [replace(law.model.by_name[name], parents=("both",)) for name in law.attributes or ()]
+    return replace(law, frame=frame, model=CausalModel(nodes=tuple(nodes)), do={"both": 0})

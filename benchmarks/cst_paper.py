@@ -24,6 +24,10 @@ TABLE_5: Counts = {
     "CST w/o": (78, 120, 253, 296), "ST": (77, 101, 229, 258), "CST": (99, 129, 267, 296), "CF": (56, 56, 56, 56),
 }  # fmt: skip
 """Law school, gender."""
+JOINTLY: Counts = {
+    "CST w/o": (130, 138, 148, 160), "ST": (14, 14, 17, 24), "CST": (130, 138, 148, 160), "CF": (113, 113, 113, 113),
+}  # fmt: skip
+"""Law school, nonwhite women; from the authors' file LawSchool_MaleWhite, the text has no table of it."""
 
 TABLES_2_3: dict[int, tuple[float, float, float, float, float, bool]] = {
     44: (1.00, 0.00, 1.00, 1.00, 1.00, True),

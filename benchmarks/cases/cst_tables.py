@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.cst_data import Audit, authors_loan, law_school
-from benchmarks.cst_paper import TABLE_1, TABLE_4, TABLE_5, Counts, K
+from benchmarks.cst_data import Audit, authors_loan, law_school, law_school_jointly
+from benchmarks.cst_paper import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
 from benchmarks.fairify import data_folder
 from benchmarks.table import show
 from encoders.onnx_reader import read_onnx
@@ -79,6 +79,7 @@ def questions(data: Path) -> Iterator[tuple[str, Audit, dict[str, Any], Counts]]
         for attributes in choices:
             name = f"{'4 law school, race' if protected == 'nonwhite' else '5 law school, gender'}; {', '.join(attributes)}"
             yield name, law, {"do": {protected: 0}, "attributes": attributes}, printed
+    yield "- law school, nonwhite women", law_school_jointly(data), {}, JOINTLY
 
 
 def _tables(data: Path) -> Iterator[dict[str, Any]]:

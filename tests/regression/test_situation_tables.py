@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.cst_data import Audit, authors_loan, law_school
-from benchmarks.cst_paper import METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
+from benchmarks.cst_data import Audit, authors_loan, law_school, law_school_jointly
+from benchmarks.cst_paper import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
 from verifair.situation.testing import METHODS as OURS
 from verifair.situation.testing import Method, Situations
 
@@ -117,6 +117,15 @@ def test_table_4_exactly_with_sex_among_the_attributes(method: Method) -> None:
     assert significant(found, method, K) == tuple(theirs[f"{METHODS[method]}_sig"][list(K)])
     assert significant(found, "CF", K) == tuple(theirs["CF_sig"][list(K)])
     assert cases(law("nonwhite"), method) != TABLE_4[method]
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_the_authors_intersectional_file_exactly(method: Method) -> None:
+    """One attribute for nonwhite women, tested against everybody else; situation testing's counts come out too."""
+    found = the_one(law_school_jointly(DATA), k=EVERY, preset="paper")
+    theirs = authors_file(DATA, "LawSchool_MaleWhite")
+    assert cases(found, method) == JOINTLY[method]
+    assert cases(found, method, EVERY) == tuple(theirs[METHODS[method]][list(EVERY)])
 
 
 def test_table_5_at_the_larger_k() -> None:
