@@ -37,7 +37,7 @@ def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
         for parent in node.parents:
             if parent not in graph:
                 raise SchemaError(
-                    f"node {node.name!r}: parent {parent!r} is no node; {nearest(parent, names)}; a root needs a section of its own too"
+                    f"node {node.name!r}: parent {parent!r} is no node; {nearest(parent, names)}; a root needs a section too"
                 )
             graph.add_edge(parent, node.name)
     if not nx.is_directed_acyclic_graph(graph):
