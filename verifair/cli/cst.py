@@ -13,6 +13,8 @@ from rich.console import Console
 
 from verifair.cli import options
 from verifair.cli.cst_answer import Answer, case_files, named_cases, tested
+from verifair.cli.cst_certify import Proofs, check_certify
+from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
 from verifair.report.situation import Tested
@@ -78,19 +80,28 @@ def cst(
     cases: Annotated[
         int, typer.Option("--cases", min=0, help="Without --case: case files of so many of the first to review.")
     ] = 5,
+    certify: Annotated[
+        float | None, typer.Option("--certify", help="Prove CF for all coefficients in their LEVEL % intervals, e.g. 95.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write these proofs here (.json or .json.gz), for `verifair check`.")
+    ] = None,
+    nodes: options.Nodes = None,
     top: Annotated[int, typer.Option("--top", min=0, help="People to review on the screen.")] = 10,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for tables (CSV), plots (PNG), case files and the screen's text.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Threads of the neighbour search.")] = 2,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the tests.")] = 3600.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for tests and proofs.")] = 3600.0,
     seed: options.Seed = 0,
     json: options.Json = None,
 ) -> None:  # fmt: skip
     started = time.monotonic()
-    _check(out, json, level, tau)
-    options.budget(timeout, None, seed)
+    _check(out, json, certificate, level, tau)
+    _check_level("--certify", certify)
+    options.budget(timeout, nodes, seed)
     asked = given(model, schema, data, causal, demo)
+    check_certify(certify, certificate, asked)
     said: dict[str, Any] = {
         "k": k or None, "tau": tau, "level": _share(level), "sides": 1 if one_sided else None,
         "interval": interval, "correction": correct, "distance": distance, "ties": ties, "preset": preset,
@@ -99,9 +110,17 @@ def cst(
     test = testing(asked, do or [], said, seed=seed, threads=jobs)
     named = named_cases(test, case or [])
     tests, missing, stopped = _run(test, started + timeout)
-    written = case_files(test, tests, named, cases if out is not None else 0)
+    proved: tuple[Proofs, ...] = ()
+    if certify is not None and not stopped:
+        left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), nodes, seed)
+        try:
+            done = [one.found.do for one in tests]
+            proved = certified(asked, test, done, _share(certify) or 0.0, left, certificate)
+        except KeyboardInterrupt:
+            stopped = True
+    written = case_files(test, tests, named, cases if out is not None else 0, proved)
     answer = Answer(
-        given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), top=top,
+        given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), proved=proved, top=top,
         seconds=time.monotonic() - started, seed=seed,
     )  # fmt: skip
     # Files before the screen: whoever pipes us into `head` still gets them.
@@ -154,18 +173,22 @@ def _bar(deadline: float, name: str) -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
-def _check(out: Path | None, json: Path | None, level: float | None, tau: float | None) -> None:
+def _check(out: Path | None, json: Path | None, certificate: Path | None, level: float | None, tau: float | None) -> None:
     """Before the run, so that nothing is lost after it."""
-    options.check_outputs({"--json": json})
+    options.check_outputs({"--json": json, "--certificate": certificate})
     if out is not None:
         if out.exists() and not out.is_dir():
             raise QueryError(f"--out {out}: is a file; name a folder")
         options.check_outputs({"--out": out / "cst.txt"})
-    share = _share(level)
-    if share is not None and not 0.5 <= share < 1:
-        raise QueryError(f"--level {level:g}: expected percent, at least 50 and below 100, such as 95")
+    _check_level("--level", level)
     if tau is not None and not 0 <= tau < 1:
         raise QueryError(f"--tau {tau:g}: a difference of shares that makes a case; expected 0 or more, below 1")
+
+
+def _check_level(option: str, level: float | None) -> None:
+    share = _share(level)
+    if share is not None and not 0.5 <= share < 1:
+        raise QueryError(f"{option} {level:g}: expected percent, at least 50 and below 100, such as 95")
 
 
 def _share(level: float | None) -> float | None:

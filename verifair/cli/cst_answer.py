@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -13,12 +12,13 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from verifair.cli.cst_certify import Proofs
 from verifair.cli.cst_inputs import Given
 from verifair.errors import QueryError
 from verifair.feature import text
 from verifair.report import situation_plots
 from verifair.report import situation_tables as words
-from verifair.report.figures import save_table, save_text
+from verifair.report.figures import file_name, save_table, save_text
 from verifair.report.situation import Tested, records, several
 from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
@@ -37,6 +37,7 @@ class Answer:
     """given, model: what was asked, and the fitted test.   tests: what was found, an intervention each; at least one.
 
     missing: interventions that were not tested, as there was no time.   cases: whose case files are written, by test.
+    proved: what is certified of the counterfactuals, by test; empty where that was not asked for, or Ctrl-C came.
     """
 
     given: Given
@@ -44,6 +45,7 @@ class Answer:
     tests: tuple[Tested, ...]
     missing: tuple[str, ...]
     cases: tuple[tuple[Case, ...], ...]
+    proved: tuple[Proofs, ...]
     top: int
     seconds: float
     seed: int
@@ -57,6 +59,8 @@ class Answer:
         grid = words.several_grid(self.tests)
         if grid is not None:
             console.print(grid)
+        for line in (line for one in self.proved for line in one.lines):
+            console.print(line, soft_wrap=True)
         for name in self.missing:
             console.print(f"do({name}) was not tested: there was no time.", soft_wrap=True)
         console.print(f"{words.honest_line()} {self.seconds:.1f} s.", soft_wrap=True)
@@ -89,19 +93,20 @@ class Answer:
         self.show(Console(file=screen, width=160, markup=False))
         save_text(out / "cst.txt", screen.getvalue())
         save_text(out / "equations.txt", "\n".join(self.model.causal_model_.equations()) + "\n")
+        (out / "certified.csv").unlink(missing_ok=True)  # an earlier run's are not about this one
         for name, table in self._tables().items():
             save_table(out / f"{name}.csv", table)
         graph = self.model.causal_model_.graph
         causal_graph(graph, list(self.model.do), "decision", decided_by(self.given), out / "graph.png")
         for one, cases in zip(self.tests, self.cases, strict=True):
-            folder = out / slug(one.name) if len(self.tests) > 1 else out
+            folder = out / file_name(one.name) if len(self.tests) > 1 else out
             folder.mkdir(exist_ok=True)
             for name, draw in _figures(one, cases).items():
                 draw(folder / name)
             if cases:
                 (folder / "cases").mkdir(exist_ok=True)
             for case in cases:
-                case.write(folder / "cases" / slug(text(case.row)))
+                case.write(folder / "cases" / file_name(text(case.row)))
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         def all_of(table: Callable[[Tested], pd.DataFrame]) -> pd.DataFrame:
@@ -111,6 +116,8 @@ class Answer:
             "summary": all_of(Tested.counts), "claims": all_of(Tested.claims), "counterfactuals": all_of(Tested.counterfactuals),
             "overlaps": all_of(Tested.overlaps), "rates": all_of(Tested.rates), "changes": all_of(Tested.changes),
         }  # fmt: skip
+        if self.proved:
+            tables["certified"] = pd.concat([one.table() for one in self.proved], ignore_index=True)
         return tables | ({"several": several(self.tests)} if len(several(self.tests)) else {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,8 +136,9 @@ class Answer:
             "tests": [one.to_dict() for one in self.tests],
             "not_tested": list(self.missing),
             "several": records(several(self.tests)),
+            "certified": [one.to_dict() for one in self.proved],
             "trust": {
-                "proved": [],
+                "proved": [line for one in self.proved for line in one.trust()],
                 "measured": ["shares of negative decisions, their differences and intervals, under the stated causal model"],
             },
             "model_sha256": None if network is None else network.network.source_sha256,
@@ -161,11 +169,19 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
     return out
 
 
-def case_files(model: SituationTesting, tests: Sequence[Tested], named: Sequence[Sequence[int]], count: int) -> list[list[Case]]:
+def case_files(
+    model: SituationTesting, tests: Sequence[Tested], named: Sequence[Sequence[int]], count: int, proved: Sequence[Proofs]
+) -> list[list[Case]]:
     """Case files for each test: of the rows that were named, or of the first `count` to review where none was."""
+    said = {one.name: one for one in proved}
+
+    def notes(name: str, place: int) -> list[str]:
+        line = said[name].line_of(place) if name in said else None
+        return [] if line is None else [line]
+
     chosen = named if any(named) else [one.review(count)["place"].tolist() for one in tests]
     return [
-        [Case.of(one, model.causal_model_, place, seed=model.seed) for place in places]
+        [Case.of(one, model.causal_model_, place, seed=model.seed, notes=notes(one.name, place)) for place in places]
         for one, places in zip(tests, chosen, strict=False)  # Ctrl-C may have left some interventions out
     ]
 
@@ -178,11 +194,6 @@ def decided_by(given: Given) -> list[str]:
     if isinstance(who, NetworkDecider):
         return [feature.source for feature in who.schema.features]
     return []
-
-
-def slug(name: str) -> str:
-    """A name for a file."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"
 
 
 def _decides(given: Given) -> str:
@@ -205,9 +216,9 @@ def _figures(one: Tested, cases: Sequence[Case]) -> dict[str, Callable[[Path], N
     who = f"{len(one.found.complainants):,} complainants, do({one.name})"
     for name in [name for name in one.attributes if name in one.moved()][:DRAWN]:
         before, after = one.factual[name], one.counterfactual[name]
-        out[f"figure2-left-{slug(name)}.png"] = _draw(situation_plots.distribution, name, before, after, who)
+        out[f"figure2-left-{file_name(name)}.png"] = _draw(situation_plots.distribution, name, before, after, who)
         if cases:
-            out[f"figure2-right-{slug(name)}.png"] = _draw(situation_plots.groups, name, *_around(cases[:GROUPS], name))
+            out[f"figure2-right-{file_name(name)}.png"] = _draw(situation_plots.groups, name, *_around(cases[:GROUPS], name))
     return out
 
 

@@ -35,13 +35,17 @@ OF_PRESET = ("level", "sides", "distance", "interval", "ties", "correction")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Given:
-    """frame: the table.   file: the causal file, found at `path`.   decider: who decides.   words: where the rows are from."""
+    """frame: the table.   file: the causal file, found at `path`.   decider: who decides.   words: where the rows are from.
+
+    source: the options that name the network and its schema to `verifair check`, empty where no network decides.
+    """
 
     frame: pd.DataFrame
     file: CausalFile
     path: Path
     decider: Decider
     words: str
+    source: str
 
     @property
     def network(self) -> NetworkDecider | None:
@@ -68,7 +72,8 @@ def given(
         file = causal_file.load(path)
         silent = not file.decision.model_fields_set  # an own graph about the demo's decisions
         decider = decider_of(causal_file.load(shipped), shipped, None) if silent else decider_of(file, path, None)
-        return Given(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}")
+        source = f"--demo {demo}" if silent or path == shipped else _source(file)
+        return Given(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}", source=source)
     if causal is None:
         raise QueryError(
             "cst needs a causal model, --causal FILE.toml: who causes what, in [[causal.node]] sections; try --demo loan, or see "
@@ -83,7 +88,12 @@ def given(
         network = NetworkDecider(network=read_onnx(model), schema=Schema.load(schema))
     file = causal_file.load(causal)
     decider = decider_of(file, causal, network)
-    return Given(frame=read_table(data), file=file, path=causal, decider=decider, words=str(data))
+    source = _source(file) if model is None else f"--model {model} --schema {schema}"
+    return Given(frame=read_table(data), file=file, path=causal, decider=decider, words=str(data), source=source)
+
+
+def _source(file: CausalFile) -> str:
+    return "" if file.network_path is None else f"--model {file.network_path} --schema {file.schema_path}"
 
 
 def decider_of(file: CausalFile, path: Path, network: NetworkDecider | None) -> Decider:

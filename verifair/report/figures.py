@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,3 +44,8 @@ def save_table(path: Path, table: pd.DataFrame) -> None:
     half = path.with_name(f".{path.name}.part")
     table.to_csv(half, index=False)
     half.replace(path)
+
+
+def file_name(words: str) -> str:
+    """Words as the name of a file, without a suffix: "sex = Male" becomes sex-Male."""
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "nameless"

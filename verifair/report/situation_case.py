@@ -139,6 +139,9 @@ class Case:
             refused = bool(self.claims.loc[self.claims["method"] == "CF", "case"].iloc[0])
             yield f"CF, complainant and counterfactual alone: {'a case' if refused else 'no case'}."
             yield ""
+        for note in self.notes:
+            yield note
+            yield ""
 
     def _groups(self) -> Iterator[str]:
         names = [*self.tested.found.do, *self.attributes()]
@@ -164,9 +167,6 @@ class Case:
                 yield ""
 
     def _foot(self) -> Iterator[str]:
-        for note in self.notes:
-            yield note
-            yield ""
         yield (
             "This is statistical evidence under the stated causal model, on the rows of one table. It is no proof of "
             "discrimination, and its absence is none of the contrary."
