@@ -5,6 +5,7 @@ in the table's units; "default" is the range-normalised distance with shared tie
 `ties`: least and most cases over `--orders` random orders of the rows, where the first of equally near rows is taken.
 `stated`: German, Adult and COMPAS under the shipped causal models, networks deciding. COMPAS's is trained here (extra torch), the
 42 rows of its groups too small for k = 100 are left out. Other seeds draw other noises for categories; "without" lacks an edge.
+`chance`: the protected attribute dealt out anew among the same people, so that it means nothing: what is found then is chance.
 
     python -m benchmarks.cases.cst_tables --parts tables ties        some of the parts
 """
@@ -43,7 +44,7 @@ LAW: dict[str, tuple[Counts, tuple[tuple[str, ...], ...]]] = {
 """Protected attribute -> the paper's table, and the attributes that may make two applicants similar."""
 WITHOUT = {"adult": ("sex", "marital-status"), "compas": ("race", "priors"), "german": ("sex", "credit-amount")}
 """The edge that most of the effect runs along."""
-PARTS = ("tables", "ties", "stated")
+PARTS = ("tables", "ties", "stated", "chance")
 
 
 def run(folder: Path, *, parts: Sequence[str] = PARTS, orders: int = 20) -> list[pd.DataFrame] | None:
@@ -58,6 +59,8 @@ def run(folder: Path, *, parts: Sequence[str] = PARTS, orders: int = 20) -> list
         found.append(show("CST ties: cases over orders of the rows", pd.DataFrame(_ties(data, orders)), folder))
     if "stated" in parts:
         found.append(show("CST stated: networks under stated graphs", pd.DataFrame(_stated(data)), folder))
+    if "chance" in parts:
+        found.append(show("CST chance: % of complainants when the attribute means nothing", pd.DataFrame(_chance(data)), folder))
     return found
 
 
@@ -163,6 +166,30 @@ def _stated(data: Path) -> Iterator[dict[str, Any]]:
                     **{method: _told(counts) for method, counts in cases(found).items()},
                     "CST significant": _told([int(found.claims("CST", k).significant.sum()) for k in found.k]),
                     "fit s": round(fitted, 1), "all s": round(time.perf_counter() - started, 1),
+                }  # fmt: skip
+
+
+def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
+    law, loan = law_school(data), authors_loan(data)
+    frame, model, decider, do, attributes = stated("german", data)
+    german = Audit(frame=frame, model=model, decider=decider, do={"sex": do["sex"]}, attributes=attributes)
+    for name, audit, protected in (("loan", loan, "Gender"), ("law school", law, "nonwhite"), ("german", german, "sex")):
+        for correction in (None, "bh"):
+            seen: dict[str, list[tuple[list[float], list[float]]]] = {}
+            for seed in range(deals):
+                dealt = np.random.default_rng(seed).permutation(audit.frame[protected].to_numpy())
+                asked = {"do": {protected: audit.do[protected]}, "correction": correction, "seed": seed}
+                found = one(audit, audit.frame.assign(**{protected: dealt}), **asked)
+                for method in found.methods:
+                    claims = [found.claims(method, k) for k in found.k]
+                    rates = [100 * float(c.positive.mean()) for c in claims], [100 * float(c.significant.mean()) for c in claims]
+                    seen.setdefault(method, []).append(rates)
+            for method, deal in seen.items():
+                means = np.array(deal).mean(axis=0)
+                yield {
+                    "table": name, "correction": correction or "none", "method": method, "deals": deals,
+                    **{f"cases %, k = {k}": round(float(rate), 2) for k, rate in zip(K, means[0], strict=True)},
+                    **{f"significant %, k = {k}": round(float(rate), 2) for k, rate in zip(K, means[1], strict=True)},
                 }  # fmt: skip
 
 
