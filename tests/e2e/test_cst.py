@@ -333,7 +333,7 @@ def test_a_causal_file_that_says_too_little_is_named(files: Path, tmp_path: Path
 INTERRUPTED = """
 import os, signal
 from verifair.cli import cst
-whole = cst.tested
+whole = cst.intervention
 count = 0
 def interrupted(*arguments, **options):
     global count
@@ -341,7 +341,7 @@ def interrupted(*arguments, **options):
     if count > {first}:
         os.kill(os.getpid(), signal.SIGINT)
     return whole(*arguments, **options)
-cst.tested = interrupted
+cst.intervention = interrupted
 from verifair.cli import main
 main()
 """

@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 
 from verifair.cli import options
-from verifair.cli.cst_answer import Answer, case_files, named_cases, tested
+from verifair.cli.cst_answer import Answer, case_files, intervention, named_cases
 from verifair.cli.cst_certify import Proofs, check_certify
 from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
-from verifair.report.situation import Tested
+from verifair.report.situation import Intervention
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import told
 
@@ -137,18 +137,18 @@ def cst(
         raise typer.Exit(options.INTERRUPTED)
 
 
-def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Tested, ...], tuple[str, ...], bool]:
+def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Intervention, ...], tuple[str, ...], bool]:
     """The interventions in turn: those tested, the others' names, and whether Ctrl-C came. Nothing of one half tested is kept.
 
     Raises QueryError where the time is up before the first is done; exits with 130 where Ctrl-C comes before.
     """
-    done: list[Tested] = []
+    done: list[Intervention] = []
     asked = test.interventions()
     stopped = False
     try:
         for one in asked:
             with _bar(deadline, told(one)) as tell:
-                done.append(tested(test, one, tell))
+                done.append(intervention(test, one, tell))
     except KeyboardInterrupt:
         stopped = True
     except TimeoutError as error:

@@ -19,7 +19,7 @@ from verifair.feature import text
 from verifair.report import situation_plots
 from verifair.report import situation_tables as words
 from verifair.report.figures import file_name, save_table, save_text
-from verifair.report.situation import Tested, records, several
+from verifair.report.situation import Intervention, records, several
 from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
 from verifair.situation.deciders import NetworkDecider, Recorded, Rule
@@ -42,7 +42,7 @@ class Answer:
 
     given: Given
     model: SituationTesting
-    tests: tuple[Tested, ...]
+    tests: tuple[Intervention, ...]
     missing: tuple[str, ...]
     cases: tuple[tuple[Case, ...], ...]
     proved: tuple[Proofs, ...]
@@ -71,7 +71,7 @@ class Answer:
         yield f"Causal model ({self.given.path.name}):"
         yield from (f"  {line}" for line in words.equation_lines(self.model.causal_model_))
 
-    def _show(self, one: Tested, console: Console) -> None:
+    def _show(self, one: Intervention, console: Console) -> None:
         console.print("\n" + words.heading(one), soft_wrap=True)
         for grid in words.counts_grids(one):
             console.print(grid)
@@ -109,13 +109,14 @@ class Answer:
                 case.write(folder / "cases" / file_name(text(case.row)))
 
     def _tables(self) -> dict[str, pd.DataFrame]:
-        def all_of(table: Callable[[Tested], pd.DataFrame]) -> pd.DataFrame:
+        def all_of(table: Callable[[Intervention], pd.DataFrame]) -> pd.DataFrame:
             return pd.concat([table(one) for one in self.tests], ignore_index=True)
 
-        tables = {
-            "summary": all_of(Tested.counts), "claims": all_of(Tested.claims), "counterfactuals": all_of(Tested.counterfactuals),
-            "overlaps": all_of(Tested.overlaps), "rates": all_of(Tested.rates), "changes": all_of(Tested.changes),
+        of = {
+            "summary": Intervention.counts, "claims": Intervention.claims, "counterfactuals": Intervention.counterfactuals,
+            "overlaps": Intervention.overlaps, "rates": Intervention.rates, "changes": Intervention.changes,
         }  # fmt: skip
+        tables = {name: all_of(table) for name, table in of.items()}
         if self.proved:
             tables["certified"] = pd.concat([one.table() for one in self.proved], ignore_index=True)
         return tables | ({"several": several(self.tests)} if len(several(self.tests)) else {})
@@ -170,7 +171,7 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
 
 
 def case_files(
-    model: SituationTesting, tests: Sequence[Tested], named: Sequence[Sequence[int]], count: int, proved: Sequence[Proofs]
+    model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int, proved: Sequence[Proofs]
 ) -> list[list[Case]]:
     """Case files for each test: of the rows that were named, or of the first `count` to review where none was."""
     said = {one.name: one for one in proved}
@@ -205,7 +206,7 @@ def _decides(given: Given) -> str:
     return f"Decides: {who.words}; on the counterfactuals {tilde}."
 
 
-def _figures(one: Tested, cases: Sequence[Case]) -> dict[str, Callable[[Path], None]]:
+def _figures(one: Intervention, cases: Sequence[Case]) -> dict[str, Callable[[Path], None]]:
     """File name -> what draws it."""
     claims = one.claims(sizes=[one.k])
     terms = one.found.terms
@@ -239,10 +240,10 @@ def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFram
     return people, own
 
 
-def tested(model: SituationTesting, one: dict[str, Any], progress: Callable[[int, int], None]) -> Tested:
+def intervention(model: SituationTesting, one: dict[str, Any], progress: Callable[[int, int], None]) -> Intervention:
     """One intervention, tested."""
     found = model.test_one(one, progress=progress)
     tilde, _ = model.counterfactual(one)
-    return Tested(
+    return Intervention(
         found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_)
     )

@@ -20,7 +20,7 @@ ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tested:
+class Intervention:
     """One intervention.   found: its test.   frame: (N rows) the table.   counterfactual: (C rows) complainants as they would be.
     attributes: what makes people similar.   negative: (N,) rows decided negatively.
     """
@@ -189,7 +189,7 @@ class Tested:
         }
 
 
-def several(tests: Sequence[Tested]) -> pd.DataFrame:
+def several(tests: Sequence[Intervention]) -> pd.DataFrame:
     """Several attributes: of those protected by all, how many are found for each attribute alone (multiple discrimination), and how
     many jointly (intersectional); a line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
     """

@@ -13,7 +13,7 @@ import pandas as pd
 from verifair.errors import QueryError
 from verifair.feature import text
 from verifair.report.figures import save_text
-from verifair.report.situation import Tested, decision
+from verifair.report.situation import Intervention, decision
 from verifair.report.situation_case_plot import case as draw_case
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.draws import Draws
@@ -36,7 +36,7 @@ class Case:
     moves.   notes: more to say, such as how robust the claim is.
     """
 
-    tested: Tested
+    tested: Intervention
     place: int
     at: int
     people: pd.DataFrame
@@ -45,7 +45,7 @@ class Case:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tested: Tested, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
+    def of(cls, tested: Intervention, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
         """The case of the row at this position. Raises QueryError where it is no complainant."""
         found = tested.found
         near = found.case(place, tested.k)
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def group(self) -> str:
-        return self.tested.found.names[self.tested.found.groups[self.at]]
+        return str(self.tested.found.names[self.tested.found.groups[self.at]])
 
     @property
     def own(self) -> pd.DataFrame:
@@ -187,7 +187,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
     return place
 
 
-def why(tested: Tested, model: CausalModel, at: int, seed: int) -> Iterator[str]:
+def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
     """A line for each attribute that moves: its equation, its own U, the parents that moved."""
     before, after = tested.factual.iloc[[at]], tested.counterfactual.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
@@ -226,7 +226,7 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
             yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
 
 
-def _people(tested: Tested, near: dict[str, Any]) -> pd.DataFrame:
+def _people(tested: Intervention, near: dict[str, Any]) -> pd.DataFrame:
     """Everybody in the groups: group, row, distance, weight, negative, and what the table says of them."""
     parts = []
     for key, group in GROUP.items():

@@ -92,7 +92,7 @@ def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) ->
 def _height(values: pd.Series, levels: list[str] | None, jitter: float = 0.0) -> np.ndarray:
     """Where a value stands: itself, or the place of its category, those of several people one above the other."""
     if levels is None:
-        return values.to_numpy(dtype=float)
+        return np.asarray(values, dtype=float)
     place = np.array([levels.index(word) for word in values.astype(str)], dtype=float)
     return np.asarray(place + 2 * jitter * (np.arange(len(place)) * EVENLY[1] % 1 - 0.5))
 

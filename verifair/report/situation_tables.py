@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from rich.table import Table as Grid
 
-from verifair.report.situation import Tested, several
+from verifair.report.situation import Intervention, several
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.testing import told
 
@@ -26,7 +26,7 @@ MOVED = 8
 """Attributes on the screen."""
 
 
-def counts_grids(one: Tested) -> list[Grid]:
+def counts_grids(one: Intervention) -> list[Grid]:
     """Table 1: number and share of cases, and of significant ones."""
     table, sizes = one.counts(), one.found.k
     grids = []
@@ -46,7 +46,7 @@ def counts_grids(one: Tested) -> list[Grid]:
     return grids
 
 
-def heading(one: Tested) -> str:
+def heading(one: Intervention) -> str:
     """Above the tables of one intervention."""
     return f"do({one.name}): potential discrimination of {len(one.found.complainants):,} complainants (evidence, not proved)"
 
@@ -56,7 +56,7 @@ def legend(methods: Sequence[str]) -> str:
     return f"Cases: delta p > tau. {meanings}."
 
 
-def rates_grid(one: Tested) -> Grid:
+def rates_grid(one: Intervention) -> Grid:
     """How many are decided negatively, as they are and as they would be."""
     grid = Grid(title="Negative decisions", title_justify="left")
     grid.add_column("group")
@@ -68,7 +68,7 @@ def rates_grid(one: Tested) -> Grid:
     return grid
 
 
-def changes_grid(one: Tested) -> Grid | None:
+def changes_grid(one: Intervention) -> Grid | None:
     """What the intervention moves beside itself; None where that is nothing."""
     table = one.changes()
     if not len(table):
@@ -85,7 +85,7 @@ def changes_grid(one: Tested) -> Grid | None:
     return grid
 
 
-def nothing_line(one: Tested) -> str | None:
+def nothing_line(one: Intervention) -> str | None:
     """Said where an attribute causes nothing: then CST w/o is ST."""
     if len(one.moved()):
         return None
@@ -99,7 +99,7 @@ def equation_lines(model: CausalModel) -> list[str]:
     return [f"given: {', '.join(model.roots)}", *lines]
 
 
-def overlap_lines(one: Tested) -> list[str]:
+def overlap_lines(one: Intervention) -> list[str]:
     """Who is found by one method only."""
     table = one.overlaps()
     lines = []
@@ -109,7 +109,7 @@ def overlap_lines(one: Tested) -> list[str]:
     return lines
 
 
-def several_grid(tests: Sequence[Tested]) -> Grid | None:
+def several_grid(tests: Sequence[Intervention]) -> Grid | None:
     """Several attributes beside each other; None for one."""
     table = several(tests)
     if not len(table):
@@ -126,7 +126,7 @@ def several_grid(tests: Sequence[Tested]) -> Grid | None:
     return grid
 
 
-def review_grid(one: Tested, top: int) -> Grid | None:
+def review_grid(one: Intervention, top: int) -> Grid | None:
     """Whom to look at first; None where there is nobody."""
     table = one.review(top)
     if not len(table) or not top:
@@ -149,7 +149,7 @@ def review_grid(one: Tested, top: int) -> Grid | None:
     return grid
 
 
-def chance_line(one: Tested) -> str:
+def chance_line(one: Intervention) -> str:
     """Multiple testing, said or corrected."""
     terms, people = one.found.terms, len(one.found.complainants)
     sides = "two-sided" if terms.sides == 2 else "one-sided"
@@ -175,7 +175,7 @@ def honest_line() -> str:
     )
 
 
-def unknown_line(one: Tested) -> str | None:
+def unknown_line(one: Intervention) -> str | None:
     """Recorded decisions say nothing of people who do not exist."""
     if "CF" in one.found.methods:
         return None
