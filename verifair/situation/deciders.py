@@ -60,7 +60,10 @@ class Rule:
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
         score = self.score(frame)
-        return np.asarray(score > self.above if self.above is not None else score >= self.at_least)
+        if self.above is not None:
+            return np.asarray(score > self.above)
+        assert self.at_least is not None
+        return np.asarray(score >= self.at_least)
 
     @property
     def words(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from verifair.arguments import check_number, check_table
 from verifair.errors import QueryError
@@ -55,7 +56,8 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         check_table(X)
         self.causal_model.check(X, self.do)
         self.decisions_ = self.decider.decide(X)
-        self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
+        with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
+            self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
         self.frame_ = X
         return self
 

@@ -157,7 +157,7 @@ class Situations(Finding):
             p_c, p_t = (self.control[row] + self.refused) / n, (test[row] + tilde) / n
         low, high = interval(self.terms.interval, p_c, n, p_t, n, critical(self.terms.level, self.terms.sides))
         positive = self.terms.exceeded(p_c - p_t)
-        if method == "CF":
+        if method == "CF" and tilde is not None:
             positive = np.asarray(self.refused & ~tilde)
         return Claims(
             method=method, k=k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
