@@ -20,6 +20,7 @@ from verifair.schema import Feature, Schema
 from verifair.search.annealing import search as search_clusters
 from verifair.search.clusters import ClusterSearch
 from verifair.situation.causal_model import CausalModel
+from verifair.situation.certified import certify_counterfactuals
 from verifair.situation.estimator import SituationTesting
 from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
@@ -66,6 +67,7 @@ __all__ = [
     "Verdict",
     "Witness",
     "certify_consistency",
+    "certify_counterfactuals",
     "certify_partition",
     "check",
     "check_consistency",
