@@ -170,9 +170,15 @@ class Recorded:
 
 def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
     """Counterfactuals of some rows as the decider takes them, and its decisions on them; None where nobody decides on them."""
-    who: Decider | None = decider.counterfactual if isinstance(decider, Recorded) else decider
-    if who is None:
-        return counterfactual, None
-    if isinstance(who, NetworkDecider):
-        counterfactual = who.legal(counterfactual)[0]
-    return counterfactual, who.decide(counterfactual)
+    counterfactual, who = taken(decider, counterfactual), _of_counterfactuals(decider)
+    return counterfactual, None if who is None else who.decide(counterfactual)
+
+
+def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
+    """Counterfactuals as the decider takes them: a network's schema rounds and clips."""
+    who = _of_counterfactuals(decider)
+    return who.legal(counterfactual)[0] if isinstance(who, NetworkDecider) else counterfactual
+
+
+def _of_counterfactuals(decider: Decider) -> Decider | None:
+    return decider.counterfactual if isinstance(decider, Recorded) else decider

@@ -83,12 +83,19 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     def test_one(self, do: Mapping[str, Any], *, progress: Callable[[int, int], None] | None = None) -> Situations:
         """One intervention only."""
         tilde, decisions = self.counterfactual(do)
+        return self.compared(self.frame_, tilde, do, decisions, progress=progress)
+
+    def compared(
+        self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Situations:  # fmt: skip
+        """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
         paper = self.preset == "paper"
         terms = Terms(tau=self.tau, interval="wald", sides=1, decimals=3) if paper else Terms(
             tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction
         )  # fmt: skip
         return situation_test(
-            self.frame_, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
+            frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
             k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
             ties="first" if paper else self.ties, categorical=self.categorical, threads=self.threads, progress=progress,
         )  # fmt: skip

@@ -11,6 +11,7 @@ import verifair as vf
 from verifair import datasets
 from verifair.errors import DataError, QueryError, VerifairError
 from verifair.situation.causal_model import CausalModel
+from verifair.situation.chance import chance
 from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
 from verifair.situation.mechanisms import Linear
 from verifair.situation.nodes import Node
@@ -166,3 +167,29 @@ def test_arguments_that_cannot_be_are_named(given: dict[str, object], message: s
     arguments: dict[str, object] = {"do": {"gender": 0}, "k": [5], **given}
     with pytest.raises(VerifairError, match=message):
         vf.SituationTesting(MODEL, RULE, **arguments).fit(applicants(100)).test()  # type: ignore[arg-type]
+
+
+def test_what_chance_finds_is_less_than_what_an_effect_does() -> None:
+    frame = applicants(600)
+    test = vf.SituationTesting(MODEL, RULE, do={"gender": 0}, attributes=["salary", "balance"], k=[10, 20]).fit(frame)
+    before = frame.copy()
+    found = test.test_one({"gender": 0}).counts().set_index(["method", "k"])
+    dealt = chance(test, {"gender": 0}, deals=5).set_index(["method", "k"])
+    assert set(dealt.index.get_level_values("method")) == {"ST", "CST w/o"}
+    for k in (10, 20):
+        assert dealt.loc[("CST w/o", k), "significant"] < 0.3 * found.loc[("CST w/o", k), "significant"]
+        assert dealt.loc[("CST w/o", k), "cases"] > 0  # chance does find some
+    pd.testing.assert_frame_equal(frame, before)
+    assert chance(test, {"gender": 0}, deals=5).set_index(["method", "k"]).equals(dealt)
+    with pytest.raises(QueryError, match="1 or more"):
+        chance(test, {"gender": 0}, deals=0)
+
+
+def test_chance_leaves_a_table_without_any_effect_alone() -> None:
+    # Decisions and attributes that know nothing of gender: what is found is what chance finds.
+    rng = np.random.default_rng(5)
+    frame = applicants(800, 5).assign(gender=rng.integers(0, 2, 800))
+    test = vf.SituationTesting(MODEL, RULE, do={"gender": 0}, attributes=["salary", "balance"], k=[10]).fit(frame)
+    found = test.test_one({"gender": 0}).counts().set_index("method")
+    dealt = chance(test, {"gender": 0}, deals=10).set_index("method")
+    assert abs(found.loc["ST", "share"] - dealt.loc["ST", "share"]) < 0.05
