@@ -277,6 +277,80 @@ def test_an_attribute_without_effects_is_said(files: Path, tmp_path: Path) -> No
     assert "nothing: the model knows no effect" in next((tmp_path / "out" / "cases").glob("*.md")).read_text()
 
 
+GERMAN = """
+[[causal.node]]
+name = "sex"
+[[causal.node]]
+name = "credit-amount"
+parents = ["sex"]
+[[causal.node]]
+name = "duration"
+parents = ["credit-amount", "sex"]
+[situation]
+do = { sex = "Male" }
+k = [15]
+"""
+"""Linear equations below sex; who decides is the shipped example's network."""
+
+
+def test_counterfactual_decisions_are_certified_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "graph.toml").write_text(GERMAN)
+    proof = tmp_path / "proof.json.gz"
+    files = ("--certificate", proof, "--json", tmp_path / "a.json", "--out", tmp_path / "out", "--cases", 1)
+    done = verifair("cst", "--demo", "german", "--causal", tmp_path / "graph.toml", "--certify", 95, *files)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    (certified,) = answer["certified"]
+    counts = certified["counts"]
+    assert sum(counts.values()) == answer["tests"][0]["complainants"] == 310
+    assert counts["flips"] > 0
+    assert counts["stays"] > 200
+    assert f"of 310 complainants {counts['flips']} would be decided otherwise" in flat(done.stdout)
+    assert answer["trust"]["proved"][0].startswith(f"the decision on the counterfactual of {counts['flips'] + counts['stays']} ")
+    people = pd.read_csv(tmp_path / "out" / "certified.csv").set_index("row")
+    before_after = pd.read_csv(tmp_path / "out" / "counterfactuals.csv").set_index("row")
+    flips = people.index[people["status"] == "flips"]
+    assert (before_after.loc[flips, "decision"] != before_after.loc[flips, "decision counterfactual"]).all()
+    (case,) = (tmp_path / "out" / "cases").glob("*.md")
+    status = people.loc[int(case.stem), "status"]
+    assert ("Proved: the counterfactual is decided" in case.read_text()) == (status in ("flips", "stays"))
+    checked = verifair("check", proof, "--demo", "german")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "ACCEPTED" in checked.stdout
+    assert f"{counts['flips']} of {counts['flips'] + counts['stays']} rows would be decided otherwise" in flat(checked.stdout)
+
+
+def test_proofs_of_several_interventions_have_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "graph.toml").write_text(GERMAN + '[[causal.node]]\nname = "age"\n')
+    asked = ("--do", "sex=Male", "--do", "age=Senior", "--certify", 90, "--certificate", tmp_path / "proof.json")
+    done = verifair("cst", "--demo", "german", "--causal", tmp_path / "graph.toml", *asked)
+    assert done.returncode == 0, done.stderr
+    for name in ("sex-Male", "age-Senior"):
+        assert f"proof-{name}.json" in flat(done.stdout).replace(" ", "")
+        assert verifair("check", tmp_path / f"proof-{name}.json", "--demo", "german").returncode == 0
+
+
+def test_robustness_to_the_causal_model_is_told(tmp_path: Path) -> None:
+    files = ("--json", tmp_path / "a.json", "--out", tmp_path / "out", "--cases", 1)
+    done = verifair(*DEMO, "--k", 15, "--sensitivity", *files)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((tmp_path / "a.json").read_text())
+    claims = answer["sensitivity"][0]["claims"]
+    counts = {line["method"]: line for line in answer["tests"][0]["counts"]}
+    assert [(one["method"], one["verdict"]) for one in claims] == [("CST", "positive"), ("CST", "significant"), ("CF", "positive")]
+    assert [one["claims"] for one in claims] == [counts["CST"]["cases"], counts["CST"]["significant"], counts["CF"]["cases"]]
+    table = pd.read_csv(tmp_path / "out" / "sensitivity.csv")
+    for one, (_, own) in zip(claims, table.groupby(["method", "claim"], sort=False), strict=True):
+        assert len(own) == one["claims"]
+        assert (own["safe"] <= own["flip"]).all()
+        for line in one["shares"]:
+            assert line["robust"] == pytest.approx((own["safe"] >= line["t"]).mean())
+            assert f"{100 * line['robust']:.1f}%" in done.stdout
+    assert is_drawn(tmp_path / "out" / "sensitivity.png")
+    (case,) = (tmp_path / "out" / "cases").glob("*.md")
+    assert "How wrong must the causal model be (k = 15)? the case holds for all coefficients within" in case.read_text()
+
+
 BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "no such demo": ("--demo loans: expected one of loan, german, adult", ("--demo", "loans")),
     "demo and data": ("--demo brings its own", ("--demo", "loan", "--data", "loan.csv")),
@@ -306,6 +380,11 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "correction": ("correction 'fdr'", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
     "tau": ("--tau 1: a difference of shares", ("--demo", "loan", "--tau", 1)),
+    "categories": ("--sensitivity: node 'job': its mechanism is Categorical", ("--demo", "german", "--sensitivity")),
+    "certified categories": ("--certify: node 'job'", ("--demo", "german", "--certify", 95)),
+    "no network": ("--certify proves what a network decides, and here decides none", ("--demo", "loan", "--certify", 95)),
+    "certificate of nothing": ("add --certify 95, or drop it", ("--demo", "loan", "--certificate", "proof.json")),
+    "certified level": ("--certify 5: expected percent", ("--demo", "german", "--certify", 5)),
     "out is a file": ("--out loan.csv: is a file", ("--demo", "loan", "--out", "loan.csv")),
     "nowhere to write": ("nothing can be written", ("--demo", "loan", "--json", "loan.csv/a.json")),
     "time is up": ("--timeout: time was up after", ("--demo", "loan", "--timeout", 1e-6)),

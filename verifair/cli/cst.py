@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 from verifair.cli import options
-from verifair.cli.cst_answer import Answer, case_files, intervention, named_cases
+from verifair.cli.cst_answer import Answer, case_files, check_linear, intervention, named_cases
 from verifair.cli.cst_certify import Proofs, check_certify
 from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
 from verifair.report.situation import Intervention
+from verifair.report.situation_sensitivity import Robustness
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import told
 
@@ -80,6 +81,9 @@ def cst(
     cases: Annotated[
         int, typer.Option("--cases", min=0, help="Without --case: case files of so many of the first to review.")
     ] = 5,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="How wrong must the (linear) causal model be before claims flip?")
+    ] = False,
     certify: Annotated[
         float | None, typer.Option("--certify", help="Prove CF for all coefficients in their LEVEL % intervals, e.g. 95.")
     ] = None,
@@ -109,19 +113,23 @@ def cst(
     }  # fmt: skip
     test = testing(asked, do or [], said, seed=seed, threads=jobs)
     named = named_cases(test, case or [])
+    check_linear(test, asked, sensitivity=sensitivity, certify=certify is not None)
     tests, missing, stopped = _run(test, started + timeout)
+    robust: tuple[Robustness, ...] = ()
     proved: tuple[Proofs, ...] = ()
-    if certify is not None and not stopped:
-        left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), nodes, seed)
-        try:
-            done = [one.found.do for one in tests]
-            proved = certified(asked, test, done, _share(certify) or 0.0, left, certificate)
-        except KeyboardInterrupt:
-            stopped = True
-    written = case_files(test, tests, named, cases if out is not None else 0, proved)
+    try:
+        if sensitivity and not stopped:
+            with options.progress_bar("sensitivity") as tell:
+                robust = tuple(Robustness.of(test, one, tell) for one in tests)
+        if certify is not None and not stopped:
+            left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), nodes, seed)
+            proved = certified(asked, test, [one.found.do for one in tests], _share(certify) or 0.0, left, certificate)
+    except KeyboardInterrupt:
+        stopped = True
+    written = case_files(test, tests, named, cases if out is not None else 0, [*robust, *proved])
     answer = Answer(
-        given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), proved=proved, top=top,
-        seconds=time.monotonic() - started, seed=seed,
+        given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), proved=proved, robust=robust,
+        top=top, seconds=time.monotonic() - started, seed=seed,
     )  # fmt: skip
     # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:

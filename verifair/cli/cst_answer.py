@@ -22,7 +22,9 @@ from verifair.report.figures import file_name, save_table, save_text
 from verifair.report.situation import Intervention, records, several
 from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
+from verifair.report.situation_sensitivity import Robustness, counterfactually
 from verifair.situation.deciders import NetworkDecider, Recorded, Rule
+from verifair.situation.effects import Effects
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import groups_under
 
@@ -37,7 +39,8 @@ class Answer:
     """given, model: what was asked, and the fitted test.   tests: what was found, an intervention each; at least one.
 
     missing: interventions that were not tested, as there was no time.   cases: whose case files are written, by test.
-    proved: what is certified of the counterfactuals, by test; empty where that was not asked for, or Ctrl-C came.
+    proved: what is certified of the counterfactuals, robust: how wrong the causal model has to be before claims flip, by test;
+    empty where that was not asked for, or Ctrl-C came.
     """
 
     given: Given
@@ -46,6 +49,7 @@ class Answer:
     missing: tuple[str, ...]
     cases: tuple[tuple[Case, ...], ...]
     proved: tuple[Proofs, ...]
+    robust: tuple[Robustness, ...]
     top: int
     seconds: float
     seed: int
@@ -59,6 +63,10 @@ class Answer:
         grid = words.several_grid(self.tests)
         if grid is not None:
             console.print(grid)
+        for robust in self.robust:
+            console.print(robust.grid())
+            for line in robust.lines():
+                console.print(line, soft_wrap=True)
         for line in (line for one in self.proved for line in one.lines):
             console.print(line, soft_wrap=True)
         for name in self.missing:
@@ -93,7 +101,8 @@ class Answer:
         self.show(Console(file=screen, width=160, markup=False))
         save_text(out / "cst.txt", screen.getvalue())
         save_text(out / "equations.txt", "\n".join(self.model.causal_model_.equations()) + "\n")
-        (out / "certified.csv").unlink(missing_ok=True)  # an earlier run's are not about this one
+        for name in ("certified", "sensitivity", "several"):  # an earlier run's are not about this one
+            (out / f"{name}.csv").unlink(missing_ok=True)
         for name, table in self._tables().items():
             save_table(out / f"{name}.csv", table)
         graph = self.model.causal_model_.graph
@@ -103,6 +112,8 @@ class Answer:
             folder.mkdir(exist_ok=True)
             for name, draw in _figures(one, cases).items():
                 draw(folder / name)
+            for robust in (robust for robust in self.robust if robust.name == one.name):
+                robust.draw(folder / "sensitivity.png")
             if cases:
                 (folder / "cases").mkdir(exist_ok=True)
             for case in cases:
@@ -119,6 +130,8 @@ class Answer:
         tables = {name: all_of(table) for name, table in of.items()}
         if self.proved:
             tables["certified"] = pd.concat([one.table() for one in self.proved], ignore_index=True)
+        if self.robust:
+            tables["sensitivity"] = pd.concat([one.table() for one in self.robust], ignore_index=True)
         return tables | ({"several": several(self.tests)} if len(several(self.tests)) else {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,6 +150,7 @@ class Answer:
             "tests": [one.to_dict() for one in self.tests],
             "not_tested": list(self.missing),
             "several": records(several(self.tests)),
+            "sensitivity": [one.to_dict() for one in self.robust],
             "certified": [one.to_dict() for one in self.proved],
             "trust": {
                 "proved": [line for one in self.proved for line in one.trust()],
@@ -170,15 +184,28 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
     return out
 
 
+def check_linear(model: SituationTesting, given: Given, *, sensitivity: bool, certify: bool) -> None:
+    """Before the run: raises QueryError where --sensitivity or --certify cannot vary the equations, such as those of categories."""
+    read = decided_by(given)
+    needed = {*(read if sensitivity or certify else ()), *(model.attributes_ if sensitivity else ())}
+    for do in model.interventions() if needed else ():
+        try:
+            Effects.of(model.causal_model_, model.causal_model_.check(model.frame_, do), needed=needed)
+        except QueryError as error:
+            raise QueryError(f"{'--sensitivity' if sensitivity else '--certify'}: {error}") from None
+
+
 def case_files(
-    model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int, proved: Sequence[Proofs]
-) -> list[list[Case]]:
-    """Case files for each test: of the rows that were named, or of the first `count` to review where none was."""
-    said = {one.name: one for one in proved}
+    model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int,
+    more: Sequence[Proofs | Robustness],
+) -> list[list[Case]]:  # fmt: skip
+    """Case files for each test: of the rows that were named, or of the first `count` to review where none was.
+
+    more: what else is known of complainants, and told in their files.
+    """
 
     def notes(name: str, place: int) -> list[str]:
-        line = said[name].line_of(place) if name in said else None
-        return [] if line is None else [line]
+        return [line for one in more if one.name == name and (line := one.line_of(place)) is not None]
 
     chosen = named if any(named) else [one.review(count)["place"].tolist() for one in tests]
     return [
@@ -189,7 +216,7 @@ def case_files(
 
 def decided_by(given: Given) -> list[str]:
     """Columns that are decided by, as far as that is known."""
-    who = given.decider.counterfactual if isinstance(given.decider, Recorded) else given.decider
+    who = counterfactually(given.decider)
     if isinstance(who, Rule):
         return list(who.weights)
     if isinstance(who, NetworkDecider):

@@ -14,6 +14,7 @@ from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.report.situation_sensitivity import counterfactually
 from verifair.schema import Schema
 from verifair.situation import causal_file
 from verifair.situation.causal_checks import nearest
@@ -50,7 +51,7 @@ class Given:
     @property
     def network(self) -> NetworkDecider | None:
         """The network that decides on counterfactuals, if one does."""
-        who = self.decider.counterfactual if isinstance(self.decider, Recorded) else self.decider
+        who = counterfactually(self.decider)
         return who if isinstance(who, NetworkDecider) else None
 
     @property

@@ -47,7 +47,7 @@ def _histograms(axis: Any, factual: np.ndarray, counterfactual: np.ndarray) -> N
     both = ((factual, FACTUAL, "as they are"), (counterfactual, COUNTERFACTUAL, "their counterfactuals"))
     for values, color, label in both:
         heights = 100 * np.histogram(values, edges)[0] / len(values)
-        axis.stairs(heights, edges, color=color, lw=1.6, label=f"{label} (mean {values.mean():,.5g})")
+        axis.stairs(heights, edges, color=color, lw=1.6, label=f"{label} (mean {values.mean():,.6g})")
         axis.stairs(heights, edges, color=color, fill=True, alpha=0.25)
         axis.axvline(values.mean(), color=color, lw=1.2, ls=":")
     axis.set_ylim(bottom=0)
