@@ -30,6 +30,7 @@ from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.situation import causal_file
 from verifair.situation.causal_model import CausalModel
+from verifair.situation.chance import chance
 from verifair.situation.deciders import NetworkDecider
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import Situations
@@ -60,7 +61,7 @@ def run(folder: Path, *, parts: Sequence[str] = PARTS, orders: int = 20) -> list
     if "stated" in parts:
         found.append(show("CST stated: networks under stated graphs", pd.DataFrame(_stated(data)), folder))
     if "chance" in parts:
-        found.append(show("CST chance: % of complainants when the attribute means nothing", pd.DataFrame(_chance(data)), folder))
+        found.append(show("CST chance: beside an attribute dealt out anew", pd.DataFrame(_chance(data)), folder))
     return found
 
 
@@ -99,7 +100,7 @@ def _tables(data: Path) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
-def _told(counts: Sequence[int]) -> str:
+def _told(counts: Sequence[float]) -> str:
     return " ".join(map(str, counts))
 
 
@@ -170,26 +171,27 @@ def _stated(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
+    """Beside what is found, in % of the complainants."""
     law, loan = law_school(data), authors_loan(data)
     frame, model, decider, do, attributes = stated("german", data)
-    german = Audit(frame=frame, model=model, decider=decider, do={"sex": do["sex"]}, attributes=attributes)
-    for name, audit, protected in (("loan", loan, "Gender"), ("law school", law, "nonwhite"), ("german", german, "sex")):
+    german = Audit(frame=frame, model=model, decider=decider, do=dict(do), attributes=attributes)
+    for name, audit, protected in (
+        ("loan", loan, "Gender"), ("law school", law, "nonwhite"), ("law school", law, "female"), ("german", german, "sex"),
+        ("german", german, "age"),
+    ):  # fmt: skip
+        asked = {protected: audit.do[protected]}
         for correction in (None, "bh"):
-            seen: dict[str, list[tuple[list[float], list[float]]]] = {}
-            for seed in range(deals):
-                dealt = np.random.default_rng(seed).permutation(audit.frame[protected].to_numpy())
-                asked = {"do": {protected: audit.do[protected]}, "correction": correction, "seed": seed}
-                found = one(audit, audit.frame.assign(**{protected: dealt}), **asked)
-                for method in found.methods:
-                    claims = [found.claims(method, k) for k in found.k]
-                    rates = [100 * float(c.positive.mean()) for c in claims], [100 * float(c.significant.mean()) for c in claims]
-                    seen.setdefault(method, []).append(rates)
-            for method, deal in seen.items():
-                means = np.array(deal).mean(axis=0)
+            test = audit.estimator(do=asked, k=K, correction=correction).fit(audit.frame)
+            (found,) = test.test().values()
+            by_chance = chance(test, asked, deals=deals)
+            for method, lines in found.counts().merge(by_chance, on=["method", "k"], suffixes=("", ", chance")).groupby("method"):
                 yield {
-                    "table": name, "correction": correction or "none", "method": method, "deals": deals,
-                    **{f"cases %, k = {k}": round(float(rate), 2) for k, rate in zip(K, means[0], strict=True)},
-                    **{f"significant %, k = {k}": round(float(rate), 2) for k, rate in zip(K, means[1], strict=True)},
+                    "table": name, "do": f"{protected} = {asked[protected]}", "complainants": len(found.complainants),
+                    "correction": correction or "none", "method": method, "deals": deals,
+                    **{
+                        f"{what} %{which}": _told([round(100 * float(share), 1) for share in lines[column + which]])
+                        for what, column in (("cases", "share"), ("significant", "significant share")) for which in ("", ", chance")
+                    },
                 }  # fmt: skip
 
 
