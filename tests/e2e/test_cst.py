@@ -330,6 +330,25 @@ def test_proofs_of_several_interventions_have_files_of_their_own(tmp_path: Path)
         assert verifair("check", tmp_path / f"proof-{name}.json", "--demo", "german").returncode == 0
 
 
+def test_what_chance_finds_stands_beside_what_is_found(tmp_path: Path) -> None:
+    asked = ("--k", 15, "--k", 50, "--chance", 3, "--cases", 0, "--out", tmp_path / "out", "--json", tmp_path / "a.json")
+    done = verifair(*DEMO, *asked)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads((tmp_path / "a.json").read_text())["tests"][0]["counts"]
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index(["method", "k"])
+    for line in counts:
+        known = line["method"] in ("ST", "CST w/o")
+        assert (line["significant share by chance"] is not None) == known
+        if known:
+            assert 0 <= line["significant share by chance"] <= line["share by chance"]
+            assert summary.loc[(line["method"], line["k"]), "share by chance"] == pytest.approx(line["share by chance"])
+            assert f"({100 * line['share by chance']:.1f}%)" in done.stdout
+    found = {(line["method"], line["k"]): line for line in counts}
+    assert found["CST w/o", 15]["significant share"] > 10 * found["CST w/o", 15]["significant share by chance"]
+    assert "dealt out anew" in flat(done.stdout)
+    assert is_drawn(tmp_path / "out" / "counts.png")
+
+
 def test_robustness_to_the_causal_model_is_told(tmp_path: Path) -> None:
     files = ("--json", tmp_path / "a.json", "--out", tmp_path / "out", "--cases", 1)
     done = verifair(*DEMO, "--k", 15, "--sensitivity", *files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
 from verifair.report.situation import Intervention
 from verifair.report.situation_sensitivity import Robustness
+from verifair.situation.chance import chance as dealt
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import told
 
@@ -81,6 +83,9 @@ def cst(
     cases: Annotated[
         int, typer.Option("--cases", min=0, help="Without --case: case files of so many of the first to review.")
     ] = 5,
+    chance: Annotated[
+        int, typer.Option("--chance", min=0, help="Test as often with the protected values dealt out anew: what chance finds.")
+    ] = 0,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="How wrong must the (linear) causal model be before claims flip?")
     ] = False,
@@ -114,7 +119,7 @@ def cst(
     test = testing(asked, do or [], said, seed=seed, threads=jobs)
     named = named_cases(test, case or [])
     check_linear(test, asked, sensitivity=sensitivity, certify=certify is not None)
-    tests, missing, stopped = _run(test, started + timeout)
+    tests, missing, stopped = _run(test, started + timeout, chance)
     robust: tuple[Robustness, ...] = ()
     proved: tuple[Proofs, ...] = ()
     try:
@@ -145,7 +150,7 @@ def cst(
         raise typer.Exit(options.INTERRUPTED)
 
 
-def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Intervention, ...], tuple[str, ...], bool]:
+def _run(test: SituationTesting, deadline: float, deals: int) -> tuple[tuple[Intervention, ...], tuple[str, ...], bool]:
     """The interventions in turn: those tested, the others' names, and whether Ctrl-C came. Nothing of one half tested is kept.
 
     Raises QueryError where the time is up before the first is done; exits with 130 where Ctrl-C comes before.
@@ -157,6 +162,9 @@ def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Intervention, .
         for one in asked:
             with _bar(deadline, told(one)) as tell:
                 done.append(intervention(test, one, tell))
+            if deals:
+                with _bar(deadline, told(one), "deals") as tell:
+                    done[-1] = replace(done[-1], chance=dealt(test, one, deals=deals, progress=tell))
     except KeyboardInterrupt:
         stopped = True
     except TimeoutError as error:
@@ -169,14 +177,14 @@ def _run(test: SituationTesting, deadline: float) -> tuple[tuple[Intervention, .
 
 
 @contextmanager
-def _bar(deadline: float, name: str) -> Iterator[Callable[[int, int], None]]:
+def _bar(deadline: float, name: str, what: str = "searches") -> Iterator[Callable[[int, int], None]]:
     """progress(done, total) that ends the work with TimeoutError when time is up."""
-    with options.progress_bar(f"do({name})") as bar:
+    with options.progress_bar(f"do({name}), {what}") as bar:
 
         def tell(done: int, total: int) -> None:
             bar(done, total)
             if done < total and time.monotonic() > deadline:
-                raise TimeoutError(f"time was up after {done:,} of {total:,} searches of do({name})")
+                raise TimeoutError(f"time was up after {done:,} of {total:,} {what} of do({name})")
 
         yield tell
 

@@ -89,7 +89,13 @@ class Answer:
         for table in (words.changes_grid(one), words.review_grid(one, self.top)):
             if table is not None:
                 console.print(table)
-        lines = [words.nothing_line(one), *words.overlap_lines(one), words.unknown_line(one), words.chance_line(one)]
+        lines = [
+            words.nothing_line(one),
+            *words.overlap_lines(one),
+            words.unknown_line(one),
+            words.chance_line(one),
+            words.dealt_line(one),
+        ]
         for line in lines:
             if line is not None:
                 console.print(line, soft_wrap=True)

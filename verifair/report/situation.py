@@ -22,7 +22,8 @@ ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Intervention:
     """One intervention.   found: its test.   frame: (N rows) the table.   counterfactual: (C rows) complainants as they would be.
-    attributes: what makes people similar.   negative: (N,) rows decided negatively.
+    attributes: what makes people similar.   negative: (N,) rows decided negatively.   chance: mean counts where the protected
+    attribute is dealt out anew, see `verifair.situation.chance`; None where that was not asked for.
     """
 
     found: Situations
@@ -30,6 +31,7 @@ class Intervention:
     counterfactual: pd.DataFrame
     attributes: tuple[str, ...]
     negative: Booleans
+    chance: pd.DataFrame | None = None
 
     @property
     def name(self) -> str:
@@ -93,13 +95,17 @@ class Intervention:
         return pd.DataFrame(lines)
 
     def counts(self) -> pd.DataFrame:
-        """Table 1: do, method, k, complainants, cases, share, significant, sure share."""
+        """Table 1: do, method, k, complainants, cases, share, significant, significant share; shares by chance if those were asked
+        for."""
         table = self.found.counts()
         order = {method: n for n, method in enumerate(ORDER)}
         table = table.sort_values("method", key=lambda column: column.map(order), kind="stable").reset_index(drop=True)
         table.insert(0, "do", self.name)
         table.insert(3, "complainants", len(self.found.complainants))
-        return table
+        if self.chance is None:
+            return table
+        dealt = self.chance.rename(columns={"share": "share by chance", "significant share": "significant share by chance"})
+        return table.merge(dealt.drop(columns=["cases", "significant"]), how="left", on=["method", "k"])
 
     def overlaps(self) -> pd.DataFrame:
         """Who is found by one method and not by another, for each k: do, found by, not by, k, people."""

@@ -148,7 +148,8 @@ def _stacks(axis: Any, people: pd.DataFrame) -> list[Any]:
 
 
 def counts(summary: pd.DataFrame, path: Path) -> None:
-    """How many complainants each method finds, over k. summary: method, k, share, significant share (shares in 0 .. 1)."""
+    """How many complainants each method finds, over k. summary: method, k, share, significant share, in 0 .. 1, and if measured
+    significant share by chance."""
     with figure(path, (7.5, 4.4)) as drawn:
         axis = drawn.axes[0]
         for method, color in METHODS.items():
@@ -161,6 +162,9 @@ def counts(summary: pd.DataFrame, path: Path) -> None:
                     own["k"], 100 * own["significant share"], marker="o", ms=5, mfc="white", ls="--", color=color,
                     label=f"{method}, significant",
                 )  # fmt: skip
+            chance = own.get("significant share by chance")
+            if chance is not None and chance.notna().all():
+                axis.plot(own["k"], 100 * chance, ls=":", lw=2, color=color, label=f"{method}, significant by chance")
         ticks = sorted(summary["k"].unique())
         axis.set_xticks(ticks, [str(k) for k in ticks])
         axis.set_ylim(bottom=0)

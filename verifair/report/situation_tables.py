@@ -41,7 +41,13 @@ def counts_grids(one: Intervention) -> list[Grid]:
             grid.add_row(method, *(_count(own.loc[k, "cases"], own.loc[k, "share"]) for k in some))
             if method != "CF":
                 cells = (_count(own.loc[k, "significant"], own.loc[k, "significant share"]) for k in some)
-                grid.add_row("  significant", *cells, style="dim")
+                grid.add_row("  significant", *cells)
+            if one.chance is not None and method in set(one.chance["method"]):
+                for label, column in (
+                    ("  cases by chance", "share by chance"),
+                    ("  sig. by chance", "significant share by chance"),
+                ):
+                    grid.add_row(label, *(f"({percent(own.loc[k, column])})" for k in some))
         grids.append(grid)
     return grids
 
@@ -153,7 +159,6 @@ def chance_line(one: Intervention) -> str:
     """Multiple testing, said or corrected."""
     terms, people = one.found.terms, len(one.found.complainants)
     sides = "two-sided" if terms.sides == 2 else "one-sided"
-    alone = " A case alone says little: with no difference at all, up to every second would have one." if terms.tau <= 0 else ""
     numbers = ", ".join(f"{int(one.found.claims(one.method, k).significant.sum()):,} (k = {k})" for k in one.found.k)
     if terms.correction is not None:
         return (
@@ -161,10 +166,25 @@ def chance_line(one: Intervention) -> str:
             f"{100 * (1 - terms.level):.3g} % of the significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
             f"complainants there remain by {one.method} {numbers}."
         )
+    measured = (
+        ""
+        if one.chance is not None
+        else " --chance 10 measures what chance finds, --correct bh holds the share of false ones down."
+    )
     return (
         f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}. Everybody "
-        f"is tested: chance alone would make about {one.by_chance:,.0f} of {people:,} significant; {one.method} finds {numbers}. "
-        f"--correct bh holds the share of false ones down.{alone}"
+        f"is tested: at this level chance alone would make about {one.by_chance:,.0f} of {people:,} significant; {one.method} "
+        f"finds {numbers}. A case alone says little.{measured}"
+    )
+
+
+def dealt_line(one: Intervention) -> str | None:
+    """What the lines by chance are."""
+    if one.chance is None:
+        return None
+    return (
+        "By chance: the same test with the protected values dealt out anew among the rows, so that they mean nothing; mean of the "
+        "deals. Evidence is what exceeds it. Groups of unequal size differ by chance more as k grows."
     )
 
 
