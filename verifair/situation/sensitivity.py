@@ -76,18 +76,23 @@ class Sensitivity(Finding):
     def robust(self, t: float) -> tuple[float, float]:
         """Of the claims, the share that no coefficients within t standard errors overturn, and the share that some were found to.
 
-        NaN where there are no claims."""
+        NaN where there are no claims.
+        """
         if not self.claims.any():
             return float("nan"), float("nan")
-        return float((self.safe[self.claims] >= t).mean()), float((self.flip[self.claims] <= t).mean())
+        overturned = self.flip[self.claims] <= t
+        return float(((self.safe[self.claims] >= t) & ~overturned).mean()), float(overturned.mean())
 
     def shares(self, levels: Sequence[float] = LEVELS) -> pd.DataFrame:
         """A line for each t: the claims' shares that are robust, overturned, and neither known to be."""
         lines = []
         for t in levels:
             robust, overturned = self.robust(t)
-            lines.append({"t": t, "claims": int(self.claims.sum()), "robust": robust, "overturned": overturned,
-                          "open": 1 - robust - overturned})  # fmt: skip
+            both = (self.safe[self.claims] < t) & (self.flip[self.claims] > t)
+            unknown = float(both.mean()) if self.claims.any() else float("nan")
+            lines.append({
+                "t": t, "claims": int(self.claims.sum()), "robust": robust, "overturned": overturned, "open": unknown,
+            })  # fmt: skip
         return pd.DataFrame(lines)
 
     def table(self) -> pd.DataFrame:

@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
+from typer.testing import CliRunner
 
 import verifair as vf
 from encoders.network import Layer, Link, Network
 from solvers.outcome import Budget
 from verifair import datasets
+from verifair.cli.main import app
 from verifair.errors import QueryError
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.certified import CertifiedCounterfactuals, certify_counterfactuals
@@ -394,6 +396,30 @@ def test_the_shipped_networks(name: str, tmp_path: Path) -> None:
     }))  # fmt: skip
     logits = net.forward(data.schema.encode(raw))
     assert np.array_equal(logits.argmax(axis=1), found.estimated)
+
+
+@pytest.mark.parametrize(("flip_first", "code", "word"), [(False, 0, "ACCEPTED"), (True, 1, "REJECTED")])
+def test_the_check_verb_says_what_is_stated(flip_first: bool, code: int, word: str, tmp_path: Path) -> None:
+    """On the shipped German network; a certificate whose first statement is turned round is rejected."""
+    data, net = datasets.load("german"), vf.read_onnx(datasets.network_path("german"))
+    causal = CausalModel(nodes=tuple(Node(name=node, parents=parents) for node, parents in GRAPHS["german"]))
+    women = np.flatnonzero(data.frame["sex"] == "Female")[:40]
+    found = certify_counterfactuals(causal, net, data.schema, data.frame, do={"sex": "Male"}, rows=women)
+    proof = found.certificate
+    assert proof is not None
+    if flip_first:
+        first = proof.proofs[0].statement
+        assert isinstance(first, CounterfactualStatement)
+        turned = Proof(statement=replace(first, classes=first.classes[::-1]), evidence=proof.proofs[0].evidence)
+        proof = replace(proof, proofs=(turned, *proof.proofs[1:]))
+    proof.save(tmp_path / "proof.json")
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "proof.json"), "--demo", "german"])
+    assert done.exit_code == code
+    assert word in done.output
+    decided = found.counts["flips"] + found.counts["stays"]
+    assert f"of {decided} rows would be decided otherwise" in " ".join(done.output.split())
+    assert "with sex = Male" in done.output
+    assert "95 % confidence intervals of each coefficient alone" in " ".join(done.output.split())
 
 
 def test_evidence_is_boxes_alone() -> None:
