@@ -94,6 +94,16 @@ def audited(values: Any, rows: int) -> Booleans:
     return found.astype(bool)
 
 
+def booleans(values: Any, rows: int, what: str) -> Booleans:
+    """(N,) True or False for each row, by place, from booleans or 0 and 1. Raises DataError for anything else."""
+    found = column(values, rows, what)
+    if found.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in found.tolist()):
+        return found.astype(bool)
+    if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
+        raise DataError(f"{what}: holds {found.dtype} values such as {found[0]!r}; expected True or False for each row")
+    return found.astype(bool)
+
+
 def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
     """Values are taken by place, as in scikit-learn. Raises DataError where their index has the table's rows in another order."""
     if not isinstance(values, (pd.Series, pd.DataFrame)) or len(values) != len(frame) or values.index.equals(frame.index):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Network
+from verifair.arguments import booleans
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
 from verifair.schema import Schema
@@ -171,7 +172,9 @@ class Recorded:
 def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
     """Counterfactuals of some rows as the decider takes them, and its decisions on them; None where nobody decides on them."""
     counterfactual, who = taken(decider, counterfactual), _of_counterfactuals(decider)
-    return counterfactual, None if who is None else who.decide(counterfactual)
+    if who is None:
+        return counterfactual, None
+    return counterfactual, booleans(who.decide(counterfactual), len(counterfactual), "decisions on counterfactuals")
 
 
 def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:

@@ -60,6 +60,9 @@ class Metric:
             raise QueryError("attributes: none is left to compare people by; name at least one that is not protected")
         for attribute in [*attributes, *categorical]:
             _check_column(frame, attribute)
+        twice = [one for one in attributes if list(attributes).count(one) > 1]
+        if twice:
+            raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")
         words = tuple(a for a in attributes if a in categorical or not _is_number(frame[a]))
         numbers = tuple(a for a in attributes if a not in words)
         x = _numbers(frame, numbers)

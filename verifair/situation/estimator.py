@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from verifair.arguments import check_number, check_table
+from verifair.arguments import booleans, check_number, check_table
 from verifair.errors import QueryError
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.deciders import Booleans, Decider, decided
@@ -55,7 +55,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         self._check()
         check_table(X)
         self.causal_model.check(X, self.do)
-        self.decisions_ = self.decider.decide(X)
+        self.decisions_ = booleans(self.decider.decide(X), len(X), "decisions")
         with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
             self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
         self.frame_ = X
@@ -69,6 +69,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     def counterfactual(self, do: Mapping[str, Any]) -> tuple[pd.DataFrame, Booleans | None]:
         """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none."""
         check_is_fitted(self)
+        do = self.causal_model_.check(self.frame_, do)  # the values as the table writes them: True for 1 in a column of booleans
         _, group, _ = groups_under(self.frame_, do)
         return decided(self.decider, self.causal_model_.counterfactual(self.frame_[group >= 0], do, seed=self.seed))
 
@@ -83,6 +84,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     def test_one(self, do: Mapping[str, Any], *, progress: Callable[[int, int], None] | None = None) -> Situations:
         """One intervention only."""
         tilde, decisions = self.counterfactual(do)
+        do = self.causal_model_.check(self.frame_, do)
         return self.compared(self.frame_, tilde, do, decisions, progress=progress)
 
     def compared(

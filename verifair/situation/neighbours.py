@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,10 @@ class Pool:
     @cached_property
     def search(self) -> Search:
         return search_of(self.points, self.metric)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the search, which is built again where it is needed: a k-d tree's closure cannot be sent to another process."""
+        return {name: value for name, value in self.__dict__.items() if name != "search"}
 
     @cached_property
     def count(self) -> Integers:
@@ -195,15 +199,17 @@ def _first(pool: Pool, near: Near, k: int, low: Integers, high: Integers, own: O
     found = _shared(near, k, low, high)
     torn = np.flatnonzero(_upto(near.count, high) > k)
     for b in torn:
-        chosen = _tied_rows(pool, near.point[b, low[b] : high[b]], None if own is None else int(own.row[b]))
         inside = int(near.count[b, : low[b]].sum())
+        points, mine = near.point[b, low[b] : high[b]], None if own is None else int(own.row[b])
+        chosen = _tied_rows(pool, points, mine, most=k - inside + 1)  # one more, as the center's own row may be among them
         found[b] = near.bad[b, : low[b]].sum() + pool.negative[chosen[: k - inside]].sum()
     return found
 
 
-def _tied_rows(pool: Pool, points: Integers, own: int | None) -> Integers:
-    """Positions in the pool of the rows at these points, the table's order, without `own`."""
-    at = np.concatenate([np.arange(pool.start[p], pool.start[p + 1]) for p in points])
+def _tied_rows(pool: Pool, points: Integers, own: int | None, most: int | None = None) -> Integers:
+    """Positions in the pool of the rows at these points, the table's order, without `own`; of each point the first `most` only."""
+    ends = pool.start[points + 1] if most is None else np.minimum(pool.start[points + 1], pool.start[points] + most)
+    at = np.concatenate([np.arange(low, high) for low, high in zip(pool.start[points], ends, strict=True)])
     at = at[np.argsort(pool.rows[at], kind="stable")]
     return at if own is None else at[pool.rows[at] != own]
 

@@ -14,7 +14,7 @@ Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -25,7 +25,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control
 
 from encoders.network import Array
-from verifair.arguments import check_number
+from verifair.arguments import booleans, check_number
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
 from verifair.situation.distance import Distance, Metric
@@ -220,13 +220,17 @@ def situation_test(
     terms = Terms() if terms is None else terms
     names, group, test = groups_under(frame, do)
     _check_sizes(sizes, names, group, test)
-    complainants, negative = np.flatnonzero(group >= 0), ~decisions
+    complainants, negative = np.flatnonzero(group >= 0), ~booleans(decisions, len(frame), "decisions")
     if len(counterfactual) != len(complainants):
         raise DataError(f"counterfactual: has {len(counterfactual)} rows for {len(complainants)} complainants: one for each")
+    refused_tilde = None
+    if counterfactual_decisions is not None:
+        refused_tilde = ~booleans(counterfactual_decisions, len(complainants), "counterfactual_decisions")
     metric = scaled = Metric.of(distance, frame, attributes, categorical)
     if own_scale:
         rest = frame.iloc[np.flatnonzero(group < 0)]
         scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
+        scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
     centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
     pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
     pool = Pool.of(np.flatnonzero(test), centers, negative, metric)
@@ -250,7 +254,7 @@ def situation_test(
         details={"do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties},
         do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
         refused=negative[complainants],
-        refused_tilde=None if counterfactual_decisions is None else ~counterfactual_decisions,
+        refused_tilde=refused_tilde,
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
         centers=centers[complainants], centers_tilde=tilde,
     )  # fmt: skip
@@ -259,6 +263,8 @@ def situation_test(
 
 
 def _check_k(k: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(k, str) or not isinstance(k, Iterable):
+        raise QueryError(f"k = {k!r}: expected group sizes, such as (15, 30)")
     if not len(k):
         raise QueryError("k: no group size; give at least one, such as 15")
     for one in k:
