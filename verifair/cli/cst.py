@@ -122,10 +122,13 @@ def cst(
     tests, missing, stopped = _run(test, started + timeout, chance)
     robust: tuple[Robustness, ...] = ()
     proved: tuple[Proofs, ...] = ()
+    notes: tuple[str, ...] = ()
     try:
         if sensitivity and not stopped:
-            with options.progress_bar("sensitivity") as tell:
-                robust = tuple(Robustness.of(test, one, tell) for one in tests)
+            try:
+                robust = tuple(_robustness(test, one, started + timeout) for one in tests)
+            except TimeoutError:
+                notes = ("How wrong the causal model must be was not finished: the time was up (--timeout).",)
         if certify is not None and not stopped:
             left = options.budget(max(timeout - (time.monotonic() - started), 1e-3), nodes, seed)
             proved = certified(asked, test, [one.found.do for one in tests], _share(certify) or 0.0, left, certificate)
@@ -134,7 +137,7 @@ def cst(
     written = case_files(test, tests, named, cases if out is not None else 0, [*robust, *proved])
     answer = Answer(
         given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), proved=proved, robust=robust,
-        top=top, seconds=time.monotonic() - started, seed=seed,
+        notes=notes, top=top, seconds=time.monotonic() - started, seed=seed,
     )  # fmt: skip
     # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:
@@ -174,6 +177,12 @@ def _run(test: SituationTesting, deadline: float, deals: int) -> tuple[tuple[Int
         Console(stderr=True, highlight=False).print("interrupted before the first intervention was tested: nothing is kept")
         raise typer.Exit(options.INTERRUPTED)
     return tuple(done), tuple(told(one) for one in asked[len(done) :]), stopped
+
+
+def _robustness(test: SituationTesting, one: Intervention, deadline: float) -> Robustness:
+    """Raises TimeoutError when time is up."""
+    with _bar(deadline, one.name, "sensitivity") as tell:
+        return Robustness.of(test, one, tell)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Answer:
 
     missing: interventions that were not tested, as there was no time.   cases: whose case files are written, by test.
     proved: what is certified of the counterfactuals, robust: how wrong the causal model has to be before claims flip, by test;
-    empty where that was not asked for, or Ctrl-C came.
+    empty where that was not asked for, or Ctrl-C came.   notes: what else there is to say.
     """
 
     given: Given
@@ -50,6 +50,7 @@ class Answer:
     cases: tuple[tuple[Case, ...], ...]
     proved: tuple[Proofs, ...]
     robust: tuple[Robustness, ...]
+    notes: tuple[str, ...]
     top: int
     seconds: float
     seed: int
@@ -71,6 +72,8 @@ class Answer:
             console.print(line, soft_wrap=True)
         for name in self.missing:
             console.print(f"do({name}) was not tested: there was no time.", soft_wrap=True)
+        for note in self.notes:
+            console.print(note, soft_wrap=True)
         console.print(f"{words.honest_line()} {self.seconds:.1f} s.", soft_wrap=True)
 
     def _about(self) -> Iterator[str]:
@@ -155,6 +158,7 @@ class Answer:
             "equations": list(test.causal_model_.equations()),
             "tests": [one.to_dict() for one in self.tests],
             "not_tested": list(self.missing),
+            "notes": list(self.notes),
             "several": records(several(self.tests)),
             "sensitivity": [one.to_dict() for one in self.robust],
             "certified": [one.to_dict() for one in self.proved],
