@@ -351,6 +351,36 @@ def test_one_row_may_be_asked_about_alone() -> None:
     assert found.status.tolist() == ["flips"]
 
 
+def test_nobody_and_those_who_have_the_value_already() -> None:
+    nobody = certify(rows=[])
+    assert nobody.counts == {"flips": 0, "stays": 0, "depends": 0, "unknown": 0}
+    assert nobody.certificate is None
+    assert json.loads(json.dumps(nobody.to_dict()))["rows"] == 0
+    man = certify(rows=[4])
+    assert man.status.tolist() == ["stays"]
+    assert man.certificate is not None
+    one = man.certificate.proofs[1].statement
+    assert isinstance(one, CounterfactualStatement)
+    assert one.lower == one.upper == one.row
+
+
+@pytest.mark.parametrize("codes", [[0, 1], [1, 3]])
+def test_categories_that_the_table_and_the_equations_hold_as_codes(codes: list[int]) -> None:
+    """The equation counts the codes, not the positions of the categories: 0.5 for each step of the code."""
+    features = [f.model_dump() for f in SCHEMA.features[:2]]
+    coded = {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "codes": codes, "protected": True}
+    schema = vf.Schema.build({"features": [*features, coded]})
+    frame = FRAME.assign(sex=[codes[0]] * 4 + [codes[1]])
+    income = Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": 1.0 / (codes[1] - codes[0])}))
+    found = certify(
+        causal_model=CausalModel(nodes=(Node(name="sex"), income)), schema=schema, frame=frame, do={"sex": codes[1]},
+        errors={"income": 0.25 / (codes[1] - codes[0])},
+    )  # fmt: skip
+    assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=NETWORK, schema=schema).accepted
+
+
 def test_a_fitted_model_brings_its_errors() -> None:
     rng = np.random.default_rng(0)
     sex = rng.choice(["f", "m"], 200)
