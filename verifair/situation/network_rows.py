@@ -68,6 +68,7 @@ class NetworkRows:
         schema.check_network(network)
         if network.outputs > 2:
             raise QueryError(f"decisions on counterfactuals are certified for two classes, the network has {network.outputs}")
+        _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
         feature = {one.source: v for v, one in enumerate(schema.features)}
         effects = Effects.of(model, do, needed=feature, errors=errors)
         for name in effects.nodes:
@@ -228,6 +229,31 @@ class NetworkRows:
                     float32_agrees=None if runtime is None else bool(runtime[a] == sign[a] and runtime[b] == sign[b]),
                 )  # fmt: skip
         return found
+
+
+def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]) -> None:
+    """Raise QueryError where the equations, which are about features, would miss a part of what changes in the network's inputs.
+
+    changed: columns that the intervention may change.
+    """
+    for name in changed:
+        readers = [one.name for one in schema.features if one.source == name]
+        if len(readers) > 1:
+            raise QueryError(
+                f"column {name!r}: do may change it, and the features {', '.join(readers)} are both read from it; a certificate's "
+                "equations are about one feature each: take a network that reads the column once"
+            )
+        blocks = [one for one in schema.features if one.kind == "one-hot" and one.source not in frame.columns]
+        block = [one.name for one in blocks if name in [f"{one.source}_{word}" for word in one.categories or ()]]
+        if block:
+            raise QueryError(
+                f"column {name!r}: do may change it, and it is one of a block that the one-hot feature {block[0]!r} is read from; "
+                f"write the block as one column of words, {block[0]!r}, in the table and in the causal model"
+            )
+        if not readers and any(one.name == name for one in schema.features):
+            raise QueryError(
+                f"column {name!r}: do may change it, and the feature of that name is read from another column; rename the feature"
+            )
 
 
 def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:

@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import verifair as vf
+from tests.soundness.random_twins import random_network
 from verifair.errors import DataError, QueryError
 from verifair.situation.causal_model import CausalModel
+from verifair.situation.certified import certify_counterfactuals
 from verifair.situation.deciders import Rule
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.nodes import Node
@@ -119,3 +122,28 @@ def test_a_huge_tie_in_the_tables_order_is_cut_short() -> None:
         nearest = [one for one in women if one != row][:k]
         assert found.control[k - 1, row // 2] == sum(not decisions[one] for one in nearest)
     assert found.standard[:, 0].tolist() == [0, 1, 1]
+
+
+def schema_of(*features: dict[str, Any]) -> vf.Schema:
+    return vf.Schema.build({"features": list(features), "positive": "logit > 0"})
+
+
+@pytest.mark.parametrize(("features", "do", "message"), [
+    (({"name": "pay", "kind": "real", "range": [0, 200]}, {"name": "again", "kind": "real", "range": [0, 200], "column": "pay"}),
+     {"man": 1}, "the features pay, again are both read from it"),
+    (({"name": "pay", "kind": "real", "range": [0, 200]}, {"name": "g", "kind": "one-hot", "categories": ["woman", "man"]}),
+     {"g_man": 1}, "one of a block that the one-hot feature 'g' is read from"),
+    (({"name": "man", "kind": "real", "range": [0, 200], "column": "pay"},), {"man": 1}, "is read from another column"),
+])  # fmt: skip
+def test_nothing_is_certified_of_counterfactuals_that_the_equations_would_get_wrong(
+    features: tuple[dict[str, Any], ...], do: dict[str, Any], message: str
+) -> None:
+    """Of two features that read one column, only one moved; certificates of such counterfactuals were accepted."""
+    rng, (name,) = np.random.default_rng(0), do
+    man = np.arange(20) % 2
+    frame = pd.DataFrame({name: man, "g_woman": 1 - man, "pay": 50.0 + 20 * man + rng.normal(0, 5, 20)})
+    model = CausalModel(nodes=(Node(name=name), Node(name="pay", parents=(name,)))).fit(frame)
+    schema = schema_of(*features)
+    network = random_network(rng, schema.domain.columns, "plain", depth=2, width=4, outputs=1)
+    with pytest.raises(QueryError, match=message):
+        certify_counterfactuals(model, network, schema, frame, do=do)
