@@ -112,8 +112,9 @@ class Answer:
         save_text(out / "equations.txt", "\n".join(self.model.causal_model_.equations()) + "\n")
         for name in ("certified", "sensitivity", "several"):  # an earlier run's are not about this one
             (out / f"{name}.csv").unlink(missing_ok=True)
+        save_table(out / "claims.csv", (part for one in self.tests for part in one.parts()))
         for name, table in self._tables().items():
-            save_table(out / f"{name}.csv", table)
+            save_table(out / f"{name}.csv", [table])
         graph = self.model.causal_model_.graph
         causal_graph(graph, list(self.model.do), "decision", decided_by(self.given), out / "graph.png")
         for one, cases in zip(self.tests, self.cases, strict=True):
@@ -133,8 +134,8 @@ class Answer:
             return pd.concat([table(one) for one in self.tests], ignore_index=True)
 
         of = {
-            "summary": Intervention.counts, "claims": Intervention.claims, "counterfactuals": Intervention.counterfactuals,
-            "overlaps": Intervention.overlaps, "rates": Intervention.rates, "changes": Intervention.changes,
+            "summary": Intervention.counts, "counterfactuals": Intervention.counterfactuals, "overlaps": Intervention.overlaps,
+            "rates": Intervention.rates, "changes": Intervention.changes,
         }  # fmt: skip
         tables = {name: all_of(table) for name, table in of.items()}
         if self.proved:
@@ -252,7 +253,7 @@ def _figures(one: Intervention, cases: Sequence[Case]) -> dict[str, Callable[[Pa
         "intervals.png": lambda path: situation_plots.intervals(claims, terms.tau, terms.level, path),
     }
     who = f"{len(one.found.complainants):,} complainants, do({one.name})"
-    for name in [name for name in one.attributes if name in one.moved()][:DRAWN]:
+    for name in [name for name in one.attributes if name in one.moved][:DRAWN]:
         before, after = one.factual[name], one.counterfactual[name]
         out[f"figure2-left-{file_name(name)}.png"] = _draw(situation_plots.distribution, name, before, after, who)
         if cases:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,12 @@ def save_text(path: Path, text: str) -> None:
     half.replace(path)
 
 
-def save_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a CSV file whole, without the index."""
+def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
+    """Write a CSV file whole, without the index, from parts with the same columns."""
     half = path.with_name(f".{path.name}.part")
-    table.to_csv(half, index=False)
+    with half.open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(parts):
+            part.to_csv(file, index=False, header=not number)
     half.replace(path)
 
 

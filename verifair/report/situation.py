@@ -3,8 +3,9 @@ review; and several protected attributes beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class Intervention:
         """(C,) what the table calls the complainants."""
         return self.frame.index[self.found.complainants]
 
-    @property
+    @cached_property
     def factual(self) -> pd.DataFrame:
         """(C rows) the complainants as they are."""
         return self.frame.iloc[self.found.complainants]
@@ -70,18 +71,20 @@ class Intervention:
 
     def claims(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
         """A line for each complainant, method and k."""
+        return pd.concat(self.parts(methods, sizes), ignore_index=True)
+
+    def parts(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> Iterator[pd.DataFrame]:
+        """The same, a table for each method and k in turn: of a million people they are large."""
         found = self.found
         names = np.array(found.names, dtype=object)[found.groups]
-        parts = []
         for method in self.methods if methods is None else methods:
             for k in found.k if sizes is None else sizes:
                 one = found.claims(method, k)
-                parts.append(pd.DataFrame({
+                yield pd.DataFrame({
                     "do": self.name, "row": self.rows, "group": names, "method": method, "k": k, "n": one.n,
                     "control": one.p_control, "test": one.p_test, "delta": one.delta, "low": one.low, "high": one.high,
                     "p value": one.p_value, "case": one.positive, "significant": one.significant,
-                }))  # fmt: skip
-        return pd.concat(parts, ignore_index=True)
+                })  # fmt: skip
 
     def claims_of(self, at: int) -> pd.DataFrame:
         """The claims of one complainant. at: their place among the complainants."""
@@ -134,7 +137,7 @@ class Intervention:
     def changes(self) -> pd.DataFrame:
         """What `do` moves: do, attribute, people (how many it moves), before, after (means), moves (most frequent)."""
         lines: list[tuple[Any, ...]] = []
-        for name in self.moved():
+        for name in self.moved:
             before, after = self.factual[name], self.counterfactual[name]
             numbers = _is_number(before) and _is_number(after)
             means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
@@ -142,6 +145,7 @@ class Intervention:
             lines.append((self.name, name, people, *means, "" if numbers else most_frequent_move(before, after)))
         return pd.DataFrame(lines, columns=["do", "attribute", "people", "before", "after", "moves"])
 
+    @cached_property
     def moved(self) -> list[str]:
         """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
         return [
@@ -151,7 +155,7 @@ class Intervention:
 
     def counterfactuals(self) -> pd.DataFrame:
         """The complainants before and after: do, row, decisions in words, and each attribute twice."""
-        names = list(dict.fromkeys([*self.found.do, *self.attributes, *self.moved()]))
+        names = list(dict.fromkeys([*self.found.do, *self.attributes, *self.moved]))
         tilde = self.found.refused_tilde
         parts: dict[str, Any] = {
             "do": self.name, "row": self.rows, "decision": decision(self.found.refused),

@@ -76,7 +76,7 @@ class Case:
 
     def attributes(self) -> list[str]:
         """Those that the intervention moves for this person, for others, and the rest."""
-        own, moved = self.own, self.tested.moved()
+        own, moved = self.own, self.tested.moved
         differ = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
         return sorted(self.tested.attributes, key=lambda name: (not differ[name], name not in moved))
 

@@ -93,7 +93,7 @@ def changes_grid(one: Intervention) -> Grid | None:
 
 def nothing_line(one: Intervention) -> str | None:
     """Said where an attribute causes nothing: then CST w/o is ST."""
-    if len(one.moved()):
+    if len(one.moved):
         return None
     return f"do({one.name}) moves no other attribute in this causal model, so that CST w/o is situation testing (ST)."
 

@@ -120,7 +120,7 @@ def test_rates_and_changes_are_those_of_the_tables(run: tuple[SituationTesting, 
     (change,) = joint.changes().to_dict(orient="records")
     assert (change["attribute"], change["people"]) == ("income", len(joint.rows))
     assert change["after"] - change["before"] == pytest.approx(3.0)
-    assert joint.moved() == ["income"]
+    assert joint.moved == ["income"]
 
 
 def test_several_attributes_are_counted_per_person(run: tuple[SituationTesting, list[Intervention]]) -> None:
@@ -291,7 +291,8 @@ def test_the_decision_stands_last() -> None:
 
 def test_files_are_whole_or_absent(tmp_path: Path) -> None:
     save_text(tmp_path / "a.txt", "text")
-    save_table(tmp_path / "a.csv", pd.DataFrame({"x": [1]}))
+    save_table(tmp_path / "a.csv", (pd.DataFrame({"x": [n]}) for n in range(3)))
+    assert (tmp_path / "a.csv").read_text() == "x\n0\n1\n2\n"
     with pytest.raises(ValueError, match="stopped"), figure(tmp_path / "a.png", (4, 4)):
         raise ValueError("stopped")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.csv", "a.txt"]
