@@ -18,7 +18,6 @@ from verifair.arguments import check_number
 from verifair.errors import QueryError
 from verifair.situation.deciders import taken
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import groups_under
 
 
 def chance(
@@ -41,7 +40,7 @@ def chance(
         dealt = frame.assign(**{name: frame[name].iloc[order].set_axis(frame.index) for name in columns})
         with threadpool_limits(limits=1):
             model = replace(test.causal_model_, fitted={}).fit(dealt, seed=test.seed)
-        people = dealt[groups_under(dealt, do)[1] >= 0]
+        people = dealt.iloc[test.complainants(do, dealt)]
         tilde = taken(test.decider, model.counterfactual(people, do, seed=test.seed))
         found.append(test.compared(dealt, tilde, do).counts())
         if progress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +18,17 @@ from verifair.situation.deciders import Booleans, Decider, decided
 from verifair.situation.distance import Distance
 from verifair.situation.intervals import Interval
 from verifair.situation.neighbours import Ties
-from verifair.situation.testing import K, Situations, Terms, groups_under, situation_test, told
+from verifair.situation.testing import (
+    Integers,
+    K,
+    Situations,
+    Small,
+    Terms,
+    groups_under,
+    least_group,
+    situation_test,
+    told,
+)  # fmt: skip
 
 Preset = Literal["paper"]
 
@@ -29,7 +40,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     do: protected attribute -> its value for those who are not protected. Several are tested each alone; with `intersectional`
     jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do.
     k: group sizes.   tau, level, sides, interval, correction: what counts as a case, see `Terms`.
-    distance, ties, categorical: see `situation_test`.   seed: of the noise of categories.
+    distance, ties, categorical, small: see `situation_test`.   seed: of the noise of categories.
     preset: "paper" for the authors' procedure: it sets distance, ties, level, sides, interval and rounding, whatever they are here.
     Sound? Complete? neither: statistical evidence (`Finding`) under the causal model, never a proof.
     Reference: CST (Alvarez and Ruggieri 2023), algorithm 1.
@@ -39,13 +50,13 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         self, causal_model: CausalModel, decider: Decider, *, do: Mapping[str, Any], attributes: Sequence[str] | None = None,
         k: Sequence[int] = K, tau: float = 0.0, level: float = 0.95, sides: int = 2, interval: Interval = "newcombe",
         correction: Literal["bh"] | None = None, distance: Distance = "mixed", ties: Ties = "share",
-        categorical: Sequence[str] = (), intersectional: bool = False, preset: Preset | None = None, seed: int = 0,
-        threads: int = 2,
+        categorical: Sequence[str] = (), intersectional: bool = False, preset: Preset | None = None, small: Small = "error",
+        seed: int = 0, threads: int = 2,
     ) -> None:  # fmt: skip
         self.causal_model, self.decider, self.do, self.attributes, self.k = causal_model, decider, do, attributes, k
         self.tau, self.level, self.sides, self.interval, self.correction = tau, level, sides, interval, correction
         self.distance, self.ties, self.categorical = distance, ties, categorical
-        self.intersectional, self.preset, self.seed, self.threads = intersectional, preset, seed, threads
+        self.intersectional, self.preset, self.small, self.seed, self.threads = intersectional, preset, small, seed, threads
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> SituationTesting:
         """Fit the causal model to the rows of X, and let the decider decide on them. y is ignored: it has no part in the test.
@@ -70,8 +81,13 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none."""
         check_is_fitted(self)
         do = self.causal_model_.check(self.frame_, do)  # the values as the table writes them: True for 1 in a column of booleans
-        _, group, _ = groups_under(self.frame_, do)
-        return decided(self.decider, self.causal_model_.counterfactual(self.frame_[group >= 0], do, seed=self.seed))
+        rows = self.frame_.iloc[self.complainants(do)]
+        return decided(self.decider, self.causal_model_.counterfactual(rows, do, seed=self.seed))
+
+    def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:
+        """(C,) positions of the rows that are tested, in the table of `fit` or another."""
+        frame = self.frame_ if frame is None else frame
+        return np.flatnonzero(groups_under(frame, do, least=least_group(self.k, self.small))[1] >= 0)
 
     def test(self, *, progress: Callable[[int, int], None] | None = None) -> dict[str, Situations]:
         """Intervention in words -> what was found. progress(done, total) starts anew with each.
@@ -99,7 +115,8 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         return situation_test(
             frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
             k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
-            ties="first" if paper else self.ties, categorical=self.categorical, threads=self.threads, progress=progress,
+            ties="first" if paper else self.ties, categorical=self.categorical, small=self.small,
+            threads=self.threads, progress=progress,
         )  # fmt: skip
 
     @property

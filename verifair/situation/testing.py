@@ -37,6 +37,8 @@ Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
+Small = Literal["error", "leave out"]
+SMALL: tuple[Small, ...] = get_args(Small)
 K = (15, 30, 50, 100)
 """Group sizes of the paper."""
 ROUNDING = 1e-12
@@ -202,8 +204,8 @@ class Situations(Finding):
 def situation_test(
     frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
     counterfactual_decisions: Booleans | None = None, k: Sequence[int] = K, terms: Terms | None = None,
-    distance: Distance = "mixed", own_scale: bool = False, ties: Ties = "share", categorical: Sequence[str] = (), threads: int = 2,
-    progress: Callable[[int, int], None] | None = None,
+    distance: Distance = "mixed", own_scale: bool = False, ties: Ties = "share", categorical: Sequence[str] = (),
+    small: Small = "error", threads: int = 2, progress: Callable[[int, int], None] | None = None,
 ) -> Situations:  # fmt: skip
     """Test every protected row of a table.
 
@@ -213,12 +215,13 @@ def situation_test(
     attributes: what makes two people similar, protected attributes excluded.   decisions: (N,) True where positive;
     counterfactual_decisions: (C,), None where nobody decides on counterfactuals.
     own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
-    categorical: attributes that are categories although they hold numbers.   progress(done, total) counts searches.
+    categorical: attributes that are categories although they hold numbers.   small: "leave out" leaves out complainants whose group
+    is smaller than the largest k + 1, and `details` names them; "error" raises.   progress(done, total) counts searches.
     Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
     """
     sizes = _check_k(k)
     terms = Terms() if terms is None else terms
-    names, group, test = groups_under(frame, do)
+    names, group, test = groups_under(frame, do, least=least_group(sizes, small))
     _check_sizes(sizes, names, group, test)
     complainants, negative = np.flatnonzero(group >= 0), ~booleans(decisions, len(frame), "decisions")
     if len(counterfactual) != len(complainants):
@@ -251,7 +254,10 @@ def situation_test(
     counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, progress=tell)
     found = Situations(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
-        details={"do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties},
+        details={
+            "do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
+            "left out": _left_out(frame, do, names),
+        },
         do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
         refused=negative[complainants],
         refused_tilde=refused_tilde,
@@ -260,6 +266,19 @@ def situation_test(
     )  # fmt: skip
     first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
     return replace(found, value=float(first.positive.mean()))
+
+
+def least_group(k: Sequence[int], small: Small) -> int:
+    """The fewest rows that a complainant's group may have without being left out."""
+    if small not in SMALL:
+        raise QueryError(f"small = {small!r}: expected one of {', '.join(SMALL)}")
+    return max(k) + 1 if small == "leave out" else 0
+
+
+def _left_out(frame: pd.DataFrame, do: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    """Groups that are not tested: name -> rows."""
+    every, group, _ = groups_under(frame, do)
+    return {name: int((group == g).sum()) for g, name in enumerate(every) if name not in names}
 
 
 def _check_k(k: Sequence[int]) -> tuple[int, ...]:
@@ -274,9 +293,12 @@ def _check_k(k: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({int(one) for one in k}))
 
 
-def groups_under(frame: pd.DataFrame, do: Mapping[str, Any]) -> tuple[tuple[str, ...], Integers, Booleans]:
+def groups_under(
+    frame: pd.DataFrame, do: Mapping[str, Any], *, least: int = 0
+) -> tuple[tuple[str, ...], Integers, Booleans]:
     """Names of the complainants' groups; (N,) to which each row belongs, -1 for none; (N,) who has all of do's values.
 
+    least: groups of fewer rows are left out.
     Raises QueryError for no attribute, DataError for columns and values that are not there, or where nobody is in a group.
     """
     if not do:
@@ -291,10 +313,15 @@ def groups_under(frame: pd.DataFrame, do: Mapping[str, Any]) -> tuple[tuple[str,
         raise DataError(f"do {told(do)}: no row has all of these values, so there is no test group; correct the values")
     combination, place = np.unique(code[protected], axis=0, return_inverse=True)
     named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
-    order = np.argsort(named)
+    size = np.bincount(place)
+    kept = [n for n in np.argsort(named) if size[n] >= least]
+    if not kept:
+        raise DataError(f"do {told(do)}: every group has fewer than {least} rows (the largest {size.max()}); ask for a smaller k")
+    number = np.full(len(named), -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
     group = np.full(len(frame), -1, dtype=np.int64)
-    group[protected] = np.argsort(order)[place]
-    return tuple(named[n] for n in order), group, test
+    group[protected] = number[place]
+    return tuple(named[n] for n in kept), group, test
 
 
 def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
@@ -329,5 +356,9 @@ def _check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, te
         others = " other" if name != "the test group" else ""
         raise DataError(
             f"k = {max(k)}: {name} has only {sizes[name]}{others} rows; the largest k is {sizes[name]}"
-            + (": ask for a smaller one, or merge small groups" if sizes[name] else ", so nobody can be tested: merge small groups")
+            + (
+                ": ask for a smaller one, merge small groups, or leave them out (small = 'leave out')"
+                if sizes[name]
+                else ", so nobody can be tested: merge small groups, or leave them out (small = 'leave out')"
+            )
         )
