@@ -87,7 +87,7 @@ def _term_flaw(term: Term, known: set[str], query: CounterfactualQuery, attribut
     if term.low > term.high:
         return f"the interval of its parent {term.parent!r} is reversed"
     count = attributes.words[attributes.at[term.parent]]
-    if count != len(term.values or ()):
+    if count != len(term.values or ()) or (term.values is not None and not count):
         return f"its parent {term.parent!r} has {count} categories, {len(term.values or ())} values are listed"
     return None
 

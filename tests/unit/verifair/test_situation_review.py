@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from verifair.situation.deciders import Rule
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.nodes import Node
 from verifair.situation.testing import Situations, situation_test
+from verifair.verify.check import check
 
 MODEL = CausalModel(nodes=(Node(name="sex"), Node(name="age"), Node(name="pay", parents=("sex", "age"))))
 RULE = Rule(weights={"pay": 1}, above=2000)
@@ -147,3 +149,20 @@ def test_nothing_is_certified_of_counterfactuals_that_the_equations_would_get_wr
     network = random_network(rng, schema.domain.columns, "plain", depth=2, width=4, outputs=1)
     with pytest.raises(QueryError, match=message):
         certify_counterfactuals(model, network, schema, frame, do=do)
+
+
+def test_a_certificate_that_lists_no_values_for_a_number_is_rejected() -> None:
+    """An empty list passed for none, and the checker stopped with an IndexError."""
+    man = np.arange(20) % 2
+    frame = pd.DataFrame({"man": man, "pay": 50.0 + 20 * man + np.random.default_rng(0).normal(0, 5, 20)})
+    model = CausalModel(nodes=(Node(name="man"), Node(name="pay", parents=("man",)))).fit(frame)
+    schema = schema_of({"name": "pay", "kind": "real", "range": [0, 200]})
+    network = replace(random_network(np.random.default_rng(0), 1, "plain", depth=1, width=2, outputs=1), source_sha256="0" * 64)
+    certificate = certify_counterfactuals(model, network, schema, frame, do={"man": 1}).certificate
+    assert certificate is not None
+    assert not check(certificate, network=network, schema=schema).rejections
+    (equation,) = certificate.query.equations
+    wrong = replace(equation, terms=(replace(equation.terms[0], values=()),))
+    forged = replace(certificate, query=replace(certificate.query, equations=(wrong,)))
+    (rejection,) = check(forged, network=network, schema=schema).rejections
+    assert "0 categories, 0 values are listed" in rejection.reason
