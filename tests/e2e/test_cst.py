@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -462,3 +463,24 @@ def test_ctrl_c_keeps_what_was_tested(finished: int, tmp_path: Path) -> None:
     assert answer["not_tested"] == ["age = Senior"]
     assert "do(age = Senior) was not tested" in flat(done.stdout)
     assert answer["several"] == []
+
+
+def test_small_groups_are_an_error_or_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    race = np.array(["White"] * 60 + ["Black"] * 40 + ["Other"] * 3)
+    table = pd.DataFrame({"race": race, "pay": rng.integers(10, 90, len(race)) * 1000})
+    table.to_csv(tmp_path / "pay.csv", index=False)
+    (tmp_path / "pay.toml").write_text(
+        '[[causal.node]]\nname = "race"\n[[causal.node]]\nname = "pay"\nparents = ["race"]\n'
+        '[decision]\nweights = { pay = 1 }\nabove = 50000\n'
+    )
+    asked = ("cst", "--data", tmp_path / "pay.csv", "--causal", tmp_path / "pay.toml", "--do", "race=White", "--k", 5)
+    run = verifair(*asked)
+    assert run.returncode == 2
+    assert "race = Other has only 2 other rows; the largest k is 2" in flat(run.stderr)
+    run = verifair(*asked, "--small", "leave-out", "--json", tmp_path / "a.json")
+    assert run.returncode == 0
+    assert "race = Other (3 people)" in flat(run.stdout)
+    (one,) = json.loads((tmp_path / "a.json").read_text())["tests"]
+    assert one["left_out"] == {"race = Other": 3}
+    assert one["complainants"] == 40

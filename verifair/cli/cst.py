@@ -22,7 +22,7 @@ from verifair.report.situation import Intervention
 from verifair.report.situation_sensitivity import Robustness
 from verifair.situation.chance import chance as dealt
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import told
+from verifair.situation.groups import told
 
 EXAMPLE = """
 Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
@@ -76,6 +76,9 @@ def cst(
     ties: Annotated[
         str | None, typer.Option("--ties", help="Equally near rows share the last places, or the first in the table win.")
     ] = None,
+    small: Annotated[
+        str | None, typer.Option("--small", help="Groups smaller than the largest k: error, or leave-out (and say so).")
+    ] = None,
     preset: Annotated[str | None, typer.Option("--preset", help="paper: the authors' own procedure, in all of the above.")] = None,
     case: Annotated[
         list[str] | None, typer.Option("--case", help="Row (as the table calls it) to write a case file of; repeat.")
@@ -114,7 +117,7 @@ def cst(
     said: dict[str, Any] = {
         "k": k or None, "tau": tau, "level": _share(level), "sides": 1 if one_sided else None,
         "interval": interval, "correction": correct, "distance": distance, "ties": ties, "preset": preset,
-        "intersectional": intersectional, "attributes": attribute or None,
+        "intersectional": intersectional, "attributes": attribute or None, "small": small,
     }  # fmt: skip
     test = testing(asked, do or [], said, seed=seed, threads=jobs)
     named = named_cases(test, case or [])

@@ -26,7 +26,6 @@ from verifair.report.situation_sensitivity import Robustness, counterfactually
 from verifair.situation.deciders import NetworkDecider, Recorded, Rule
 from verifair.situation.effects import Effects
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import groups_under
 
 DRAWN = 12
 """Attributes with a figure of their own."""
@@ -93,6 +92,7 @@ class Answer:
             if table is not None:
                 console.print(table)
         lines = [
+            words.left_out_line(one),
             words.nothing_line(one),
             *words.overlap_lines(one),
             words.unknown_line(one),
@@ -181,7 +181,7 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
     Raises QueryError for a row that is a complainant of none.
     """
     asked = model.interventions()
-    complainants = [np.flatnonzero(groups_under(model.frame_, do)[1] >= 0) for do in asked]
+    complainants = [model.complainants(do) for do in asked]
     out: list[list[int]] = [[] for _ in asked]
     for name in dict.fromkeys(named):
         refused = []

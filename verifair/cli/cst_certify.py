@@ -17,7 +17,7 @@ from verifair.errors import QueryError
 from verifair.report.figures import file_name
 from verifair.situation.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN, CertifiedCounterfactuals, certify_counterfactuals
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import told
+from verifair.situation.groups import told
 
 MEANING = {
     FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",

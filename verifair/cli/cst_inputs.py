@@ -27,7 +27,7 @@ from verifair.situation.testing import K
 DEMOS = ("loan", "german", "adult")
 SETTINGS: dict[str, Any] = {
     "k": K, "tau": 0.0, "level": 0.95, "sides": 2, "distance": "mixed", "interval": "newcombe", "ties": "share",
-    "correction": None, "intersectional": False, "preset": None, "attributes": None,
+    "correction": None, "intersectional": False, "preset": None, "attributes": None, "small": "error",
 }  # fmt: skip
 """What is taken where neither the command line nor the causal file says anything."""
 OF_PRESET = ("level", "sides", "distance", "interval", "ties", "correction")

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.feature import text
-from verifair.situation.testing import Method, Situations, told
+from verifair.situation.groups import told
+from verifair.situation.testing import Method, Situations
 
 Booleans = npt.NDArray[np.bool_]
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
@@ -188,6 +189,7 @@ class Intervention:
             "method": self.found.method,
             "proved": False,
             "complainants": len(self.found.complainants),
+            "left_out": self.found.details["left out"],
             "methods": self.methods,
             "k": list(self.found.k),
             "counts": records(self.counts().drop(columns="do")),

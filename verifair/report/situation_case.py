@@ -17,7 +17,7 @@ from verifair.report.situation import Intervention, decision
 from verifair.report.situation_case_plot import case as draw_case
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.draws import Draws
-from verifair.situation.testing import Integers, told
+from verifair.situation.groups import Integers, told
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
 SAID = {

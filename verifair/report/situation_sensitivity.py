@@ -16,8 +16,9 @@ from verifair.report.situation import Intervention
 from verifair.report.situation_plots import METHODS
 from verifair.situation.deciders import Decider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.groups import told
 from verifair.situation.sensitivity import LEVELS, Sensitivity, sensitivity
-from verifair.situation.testing import Method, told
+from verifair.situation.testing import Method
 from verifair.situation.what_if import Verdict
 
 FARTHEST = 5.0

@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 
 from verifair.report.situation import Intervention, several
 from verifair.situation.causal_model import CausalModel
-from verifair.situation.testing import told
+from verifair.situation.groups import told
 
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
@@ -89,6 +89,15 @@ def changes_grid(one: Intervention) -> Grid | None:
     if len(table) > MOVED:
         grid.add_row(f"and {len(table) - MOVED} more", "", "")
     return grid
+
+
+def left_out_line(one: Intervention) -> str | None:
+    """Groups that are too small for the largest k, where these are left out."""
+    left = one.found.details["left out"]
+    if not left:
+        return None
+    names = ", ".join(f"{name} ({count} people)" for name, count in left.items())
+    return f"Not tested, since their groups are too small for k = {max(one.found.k)} (--small leave-out): {names}."
 
 
 def nothing_line(one: Intervention) -> str | None:

@@ -169,6 +169,7 @@ class Situation(Section):
     ties: Name | None = None
     correction: Name | None = None
     intersectional: StrictBool | None = None
+    small: Name | None = None
     preset: Name | None = None
     seed: StrictInt | None = None
 

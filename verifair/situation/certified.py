@@ -35,8 +35,8 @@ from verifair.schema import Schema
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.cells import Cells, Dependence, Part
 from verifair.situation.effects import Effects, Errors, quantile
+from verifair.situation.groups import groups_under
 from verifair.situation.network_rows import NetworkRows
-from verifair.situation.testing import groups_under
 from verifair.verdict import Status
 from verifair.verify.certificate import Certificate, Proof, Tree, semantics
 from verifair.verify.counterfactual_statement import CounterfactualStatement

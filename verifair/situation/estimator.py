@@ -16,19 +16,10 @@ from verifair.errors import QueryError
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.deciders import Booleans, Decider, decided
 from verifair.situation.distance import Distance
+from verifair.situation.groups import Integers, Small, groups_under, least_group, told
 from verifair.situation.intervals import Interval
 from verifair.situation.neighbours import Ties
-from verifair.situation.testing import (
-    Integers,
-    K,
-    Situations,
-    Small,
-    Terms,
-    groups_under,
-    least_group,
-    situation_test,
-    told,
-)  # fmt: skip
+from verifair.situation.testing import K, Situations, Terms, situation_test
 
 Preset = Literal["paper"]
 

@@ -16,7 +16,7 @@ never a proof. Reference: none for situation testing; Kilbertus et al. (UAI 2019
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,10 @@ from verifair.situation.effects import Effects, Errors
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.exact_flips import smallest_flips
 from verifair.situation.flip_search import Flips, directions, search
+from verifair.situation.groups import told
 from verifair.situation.safe_bounds import safe
 from verifair.situation.safe_cells import refined
-from verifair.situation.testing import METHODS, Method, Situations, told
+from verifair.situation.testing import METHODS, Method, Situations
 from verifair.situation.what_if import Verdict, WhatIf
 from verifair.verdict import Finding
 
@@ -204,7 +205,8 @@ def _what_if(
     if tester.preset == "paper":
         legal, _ = tester.counterfactual(do)
         rest = tester.frame_.iloc[np.setdiff1d(np.arange(len(tester.frame_)), found.complainants)]
-        metric = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
+        scaled = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
+        metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
     return WhatIf(
         effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=effects.values(frame)[index],
         change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=k, verdict=verdict,

@@ -14,31 +14,26 @@ Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.stats import false_discovery_control
 
 from encoders.network import Array
 from verifair.arguments import booleans, check_number
 from verifair.errors import DataError, QueryError
-from verifair.feature import text
 from verifair.situation.distance import Distance, Metric
+from verifair.situation.groups import Booleans, Integers, Small, check_k, check_sizes, groups_under, least_group, left_out, told
 from verifair.situation.intervals import INTERVALS, Interval, critical, interval, p_value
 from verifair.situation.neighbours import Pool, Ties, nearest, negatives
 from verifair.verdict import Finding
 
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
-Small = Literal["error", "leave out"]
-SMALL: tuple[Small, ...] = get_args(Small)
 K = (15, 30, 50, 100)
 """Group sizes of the paper."""
 ROUNDING = 1e-12
@@ -215,14 +210,14 @@ def situation_test(
     attributes: what makes two people similar, protected attributes excluded.   decisions: (N,) True where positive;
     counterfactual_decisions: (C,), None where nobody decides on counterfactuals.
     own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
-    categorical: attributes that are categories although they hold numbers.   small: "leave out" leaves out complainants whose group
+    categorical: attributes that are categories although they hold numbers.   small: "leave-out" leaves out complainants whose group
     is smaller than the largest k + 1, and `details` names them; "error" raises.   progress(done, total) counts searches.
     Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
     """
-    sizes = _check_k(k)
+    sizes = check_k(k)
     terms = Terms() if terms is None else terms
     names, group, test = groups_under(frame, do, least=least_group(sizes, small))
-    _check_sizes(sizes, names, group, test)
+    check_sizes(sizes, names, group, test)
     complainants, negative = np.flatnonzero(group >= 0), ~booleans(decisions, len(frame), "decisions")
     if len(counterfactual) != len(complainants):
         raise DataError(f"counterfactual: has {len(counterfactual)} rows for {len(complainants)} complainants: one for each")
@@ -256,7 +251,7 @@ def situation_test(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
         details={
             "do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
-            "left out": _left_out(frame, do, names),
+            "left out": left_out(frame, do, names),
         },
         do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
         refused=negative[complainants],
@@ -266,99 +261,3 @@ def situation_test(
     )  # fmt: skip
     first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
     return replace(found, value=float(first.positive.mean()))
-
-
-def least_group(k: Sequence[int], small: Small) -> int:
-    """The fewest rows that a complainant's group may have without being left out."""
-    if small not in SMALL:
-        raise QueryError(f"small = {small!r}: expected one of {', '.join(SMALL)}")
-    return max(k) + 1 if small == "leave out" else 0
-
-
-def _left_out(frame: pd.DataFrame, do: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
-    """Groups that are not tested: name -> rows."""
-    every, group, _ = groups_under(frame, do)
-    return {name: int((group == g).sum()) for g, name in enumerate(every) if name not in names}
-
-
-def _check_k(k: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(k, str) or not isinstance(k, Iterable):
-        raise QueryError(f"k = {k!r}: expected group sizes, such as (15, 30)")
-    if not len(k):
-        raise QueryError("k: no group size; give at least one, such as 15")
-    for one in k:
-        check_number("k", one, whole=True)
-        if one < 1:
-            raise QueryError(f"k = {one}: expected 1 or more")
-    return tuple(sorted({int(one) for one in k}))
-
-
-def groups_under(
-    frame: pd.DataFrame, do: Mapping[str, Any], *, least: int = 0
-) -> tuple[tuple[str, ...], Integers, Booleans]:
-    """Names of the complainants' groups; (N,) to which each row belongs, -1 for none; (N,) who has all of do's values.
-
-    least: groups of fewer rows are left out.
-    Raises QueryError for no attribute, DataError for columns and values that are not there, or where nobody is in a group.
-    """
-    if not do:
-        raise QueryError("do: no protected attribute; name one with the value of those who are not protected, such as sex = Male")
-    codes, words = zip(*(_coded(frame, name, value) for name, value in do.items()), strict=True)
-    code = np.column_stack(codes)
-    test, protected = (code == 0).all(axis=1), (code != 0).all(axis=1)
-    if not protected.any():
-        joint = " and ".join(f"{name} other than {text(value)}" for name, value in do.items())
-        raise DataError(f"do {told(do)}: nobody has {joint}, so there is no complainant; correct the values")
-    if not test.any():
-        raise DataError(f"do {told(do)}: no row has all of these values, so there is no test group; correct the values")
-    combination, place = np.unique(code[protected], axis=0, return_inverse=True)
-    named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
-    size = np.bincount(place)
-    kept = [n for n in np.argsort(named) if size[n] >= least]
-    if not kept:
-        raise DataError(f"do {told(do)}: every group has fewer than {least} rows (the largest {size.max()}); ask for a smaller k")
-    number = np.full(len(named), -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
-    group = np.full(len(frame), -1, dtype=np.int64)
-    group[protected] = number[place]
-    return tuple(named[n] for n in kept), group, test
-
-
-def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
-    """(N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
-    if list(frame.columns).count(name) != 1:
-        known = ", ".join(map(str, frame.columns))
-        raise DataError(f"do {name} = {text(value)}: the table has no single column {name!r}; it has {known}")
-    missing = int(frame[name].isna().sum())
-    if missing:
-        raise DataError(f"do {name} = {text(value)}: {missing} rows have no value in column {name!r}; drop such rows")
-    place, distinct = pd.factorize(frame[name])
-    words = [text(one) for one in distinct]
-    if text(value) not in words:
-        raise DataError(f"do {name} = {text(value)}: no row has this value; found {', '.join(sorted(words)[:12])}")
-    first = words.index(text(value))
-    swap = np.arange(len(words))
-    swap[[0, first]] = [first, 0]  # its own inverse: exchanges code 0 and that of do's value
-    return swap[place], [words[c] for c in swap]
-
-
-def told(do: Mapping[str, Any]) -> str:
-    """An intervention in words."""
-    return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
-
-
-def _check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, test: Booleans) -> None:
-    """Raises DataError naming the smallest group and the largest k."""
-    sizes = {name: int((group == g).sum()) - 1 for g, name in enumerate(names)}
-    sizes["the test group"] = int(test.sum())
-    name = min(sizes, key=lambda one: sizes[one])
-    if max(k) > sizes[name]:
-        others = " other" if name != "the test group" else ""
-        raise DataError(
-            f"k = {max(k)}: {name} has only {sizes[name]}{others} rows; the largest k is {sizes[name]}"
-            + (
-                ": ask for a smaller one, merge small groups, or leave them out (small = 'leave out')"
-                if sizes[name]
-                else ", so nobody can be tested: merge small groups, or leave them out (small = 'leave out')"
-            )
-        )

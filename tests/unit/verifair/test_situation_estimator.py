@@ -199,15 +199,15 @@ def test_small_groups_can_be_left_out_and_are_named() -> None:
     frame = applicants(300)
     frame.loc[frame.index[:6], "race"] = 2
     arguments = {"do": {"race": 0}, "attributes": ["salary", "balance"], "k": [10]}
-    with pytest.raises(DataError, match=r"race = 2 has only 5 other rows; the largest k is 5.*leave out"):
+    with pytest.raises(DataError, match=r"race = 2 has only 5 other rows; the largest k is 5.*leave-out"):
         vf.SituationTesting(MODEL, RULE, **arguments).fit(frame).test()  # type: ignore[arg-type]
-    test = vf.SituationTesting(MODEL, RULE, small="leave out", **arguments).fit(frame)  # type: ignore[arg-type]
+    test = vf.SituationTesting(MODEL, RULE, small="leave-out", **arguments).fit(frame)  # type: ignore[arg-type]
     found = test.test_one({"race": 0})
     assert found.names == ("race = 1",)
     assert found.details["left out"] == {"race = 2": 6}
     assert found.complainants.tolist() == np.flatnonzero(frame["race"] == 1).tolist()
     assert chance(test, {"race": 0}, deals=2)["cases"].notna().all()
     with pytest.raises(DataError, match="every group has fewer than 301 rows"):
-        vf.SituationTesting(MODEL, RULE, small="leave out", **{**arguments, "k": [300]}).fit(frame).test()  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match="expected one of error, leave out"):
+        vf.SituationTesting(MODEL, RULE, small="leave-out", **{**arguments, "k": [300]}).fit(frame).test()  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="expected one of error, leave-out"):
         vf.SituationTesting(MODEL, RULE, small="drop", **arguments).fit(frame).test()  # type: ignore[arg-type]

@@ -25,9 +25,9 @@ from verifair.report.situation_graph import HEIGHT, WIDTH, Passing, causal_graph
 from verifair.situation.causal_model import CausalModel
 from verifair.situation.deciders import Recorded, Rule
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.groups import told
 from verifair.situation.mechanisms import Linear
 from verifair.situation.nodes import Node
-from verifair.situation.testing import told
 
 N = 240
 MODEL = CausalModel(
