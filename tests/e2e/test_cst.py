@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -484,3 +485,20 @@ def test_small_groups_are_an_error_or_left_out(tmp_path: Path) -> None:
     (one,) = json.loads((tmp_path / "a.json").read_text())["tests"]
     assert one["left_out"] == {"race = Other": 3}
     assert one["complainants"] == 40
+
+
+@pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VERIFAIR_DATA is not set")
+def test_the_papers_law_school_from_its_file(tmp_path: Path) -> None:
+    table = Path(os.environ["VERIFAIR_DATA"]) / "tabular" / "law_school.csv.gz"
+    run = verifair("cst", "--demo", "law_school", "--data", table, "--preset", "paper", "--k", 15, "--json", tmp_path / "a.json")
+    assert run.returncode == 0, run.stderr
+    tests = json.loads((tmp_path / "a.json").read_text())["tests"]
+    counts = [{one["method"]: one["cases"] for one in test["counts"]} for test in tests]
+    assert [one["CF"] for one in counts] == [231, 56]
+    assert (counts[0]["CST w/o"], counts[0]["CST"]) == (243, 284)
+
+
+def test_law_school_needs_its_file() -> None:
+    run = verifair("cst", "--demo", "law_school")
+    assert run.returncode == 2
+    assert "law_school is not shipped" in run.stderr

@@ -49,7 +49,7 @@ def cst(
         Path | None, typer.Option("--causal", help="Causal model (TOML), with who is compared and who decides: docs/cst.md.")
     ] = None,
     demo: Annotated[
-        str | None, typer.Option("--demo", help="A shipped table and causal model: loan, german or adult.")
+        str | None, typer.Option("--demo", help="Shipped table and causal model: loan, german, adult (law_school: with --data).")
     ] = None,
     do: Annotated[
         list[str] | None, typer.Option("--do", help="ATTRIBUTE=VALUE of those not protected; several: each alone.")
