@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from verifair import datasets
-from verifair.situation import causal_file
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Decider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.nodes import Node
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

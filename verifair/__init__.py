@@ -19,9 +19,9 @@ from verifair.report.partition import summary as partition_summary
 from verifair.schema import Feature, Schema
 from verifair.search.annealing import search as search_clusters
 from verifair.search.clusters import ClusterSearch
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.certified import certify_counterfactuals
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.robustness.certified import certify_counterfactuals
 from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
 from verifair.verify.certificate import Certificate, Trust

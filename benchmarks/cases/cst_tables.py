@@ -28,8 +28,8 @@ from benchmarks.fairify import data_folder
 from benchmarks.table import show
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
-from verifair.situation import causal_file
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.chance import chance
 from verifair.situation.deciders import NetworkDecider
 from verifair.situation.estimator import SituationTesting

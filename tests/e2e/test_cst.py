@@ -18,8 +18,8 @@ import pytest
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import datasets
 from verifair.cli import main
-from verifair.situation import causal_file
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.deciders import Recorded, Rule
 from verifair.situation.estimator import SituationTesting
 

@@ -15,12 +15,12 @@ from benchmarks.cases.cst_tables import without
 from benchmarks.fairify import fairify_schema
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
-from verifair.situation import causal_file
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.mechanisms import Linear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Decider, NetworkDecider
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.mechanisms import Linear
-from verifair.situation.nodes import Node
 from verifair.situation.testing import Situations
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))

@@ -17,10 +17,17 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.soundness.random_twins import random_network
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.certified import DEPENDS, FLIPS, STAYS, UNKNOWN, CertifiedCounterfactuals, certify_counterfactuals
-from verifair.situation.mechanisms import Linear
-from verifair.situation.nodes import Node
+from verifair.situation.causal.mechanisms import Linear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
+from verifair.situation.robustness.certified import (
+    DEPENDS,
+    FLIPS,
+    STAYS,
+    UNKNOWN,
+    CertifiedCounterfactuals,
+    certify_counterfactuals,
+)
 
 ROWS, SAMPLES = 8, 150
 NUMBERS = ("a", "b", "c", "hidden")

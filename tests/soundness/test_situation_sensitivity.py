@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from encoders.network import Array
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal.mechanisms import LinearMechanism
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Rule
-from verifair.situation.effects import Effects
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.mechanisms import LinearMechanism
-from verifair.situation.nodes import Node
-from verifair.situation.sensitivity import Sensitivity, sensitivity
+from verifair.situation.robustness.effects import Effects
+from verifair.situation.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.situation.testing import Method
 
 NUMBERS = ("a", "b", "c")

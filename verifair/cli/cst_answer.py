@@ -24,8 +24,8 @@ from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
 from verifair.report.situation_sensitivity import Robustness, counterfactually
 from verifair.situation.deciders import NetworkDecider, Recorded, Rule
-from verifair.situation.effects import Effects
 from verifair.situation.estimator import SituationTesting
+from verifair.situation.robustness.effects import Effects
 
 DRAWN = 12
 """Attributes with a figure of their own."""

@@ -15,9 +15,17 @@ from verifair.cli import options
 from verifair.cli.cst_inputs import Given
 from verifair.errors import QueryError
 from verifair.report.figures import file_name
-from verifair.situation.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN, CertifiedCounterfactuals, certify_counterfactuals
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
+from verifair.situation.robustness.certified import (
+    DEPENDS,
+    FLIPS,
+    STAYS,
+    TOLD,
+    UNKNOWN,
+    CertifiedCounterfactuals,
+    certify_counterfactuals,
+)
 
 MEANING = {
     FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",

@@ -16,10 +16,10 @@ from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.report.situation_sensitivity import counterfactually
 from verifair.schema import Schema
-from verifair.situation import causal_file
-from verifair.situation.causal_checks import nearest
-from verifair.situation.causal_file import CausalFile
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.checks import nearest
+from verifair.situation.causal.file import CausalFile
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.deciders import Decider, NetworkDecider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import K

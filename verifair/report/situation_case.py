@@ -15,8 +15,8 @@ from verifair.feature import text
 from verifair.report.figures import save_text
 from verifair.report.situation import Intervention, decision
 from verifair.report.situation_case_plot import case as draw_case
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.draws import Draws
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.groups import Integers, told
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}

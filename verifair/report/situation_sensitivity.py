@@ -17,9 +17,9 @@ from verifair.report.situation_plots import METHODS
 from verifair.situation.deciders import Decider, Recorded, Rule
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
-from verifair.situation.sensitivity import LEVELS, Sensitivity, sensitivity
+from verifair.situation.robustness.sensitivity import LEVELS, Sensitivity, sensitivity
+from verifair.situation.robustness.what_if import Verdict
 from verifair.situation.testing import Method
-from verifair.situation.what_if import Verdict
 
 FARTHEST = 5.0
 """Standard errors up to which flips are sought, and drawn."""

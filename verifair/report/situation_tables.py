@@ -8,7 +8,7 @@ import pandas as pd
 from rich.table import Table as Grid
 
 from verifair.report.situation import Intervention, several
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.groups import told
 
 SIZES = 4

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from verifair.arguments import booleans, check_number, check_table
 from verifair.errors import QueryError
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.deciders import Booleans, Decider, decided
 from verifair.situation.distance import Distance
 from verifair.situation.groups import Integers, Small, groups_under, least_group, told

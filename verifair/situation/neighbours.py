@@ -78,7 +78,10 @@ class Pool:
 
     @cached_property
     def rounding(self) -> float:
-        """Distances closer than this are equal: some thousand units in the last place of the coordinates."""
+        """Distances closer than this are equal: some thousand units in the last place of the coordinates.
+
+        For distances above 1, as those from counterfactuals far outside the table, it is a share of the distance.
+        """
         return 1e-12 * max(1.0, float(np.abs(self.points).max(initial=0.0)))
 
     def own(self, rows: Integers) -> Own:
@@ -177,8 +180,9 @@ def _edge(near: Near, k: int, rounding: float, *, whole: bool) -> tuple[Integers
     reached = near.counted >= k
     at = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1)
     radius = near.distance[np.arange(len(at)), at][:, None]
-    low = (near.distance < radius - rounding).sum(axis=1)
-    high = (near.distance <= radius + rounding).sum(axis=1)
+    slack = rounding * np.maximum(1.0, radius)
+    low = (near.distance < radius - slack).sum(axis=1)
+    high = (near.distance <= radius + slack).sum(axis=1)
     short = (high == near.distance.shape[1]) & (not whole)
     return low, high, short
 

@@ -13,10 +13,10 @@ import pytest
 from verifair import datasets
 from verifair.errors import DataError
 from verifair.schema import Schema
-from verifair.situation import causal_file
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.draws import Draws
-from verifair.situation.mechanisms import LinearMechanism
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.mechanisms import LinearMechanism
+from verifair.situation.causal.model import CausalModel
 
 NAMES = ("adult", "compas", "german", "law_school", "loan")
 SHARED = Path(os.environ.get("VERIFAIR_DATA", ""))

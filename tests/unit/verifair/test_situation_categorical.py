@@ -13,12 +13,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from verifair.errors import DataError, SchemaError
-from verifair.situation.categorical import Categorical, CategoricalMechanism
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.design import Design
-from verifair.situation.draws import Draws
-from verifair.situation.mechanisms import Linear
-from verifair.situation.nodes import Node
+from verifair.situation.causal.categorical import Categorical, CategoricalMechanism
+from verifair.situation.causal.design import Design
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.mechanisms import Linear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 
 
 class Table:

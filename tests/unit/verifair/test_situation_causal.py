@@ -13,10 +13,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.situation.categorical import Categorical
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.mechanisms import Additive, Linear, LinearMechanism, LogLinear
-from verifair.situation.nodes import Node
+from verifair.situation.causal.categorical import Categorical
+from verifair.situation.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 
 
 def chain(**options: object) -> CausalModel:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from verifair.errors import SchemaError
-from verifair.situation import causal_file
-from verifair.situation.categorical import Categorical
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.mechanisms import Additive, Linear, LogLinear
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.categorical import Categorical
+from verifair.situation.causal.mechanisms import Additive, Linear, LogLinear
+from verifair.situation.causal.model import CausalModel
 
 LOAN = """
 [[causal.node]]

@@ -20,11 +20,11 @@ from solvers.outcome import Budget
 from verifair import datasets
 from verifair.cli.main import app
 from verifair.errors import QueryError
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.certified import CertifiedCounterfactuals, certify_counterfactuals
-from verifair.situation.effects import Effects
-from verifair.situation.mechanisms import Additive, Linear, LogLinear
-from verifair.situation.nodes import Node
+from verifair.situation.causal.mechanisms import Additive, Linear, LogLinear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
+from verifair.situation.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
+from verifair.situation.robustness.effects import Effects
 from verifair.verify.certificate import Certificate, Proof, RowsQuery, RowStatement, Tree, Trust
 from verifair.verify.check_counterfactuals import covers
 from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Term

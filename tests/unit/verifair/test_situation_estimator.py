@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 import verifair as vf
 from verifair import datasets
 from verifair.errors import DataError, QueryError, VerifairError
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal.mechanisms import Linear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.chance import chance
 from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
-from verifair.situation.mechanisms import Linear
-from verifair.situation.nodes import Node
 from verifair.situation.testing import METHODS
 
 RULE = Rule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)

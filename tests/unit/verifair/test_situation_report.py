@@ -22,12 +22,12 @@ from verifair.report.figures import figure, file_name, save_table, save_text
 from verifair.report.situation import Intervention, several
 from verifair.report.situation_case import Case, grid, place_of
 from verifair.report.situation_graph import HEIGHT, WIDTH, Passing, causal_graph, layout
-from verifair.situation.causal_model import CausalModel
+from verifair.situation.causal.mechanisms import Linear
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Recorded, Rule
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
-from verifair.situation.mechanisms import Linear
-from verifair.situation.nodes import Node
 
 N = 240
 MODEL = CausalModel(

@@ -13,11 +13,11 @@ import pytest
 import verifair as vf
 from tests.soundness.random_twins import random_network
 from verifair.errors import DataError, QueryError
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.certified import certify_counterfactuals
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Rule
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.nodes import Node
+from verifair.situation.robustness.certified import certify_counterfactuals
 from verifair.situation.testing import Situations, situation_test
 from verifair.verify.check import check
 from verifair.verify.counterfactual_statement import CounterfactualQuery
@@ -169,3 +169,29 @@ def test_a_certificate_that_lists_no_values_for_a_number_is_rejected() -> None:
     forged = replace(certificate, query=replace(certificate.query, equations=(wrong,)))
     (rejection,) = check(forged, network=network, schema=schema).rejections
     assert "0 categories, 0 values are listed" in rejection.reason
+
+
+@pytest.mark.parametrize("far", [1e2, 1e6, 1e7])
+def test_ties_of_rows_around_a_counterfactual_far_outside_the_table(far: float) -> None:
+    """Distances of a million ranges are rounded to more than was taken for a tie of near ones."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 6, 200), rng.integers(0, 6, 200)
+    frame = pd.DataFrame({"sex": np.where(np.arange(200) % 2, "F", "M"), "a": a * 0.1, "b": b * 0.3})
+    tilde = frame[frame["sex"] == "F"].assign(sex="M", a=far, b=far)
+    negative = rng.random(200) < 0.5
+    found = situation_test(frame, tilde, do={"sex": "M"}, attributes=["a", "b"], decisions=~negative, k=[5, 20, 60], threads=1)
+    men = np.arange(0, 200, 2)
+    size, bad = (a + b)[men], negative[men]  # both ranges are five steps; the largest are nearest
+    for row, k in enumerate(found.k):
+        edge = np.sort(size)[-k]
+        inside, tied = size > edge, size == edge
+        expected = bad[inside].sum() + (k - inside.sum()) * bad[tied].mean()
+        assert found.counterfactual[row] == pytest.approx(np.full(100, expected), abs=1e-9)
+
+
+def test_words_that_name_every_row_are_refused_before_they_fill_the_memory() -> None:
+    rows = 25_000
+    frame = pd.DataFrame({"sex": np.where(np.arange(rows) % 2, "F", "M"), "id": [f"p{n}" for n in range(rows)]})
+    tilde = frame[frame["sex"] == "F"].assign(sex="M")
+    with pytest.raises(DataError, match="'id': holds 25,000 different words in 25,000 rows, 5 GB"):
+        situation_test(frame, tilde, do={"sex": "M"}, attributes=["id"], decisions=np.ones(rows, dtype=bool), k=[1])

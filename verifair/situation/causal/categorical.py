@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from verifair.errors import DataError, SchemaError
-from verifair.situation.design import Array, Design, shown
-from verifair.situation.draws import Draws
-from verifair.situation.mechanisms import Mechanism, is_estimator, seeded
+from verifair.situation.causal.design import Array, Design, shown
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.mechanisms import Mechanism, is_estimator, seeded
 
 LARGEST = 200
 """More categories than this are taken for a number that was meant to be fitted."""

@@ -12,8 +12,8 @@ import pandas as pd
 
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.feature import text
-from verifair.situation.design import shown
-from verifair.situation.nodes import Node
+from verifair.situation.causal.design import shown
+from verifair.situation.causal.nodes import Node
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

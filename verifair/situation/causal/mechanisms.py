@@ -1,6 +1,6 @@
 """How a node comes about from its parents: f(parents) and a noise that is the row's own.
 
-A *spec* (Linear, LogLinear, Additive, `verifair.situation.categorical.Categorical`) says which form it has; `fit` makes it a
+A *spec* (Linear, LogLinear, Additive, `verifair.situation.causal.categorical.Categorical`) says which form it has; `fit` makes it a
 *mechanism*,
 which finds the noise of a row (abduction) and what the node would be with that noise under other parents (prediction).
 Reference: CST, section 4 (additive noise) and appendix (worked example); Pearl et al. 2016.
@@ -18,11 +18,11 @@ import pandas as pd
 from sklearn.base import clone
 
 from verifair.errors import DataError, SchemaError
-from verifair.situation.coefficients import Coefficients, given
-from verifair.situation.design import Array, Design, numbers, shown
-from verifair.situation.draws import Draws
-from verifair.situation.least_squares import least_squares
-from verifair.situation.poisson import poisson
+from verifair.situation.causal.coefficients import Coefficients, given
+from verifair.situation.causal.design import Array, Design, numbers, shown
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.least_squares import least_squares
+from verifair.situation.causal.poisson import poisson
 
 
 class Mechanism(ABC):

@@ -28,15 +28,15 @@ from encoders.network import Array
 from verifair.errors import QueryError
 from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
 from verifair.situation.distance import Metric
-from verifair.situation.effects import Effects, Errors
 from verifair.situation.estimator import SituationTesting
-from verifair.situation.exact_flips import smallest_flips
-from verifair.situation.flip_search import Flips, directions, search
 from verifair.situation.groups import told
-from verifair.situation.safe_bounds import safe
-from verifair.situation.safe_cells import refined
+from verifair.situation.robustness.effects import Effects, Errors
+from verifair.situation.robustness.exact_flips import smallest_flips
+from verifair.situation.robustness.flip_search import Flips, directions, search
+from verifair.situation.robustness.safe_bounds import safe
+from verifair.situation.robustness.safe_cells import refined
+from verifair.situation.robustness.what_if import Verdict, WhatIf
 from verifair.situation.testing import METHODS, Method, Situations
-from verifair.situation.what_if import Verdict, WhatIf
 from verifair.verdict import Finding
 
 Integers = npt.NDArray[np.int64]

@@ -43,10 +43,10 @@ from sklearn.ensemble import (
 
 from verifair import schema_file
 from verifair.errors import SchemaError
-from verifair.situation.categorical import Categorical
-from verifair.situation.causal_checks import graph_of, nearest
-from verifair.situation.mechanisms import Additive, Linear, LogLinear, Spec
-from verifair.situation.nodes import Node
+from verifair.situation.causal.categorical import Categorical
+from verifair.situation.causal.checks import graph_of, nearest
+from verifair.situation.causal.mechanisms import Additive, Linear, LogLinear, Spec
+from verifair.situation.causal.nodes import Node
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
@@ -75,7 +75,7 @@ class Section(BaseModel):
 
 
 class NodeSection(Section):
-    """[[causal.node]]: see `verifair.situation.nodes.Node` and the mechanisms."""
+    """[[causal.node]]: see `verifair.situation.causal.nodes.Node` and the mechanisms."""
 
     name: Name
     parents: tuple[Name, ...] = ()

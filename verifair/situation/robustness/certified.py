@@ -32,11 +32,11 @@ from encoders.network import Array, Network
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.schema import Schema
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.cells import Cells, Dependence, Part
-from verifair.situation.effects import Effects, Errors, quantile
+from verifair.situation.causal.model import CausalModel
 from verifair.situation.groups import groups_under
-from verifair.situation.network_rows import NetworkRows
+from verifair.situation.robustness.cells import Cells, Dependence, Part
+from verifair.situation.robustness.effects import Effects, Errors, quantile
+from verifair.situation.robustness.network_rows import NetworkRows
 from verifair.verdict import Status
 from verifair.verify.certificate import Certificate, Proof, Tree, semantics
 from verifair.verify.counterfactual_statement import CounterfactualStatement

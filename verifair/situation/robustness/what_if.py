@@ -13,9 +13,9 @@ import pandas as pd
 from encoders.network import Array
 from verifair.situation.deciders import Decider, NetworkDecider, Recorded, decided
 from verifair.situation.distance import Metric
-from verifair.situation.effects import Effects
 from verifair.situation.intervals import critical, interval
 from verifair.situation.neighbours import negatives
+from verifair.situation.robustness.effects import Effects
 from verifair.situation.testing import Claims, Method, Situations, Terms
 
 Booleans = npt.NDArray[np.bool_]

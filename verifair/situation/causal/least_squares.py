@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from verifair.errors import DataError
-from verifair.situation.design import Array
+from verifair.situation.causal.design import Array
 
 SAME = 1e-10
 """A column whose part outside the span of the others is below this share of its own size is their combination."""

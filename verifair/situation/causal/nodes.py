@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from verifair.errors import SchemaError
-from verifair.situation.design import Array
-from verifair.situation.mechanisms import Linear, Spec
+from verifair.situation.causal.design import Array
+from verifair.situation.causal.mechanisms import Linear, Spec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

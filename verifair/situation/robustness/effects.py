@@ -24,9 +24,9 @@ from scipy.stats import norm
 from encoders.network import Array
 from verifair.errors import QueryError
 from verifair.feature import text
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.design import Design, is_number
-from verifair.situation.mechanisms import LinearMechanism
+from verifair.situation.causal.design import Design, is_number
+from verifair.situation.causal.mechanisms import LinearMechanism
+from verifair.situation.causal.model import CausalModel
 
 Errors = Mapping[str, Mapping[str, float] | float]
 """Standard errors of given coefficients: node -> {parent, or "parent = word" -> error}, or one number for all of the node's."""

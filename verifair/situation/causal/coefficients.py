@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from verifair.errors import SchemaError
-from verifair.situation.design import Array, Design, is_number, words
+from verifair.situation.causal.design import Array, Design, is_number, words
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

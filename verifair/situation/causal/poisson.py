@@ -7,9 +7,9 @@ import pandas as pd
 from sklearn.linear_model import PoissonRegressor
 
 from verifair.errors import DataError
-from verifair.situation.coefficients import Coefficients
-from verifair.situation.design import Array, Design
-from verifair.situation.least_squares import check_rank, scaled
+from verifair.situation.causal.coefficients import Coefficients
+from verifair.situation.causal.design import Array, Design
+from verifair.situation.causal.least_squares import check_rank, scaled
 
 
 def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coefficients:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array
-from verifair.situation.effects import Effects
-from verifair.situation.what_if import WhatIf
+from verifair.situation.robustness.effects import Effects
+from verifair.situation.robustness.what_if import WhatIf
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

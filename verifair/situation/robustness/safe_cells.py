@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array
-from verifair.situation.safe_bounds import Bounds
-from verifair.situation.what_if import WhatIf
+from verifair.situation.robustness.safe_bounds import Bounds
+from verifair.situation.robustness.what_if import WhatIf
 
 Integers = npt.NDArray[np.int64]
 NARROW = 1e-9

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from encoders.network import Array
 from verifair.situation.deciders import Rule
-from verifair.situation.effects import Effects
+from verifair.situation.robustness.effects import Effects
 
 Booleans = npt.NDArray[np.bool_]
 MOST = 1e6

@@ -17,10 +17,10 @@ from encoders.runtime import predictions
 from verifair.errors import QueryError
 from verifair.feature import text
 from verifair.schema import Schema
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.cells import Dependence, Part
-from verifair.situation.design import is_number
-from verifair.situation.effects import Coefficient, Effects, Errors
+from verifair.situation.causal.design import is_number
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.robustness.cells import Dependence, Part
+from verifair.situation.robustness.effects import Coefficient, Effects, Errors
 from verifair.verify.check_counterfactuals import reach
 from verifair.verify.counterfactual_statement import CounterfactualQuery, Equation, Term
 from verifair.verify.questions import decisions

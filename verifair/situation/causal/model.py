@@ -18,11 +18,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.errors import QueryError
-from verifair.situation import causal_checks, causal_file
-from verifair.situation.design import is_number
-from verifair.situation.draws import Draws
-from verifair.situation.mechanisms import Mechanism
-from verifair.situation.nodes import Node
+from verifair.situation.causal import checks as causal_checks
+from verifair.situation.causal import file as causal_file
+from verifair.situation.causal.design import is_number
+from verifair.situation.causal.draws import Draws
+from verifair.situation.causal.mechanisms import Mechanism
+from verifair.situation.causal.nodes import Node
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +43,7 @@ class CausalModel:
 
     @classmethod
     def load(cls, path: str | Path) -> CausalModel:
-        """The causal model of a TOML file. Raises SchemaError. See `verifair.situation.causal_file` for the format."""
+        """The causal model of a TOML file. Raises SchemaError. See `verifair.situation.causal.file` for the format."""
         return cls(nodes=causal_file.load(path).nodes)
 
     @classmethod

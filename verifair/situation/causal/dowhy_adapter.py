@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from verifair.errors import MissingPackage, SchemaError
-from verifair.situation.causal_model import CausalModel
-from verifair.situation.design import Array
-from verifair.situation.mechanisms import Additive
-from verifair.situation.nodes import Node
+from verifair.situation.causal.design import Array
+from verifair.situation.causal.mechanisms import Additive
+from verifair.situation.causal.model import CausalModel
+from verifair.situation.causal.nodes import Node
 
 
 def from_dowhy(model: Any) -> CausalModel:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from encoders.network import Array
 from verifair.situation.deciders import Recorded, Rule, decided
-from verifair.situation.effects import PAD, Effects
-from verifair.situation.exact_flips import accepts, scores
 from verifair.situation.neighbours import Pool
-from verifair.situation.what_if import WhatIf
+from verifair.situation.robustness.effects import PAD, Effects
+from verifair.situation.robustness.exact_flips import accepts, scores
+from verifair.situation.robustness.what_if import WhatIf
 
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Around:
         """(C,), (C,) least and most negative decisions among the k nearest of counterfactuals that moved by at most rho (C,)."""
         everyone = np.arange(len(rho))
         radius = self.distance[everyone, np.argmax(self.counted >= k, axis=1)]
-        slack = 2 * rho + rounding
+        slack = 2 * rho + rounding * np.maximum(1.0, radius + rho)
         inner = (self.distance < (radius - slack)[:, None]).sum(axis=1)
         outer = (self.distance <= (radius + slack)[:, None]).sum(axis=1)
         sure, sure_bad = (np.where(inner > 0, total[everyone, inner - 1], 0) for total in (self.counted, self.bad))
