@@ -27,6 +27,8 @@ from verifair.feature import text
 
 Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
+MOST_CELLS = 400_000_000
+"""Coordinates of a table's words, all rows: 3.2 GB."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,12 +67,14 @@ class Metric:
             raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")
         words = tuple(a for a in attributes if a in categorical or not _is_number(frame[a]))
         numbers = tuple(a for a in attributes if a not in words)
+        levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
+        _check_size(words, levels, len(frame))
         x = _numbers(frame, numbers)
         manhattan = name in ("mixed", "standardised")
         return cls(
             name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=x.mean(axis=0),
             linear=_linear(name, x, len(attributes)),
-            levels=tuple(tuple(sorted(_factor(frame[a])[1])) for a in words),
+            levels=levels,
             height=0.5 / len(attributes) if manhattan else np.sqrt(0.5),  # rows of unequal categories differ in two indicators
         )  # fmt: skip
 
@@ -79,13 +83,14 @@ class Metric:
         parts = [(_numbers(frame, self.numbers) - self.centre) @ self.linear]
         for attribute, levels in zip(self.words, self.levels, strict=True):
             place, found = _factor(frame[attribute])
-            strange = [word for word in found if word not in levels]
+            known = {word: code for code, word in enumerate(levels)}
+            strange = [word for word in found if word not in known]
             if strange:
                 raise DataError(
-                    f"attribute {attribute!r}: the category {strange[0]!r} is not among the table's, {', '.join(levels)}; "
+                    f"attribute {attribute!r}: the category {strange[0]!r} is not among the table's, {', '.join(levels[:12])}; "
                     "correct the equation that predicts it"
                 )
-            code = np.array([levels.index(word) for word in found], dtype=np.int64)[place]
+            code = np.array([known[word] for word in found], dtype=np.int64)[place]
             block = np.zeros((len(frame), len(levels)))
             block[np.arange(len(frame)), code] = self.height
             parts.append(block)
@@ -122,6 +127,17 @@ def _whitening(x: Array) -> Array:
     keep = value > 1e-10 * value.max(initial=0.0)
     root = np.where(keep, 1.0 / np.sqrt(np.where(keep, value, 1.0)), 0.0)
     return np.asarray((vector * root) / scale[:, None])
+
+
+def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
+    """Raises DataError for words whose indicators would fill the memory: mostly those that name a row, such as an identifier."""
+    cells = rows * sum(map(len, levels))
+    if cells > MOST_CELLS:
+        worst = max(range(len(words)), key=lambda n: len(levels[n]))
+        raise DataError(
+            f"attribute {words[worst]!r}: holds {len(levels[worst]):,} different words in {rows:,} rows, {8 * cells / 1e9:.0f} GB "
+            "as coordinates; leave it out, or merge rare words"
+        )
 
 
 def _check_column(frame: pd.DataFrame, name: str) -> None:
