@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 
@@ -19,7 +18,7 @@ from verifair.situation.causal import file as causal_file
 from verifair.situation.causal.mechanisms import Linear
 from verifair.situation.causal.model import CausalModel
 from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Decider, NetworkDecider
+from verifair.situation.deciders import NetworkDecider
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import Situations
 
@@ -78,18 +77,9 @@ def test_adult_hangs_on_one_edge(adult: SituationTesting) -> None:
     assert cases(less)["ST"] == counts["ST"]  # it knows no graph
 
 
-@dataclass(frozen=True)
-class LowScore:
+def low_score() -> NetworkDecider:
     """The network's class 1 is a medium or high score: the other is the good one."""
-
-    network: NetworkDecider
-
-    def decide(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
-        return ~self.network.decide(frame)
-
-    @property
-    def words(self) -> str:
-        return f"{self.network.words}, class 0 is positive"
+    return NetworkDecider(network=read_onnx(DATA / "nets" / "compas-1.onnx"), schema=fairify_schema(DATA, "compas"), good=0)
 
 
 def compas_model() -> CausalModel:
@@ -107,8 +97,7 @@ def compas_model() -> CausalModel:
 @needs_data
 def test_compas_with_a_public_network() -> None:
     frame = pd.read_csv(DATA / "encoded" / "compas.csv.gz")
-    network = NetworkDecider(network=read_onnx(DATA / "nets" / "compas-1.onnx"), schema=fairify_schema(DATA, "compas"))
-    decider: Decider = LowScore(network)
+    decider = low_score()
     test = SituationTesting(compas_model(), decider, do={"Race": 0}, k=K).fit(frame)
     found = only(test)
     assert len(found.complainants) == (frame["Race"] == 1).sum()
@@ -127,8 +116,7 @@ def test_compas_with_a_public_network() -> None:
 def test_compas_without_any_effect_is_situation_testing() -> None:
     """Race without children: counterfactuals differ in race alone, and both test groups are one."""
     frame = pd.read_csv(DATA / "encoded" / "compas.csv.gz")
-    network = NetworkDecider(network=read_onnx(DATA / "nets" / "compas-1.onnx"), schema=fairify_schema(DATA, "compas"))
     model = CausalModel(nodes=tuple(replace(node, parents=(), mechanism=Linear()) for node in compas_model().nodes))
-    found = only(SituationTesting(model, LowScore(network), do={"Race": 0}, k=K).fit(frame))
+    found = only(SituationTesting(model, low_score(), do={"Race": 0}, k=K).fit(frame))
     assert (found.counterfactual == found.standard).all()
     assert found.claims("CF", 15).positive.any()  # the network reads race itself

@@ -113,7 +113,8 @@ def decider_of(file: CausalFile, path: Path, network: NetworkDecider | None) -> 
     if said.weights is not None:
         who = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
     elif file.network_path is not None and file.schema_path is not None:
-        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path))
+        good = 1 if said.good is None else said.good
+        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=good)
     if said.column is not None:
         return Recorded(column=said.column, positive=said.positive, counterfactual=who)
     if who is None:

@@ -99,20 +99,23 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkDecider:
-    """A network with the schema of its inputs; class 1 is positive.
+    """A network with the schema of its inputs; class `good` is the favourable decision.
 
     A counterfactual has to be somebody whom the network can decide on: `legal` rounds and clips to the schema.
     """
 
     network: Network
     schema: Schema
+    good: int = 1
 
     def __post_init__(self) -> None:
         self.schema.check_network(self.network)
+        if self.good not in (0, 1) or isinstance(self.good, bool):
+            raise QueryError(f"good = {self.good!r}: expected 0 or 1, the network's class that is the favourable decision")
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
         """Raises DataError for rows that do not fit the schema."""
-        return np.asarray(decisions(self.network, self.schema.encode(self.schema.raw(frame))) == 1)
+        return np.asarray(decisions(self.network, self.schema.encode(self.schema.raw(frame))) == self.good)
 
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
         """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)
@@ -132,7 +135,7 @@ class NetworkDecider:
     @property
     def words(self) -> str:
         shape = "-".join(str(len(layer.bias)) for layer in self.network.layers)
-        return f"a network of {self.network.inputs}-{shape} neurons"
+        return f"a network of {self.network.inputs}-{shape} neurons" + ("" if self.good else ", class 0 is positive")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

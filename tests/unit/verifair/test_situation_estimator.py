@@ -211,3 +211,13 @@ def test_small_groups_can_be_left_out_and_are_named() -> None:
         vf.SituationTesting(MODEL, RULE, small="leave-out", **{**arguments, "k": [300]}).fit(frame).test()  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="expected one of error, leave-out"):
         vf.SituationTesting(MODEL, RULE, small="drop", **arguments).fit(frame).test()  # type: ignore[arg-type]
+
+
+def test_the_favourable_class_of_a_network_may_be_0() -> None:
+    german = datasets.load("german")
+    network = vf.read_onnx(datasets.network_path("german"))
+    one, zero = (NetworkDecider(network=network, schema=german.schema, good=good) for good in (1, 0))
+    assert np.array_equal(one.decide(german.frame), ~zero.decide(german.frame))
+    assert "class 0 is positive" in zero.words
+    with pytest.raises(QueryError, match="expected 0 or 1"):
+        NetworkDecider(network=network, schema=german.schema, good=2)

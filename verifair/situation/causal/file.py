@@ -179,7 +179,10 @@ class Situation(Section):
 
 
 class Decision(Section):
-    """[decision]: recorded decisions (column, positive), a rule (weights, above or at_least), or a network with its schema."""
+    """[decision]: recorded decisions (column, positive), a rule (weights, above or at_least), or a network with its schema.
+
+    good: the class of the network that is the favourable decision; None: 1.
+    """
 
     column: Name | None = None
     positive: Value | None = None
@@ -188,6 +191,7 @@ class Decision(Section):
     at_least: Number | None = None
     network: Name | None = None
     network_schema: Name | None = Field(default=None, alias="schema")
+    good: Literal[0, 1] | None = None
 
     @classmethod
     def title(cls, data: Any) -> str:
@@ -205,6 +209,8 @@ class Decision(Section):
             raise ValueError("weights need one of above and at_least: the sum from which on the decision is positive")
         if (self.network is None) != (self.network_schema is None):
             raise ValueError("network and schema belong together: an ONNX file, and the TOML file that describes its inputs")
+        if self.good is not None and self.network is None:
+            raise ValueError("good is the class of a network that is the favourable decision; drop it, or name the network")
         if self.weights is not None and self.network is not None:
             raise ValueError("weights and network are two deciders; keep one of them")
         return self
