@@ -27,6 +27,8 @@ from verifair.feature import text
 
 Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
+LARGEST = 1e150
+"""Of numbers that are squared."""
 MOST_CELLS = 400_000_000
 """Coordinates of a table's words, all rows: 3.2 GB."""
 
@@ -70,6 +72,7 @@ class Metric:
         levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
         _check_size(words, levels, len(frame))
         x = _numbers(frame, numbers)
+        _check_scale(numbers, x)
         manhattan = name in ("mixed", "standardised")
         return cls(
             name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=x.mean(axis=0),
@@ -138,6 +141,15 @@ def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int
             f"attribute {words[worst]!r}: holds {len(levels[worst]):,} different words in {rows:,} rows, {8 * cells / 1e9:.0f} GB "
             "as coordinates; leave it out, or merge rare words"
         )
+
+
+def _check_scale(numbers: Sequence[str], x: Array) -> None:
+    """Raises DataError for numbers (N, m) whose squares, or the inverse of whose range, are none in floats."""
+    for j, name in enumerate(numbers):
+        size = float(np.abs(x[:, j]).max(initial=0.0))
+        spread = np.ptp(x[:, j]) if size <= LARGEST else 0.0
+        if size > LARGEST or 0 < spread < 1 / LARGEST:
+            raise DataError(f"attribute {name!r}: numbers up to {size:g}, {spread:g} apart, are no distances; use another unit")
 
 
 def _check_column(frame: pd.DataFrame, name: str) -> None:

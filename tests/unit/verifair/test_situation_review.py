@@ -12,7 +12,8 @@ import pytest
 
 import verifair as vf
 from tests.soundness.random_twins import random_network
-from verifair.errors import DataError, QueryError
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.situation.causal.mechanisms import Linear
 from verifair.situation.causal.model import CausalModel
 from verifair.situation.causal.nodes import Node
 from verifair.situation.deciders import Rule
@@ -195,3 +196,54 @@ def test_words_that_name_every_row_are_refused_before_they_fill_the_memory() -> 
     tilde = frame[frame["sex"] == "F"].assign(sex="M")
     with pytest.raises(DataError, match="'id': holds 25,000 different words in 25,000 rows, 5 GB"):
         situation_test(frame, tilde, do={"sex": "M"}, attributes=["id"], decisions=np.ones(rows, dtype=bool), k=[1])
+
+
+def effect(coefficients: Any, pay: Any, intercept: Any = 0.0) -> pd.Series:
+    """Pay had everybody been a man, where the equation is given."""
+    mechanism = Linear(coefficients={"sex": coefficients}, intercept=intercept)
+    model = CausalModel(nodes=(Node(name="sex"), Node(name="pay", parents=("sex",), mechanism=mechanism)))
+    frame = pd.DataFrame({"sex": ["F", "M"], "pay": pay})
+    return model.fit(frame).counterfactual(frame, {"sex": "M"})["pay"]
+
+
+@pytest.mark.parametrize("dtype", ["int8[pyarrow]", "uint8[pyarrow]", "int8", "Int8"])
+def test_counterfactuals_that_a_small_type_cannot_hold_do_not_wrap_around(dtype: str) -> None:
+    """Arrow's int8 called itself int, and 520 became 8."""
+    pytest.importorskip("pyarrow")
+    assert effect({"M": 500.0}, pd.Series([20, 30], dtype=dtype)).tolist() == [520.0, 30.0]
+
+
+def test_counterfactuals_beyond_the_largest_integer_become_floats() -> None:
+    assert effect({"M": 0.0}, np.array([2**63 - 1, 5])).tolist() == [2.0**63, 5.0]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "5", None, True])
+def test_given_coefficients_are_finite_numbers(wrong: Any) -> None:
+    with pytest.raises(SchemaError, match="expected a finite number"):
+        effect({"M": wrong}, [1.0, 2.0])
+    with pytest.raises(SchemaError, match="expected a finite number"):
+        effect({"M": 1.0}, [1.0, 2.0], intercept=wrong)
+
+
+def test_an_equation_that_overflows_is_named() -> None:
+    with pytest.raises(DataError, match="node 'pay': its equation makes inf of row 0"):
+        effect({"M": 1e308}, [1.7e308, 1.0])
+
+
+def test_what_the_caller_writes_into_his_table_after_fit_changes_nothing() -> None:
+    frame = people()
+    test = SituationTesting(MODEL, RULE, do={"sex": "M"}, k=(3,), threads=1).fit(frame)
+    (before,) = test.test().values()
+    frame.loc[:, "pay"] = 0
+    (after,) = test.test().values()
+    assert np.array_equal(before.counterfactual, after.counterfactual)
+
+
+@pytest.mark.parametrize("pay", [[1e200, 0.0, 2e200, 3.0], [0.0, 5e-324, 1e-323, 0.0]])
+def test_numbers_without_squares_are_no_distances(pay: list[float]) -> None:
+    frame = pd.DataFrame({"sex": list("FFMM"), "pay": pay})
+    with pytest.raises(DataError, match="are no distances; use another unit"):
+        situation_test(
+            frame, frame[:2].assign(sex="M"), do={"sex": "M"}, attributes=["pay"], decisions=np.ones(4, dtype=bool), k=[1],
+            distance="standardised",
+        )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,7 +68,7 @@ def given(
             "give each parent a coefficient, and nothing else"
         )
     levels: dict[str, tuple[str, ...] | None] = {}
-    weights: list[float] = [float(intercept)]
+    weights: list[Any] = [intercept]
     for name in parents.columns:
         content = coefficients[name]
         found = None if is_number(parents[name]) else words(parents[name])[1]
@@ -75,7 +77,7 @@ def given(
             raise SchemaError(f"node {node!r}: coefficient of {name!r} is {content!r}, but its column needs {expected}")
         if not isinstance(content, Mapping) or found is None:
             levels[name] = None
-            weights.append(float(content))  # type: ignore[arg-type]
+            weights.append(content)
             continue
         reference = [word for word in found if word not in content]
         if len(reference) > 1:
@@ -85,5 +87,8 @@ def given(
             )
         first = reference[0] if reference else "(reference)"
         levels[name] = (first, *content)
-        weights += [float(value) for value in content.values()]
-    return Coefficients(design=Design(levels=levels), estimates=np.array(weights), covariance=None, degrees=None)
+        weights += list(content.values())
+    for value in weights:
+        if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
+            raise SchemaError(f"node {node!r}: coefficient or intercept {value!r}: expected a finite number")
+    return Coefficients(design=Design(levels=levels), estimates=np.array(weights, dtype=float), covariance=None, degrees=None)

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from verifair.errors import QueryError
+from verifair.errors import DataError, QueryError
 from verifair.situation.causal import checks as causal_checks
 from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.design import is_number
+from verifair.situation.causal.design import is_number, shown
 from verifair.situation.causal.draws import Draws
 from verifair.situation.causal.mechanisms import Mechanism
 from verifair.situation.causal.nodes import Node
@@ -162,9 +162,16 @@ class CausalModel:
         before, after, own = frame[parents], result[parents], fact
         if not rows.all():
             before, after, own, draws = before[rows], after[rows], own[rows], draws.take(rows)
-        found = mechanism.value(after, mechanism.noise(before, own, draws))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = mechanism.value(after, mechanism.noise(before, own, draws))
         if np.issubdtype(np.asarray(found).dtype, np.number):
             found = node.bounded(np.asarray(found, dtype=np.float64))
+            if not np.isfinite(found).all():
+                place = int(np.argmax(~np.isfinite(found)))
+                raise DataError(
+                    f"node {name!r}: its equation makes {found[place]:g} of row {shown(own.index[place])}; give the node "
+                    "a range, or correct its coefficients"
+                )
         column = _written(fact, found, rows)
         return column, np.asarray(column != fact, dtype=bool)
 
@@ -194,9 +201,10 @@ def _written(column: pd.Series, values: Any, rows: npt.NDArray[np.bool_]) -> pd.
 
 def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
     """Whether a numeric column type takes the values (R,): whole ones within its limits for integers; booleans take none."""
+    plain = dtype.numpy_dtype if isinstance(dtype, pd.ArrowDtype) else dtype  # Arrow's type is int or float, whatever its size
     if pd.api.types.is_float_dtype(dtype):
-        return bool((np.abs(values) <= np.finfo(dtype.type).max).all())
+        return bool((np.abs(values) <= np.finfo(plain.type).max).all())
     if not pd.api.types.is_integer_dtype(dtype):
         return bool(values.dtype == dtype)
-    limits = np.iinfo(dtype.type)
-    return bool(((np.round(values) == values) & (values >= limits.min) & (values <= limits.max)).all())
+    limits = np.iinfo(plain.type)
+    return bool(((np.round(values) == values) & (values >= limits.min) & (values < float(limits.max) + 1)).all())
