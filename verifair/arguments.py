@@ -16,6 +16,8 @@ from verifair.feature import text
 from verifair.schema import Schema
 
 Booleans = npt.NDArray[np.bool_]
+HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
+"""What pandas calls objects that are all numbers."""
 
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:
@@ -92,6 +94,15 @@ def audited(values: Any, rows: int) -> Booleans:
     if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
         raise DataError("audit: expected True or False for each row: whether its decision is to be explained")
     return found.astype(bool)
+
+
+def check_no_hidden_numbers(column: pd.Series) -> None:
+    """Raises DataError for numbers in a column of objects: they would be taken for words, each unlike every other."""
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) in HIDDEN:
+        raise DataError(
+            f"column {column.name!r}: holds numbers such as {column.iloc[0]!r} as objects, which count as words; convert it with "
+            "pandas.to_numeric, or to text if words are meant"
+        )
 
 
 def booleans(values: Any, rows: int, what: str) -> Booleans:

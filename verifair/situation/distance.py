@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array
+from verifair.arguments import check_no_hidden_numbers
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
 
@@ -64,6 +65,9 @@ class Metric:
             raise QueryError("attributes: none is left to compare people by; name at least one that is not protected")
         for attribute in [*attributes, *categorical]:
             _check_column(frame, attribute)
+        for attribute in attributes:
+            if attribute not in categorical:
+                check_no_hidden_numbers(frame[attribute])
         twice = [one for one in attributes if list(attributes).count(one) > 1]
         if twice:
             raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")

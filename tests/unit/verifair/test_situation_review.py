@@ -247,3 +247,15 @@ def test_numbers_without_squares_are_no_distances(pay: list[float]) -> None:
             frame, frame[:2].assign(sex="M"), do={"sex": "M"}, attributes=["pay"], decisions=np.ones(4, dtype=bool), k=[1],
             distance="standardised",
         )  # fmt: skip
+
+
+def test_numbers_as_objects_are_not_taken_for_words() -> None:
+    """Forty ages became forty unrelated words, as an attribute and as a parent."""
+    frame = people().astype({"age": object})
+    with pytest.raises(DataError, match=r"column 'age': holds numbers such as .* as objects"):
+        audited(frame)
+    model = CausalModel(nodes=(Node(name="sex"), Node(name="age"), Node(name="pay", parents=("sex",))))
+    test = SituationTesting(model, RULE, do={"sex": "M"}, k=(3,), threads=1).fit(frame)
+    with pytest.raises(DataError, match=r"column 'age': holds numbers such as .* as objects"):
+        test.test()
+    test.set_params(categorical=["age"]).test()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from verifair.arguments import check_no_hidden_numbers
 from verifair.errors import DataError, SchemaError
 from verifair.feature import text
 
@@ -71,6 +72,7 @@ class Design:
                     raise SchemaError(f"reference of {name!r}: the column holds numbers, which need none; drop the reference")
                 levels[name] = None
                 continue
+            check_no_hidden_numbers(parents[name])
             found = words(parents[name])[1]
             if wanted is not None and wanted not in found:
                 raise SchemaError(f"reference of {name!r}: no row has {wanted!r}; known are {', '.join(found[:12])}")
