@@ -137,14 +137,23 @@ def cst(
             proved = certified(asked, test, [one.found.do for one in tests], _share(certify) or 0.0, left, certificate)
     except KeyboardInterrupt:
         stopped = True
+    unmeasured = [one.name for one in tests if chance and one.chance is None]
+    if unmeasured:
+        notes = (f"What chance finds (--chance) was not finished for do({'), do('.join(unmeasured)}): there was no time.", *notes)
+    if stopped and ((sensitivity and not robust) or (certify is not None and not proved)):
+        notes = (*notes, "Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     written = case_files(test, tests, named, cases if out is not None else 0, [*robust, *proved])
     answer = Answer(
         given=asked, model=test, tests=tests, missing=missing, cases=tuple(map(tuple, written)), proved=proved, robust=robust,
         notes=notes, top=top, seconds=time.monotonic() - started, seed=seed,
     )  # fmt: skip
     # Files before the screen: whoever pipes us into `head` still gets them.
+    whole = True
     if out is not None:
-        answer.write(out)
+        try:
+            answer.write(out)
+        except KeyboardInterrupt:
+            stopped, whole = True, False
     options.write_json(json, answer.to_dict() if json is not None else {})
     console = Console(highlight=False, markup=False)  # names of groups and categories may hold [brackets]
     answer.show(console)
@@ -152,7 +161,8 @@ def cst(
         for one in (one for each in written for one in each):
             console.print("\n" + one.markdown(None), soft_wrap=True)
     if stopped:
-        Console(stderr=True, highlight=False).print("interrupted: what was tested until then is kept", soft_wrap=True)
+        kept = "what was tested until then is kept" if whole else f"not everything is in --out {out}"
+        Console(stderr=True, highlight=False, markup=False).print(f"interrupted: {kept}", soft_wrap=True)
         raise typer.Exit(options.INTERRUPTED)
 
 

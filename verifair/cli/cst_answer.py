@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
 from verifair.cli.cst_certify import Proofs
 from verifair.cli.cst_inputs import Given
-from verifair.errors import QueryError
+from verifair.errors import DataError, QueryError
 from verifair.feature import text
 from verifair.report import situation_plots
 from verifair.report import situation_tables as words
@@ -77,6 +78,7 @@ class Answer:
 
     def _about(self) -> Iterator[str]:
         yield f"Table: {len(self.given.frame):,} rows of {self.given.words}. {_decides(self.given)}"
+        yield from differing(self.given, self.tests[0].negative)
         yield f"Method: {self.tests[0].found.method}, over {', '.join(self.model.attributes_)}."
         yield f"Causal model ({self.given.path.name}):"
         yield from (f"  {line}" for line in words.equation_lines(self.model.causal_model_))
@@ -110,8 +112,8 @@ class Answer:
         self.show(Console(file=screen, width=160, markup=False))
         save_text(out / "cst.txt", screen.getvalue())
         save_text(out / "equations.txt", "\n".join(self.model.causal_model_.equations()) + "\n")
-        for name in ("certified", "sensitivity", "several"):  # an earlier run's are not about this one
-            (out / f"{name}.csv").unlink(missing_ok=True)
+        for name in ("certified.csv", "sensitivity.csv", "several.csv", "sensitivity.png"):  # an earlier run's
+            (out / name).unlink(missing_ok=True)
         save_table(out / "claims.csv", (part for one in self.tests for part in one.parts()))
         for name, table in self._tables().items():
             save_table(out / f"{name}.csv", [table])
@@ -233,6 +235,23 @@ def decided_by(given: Given) -> list[str]:
     if isinstance(who, NetworkDecider):
         return [feature.source for feature in who.schema.features]
     return []
+
+
+def differing(given: Given, negative: npt.NDArray[np.bool_]) -> list[str]:
+    """A line where who decides on the counterfactuals decides otherwise on the rows than recorded. negative: (N,) as recorded."""
+    who = counterfactually(given.decider)
+    if who is None or who is given.decider:
+        return []
+    try:
+        others = int((who.decide(given.frame) == negative).sum())
+    except DataError:  # rows that a network's schema does not know; it decides on counterfactuals only
+        return []
+    if not others:
+        return []
+    return [
+        f"Of the rows it decides {others:,} ({100 * others / len(negative):.1f} %) otherwise than is recorded: between a person "
+        "and the counterfactual that may be all that differs (CF, CST)."
+    ]
 
 
 def _decides(given: Given) -> str:

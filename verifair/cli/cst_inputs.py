@@ -32,8 +32,10 @@ SETTINGS: dict[str, Any] = {
     "correction": None, "intersectional": False, "preset": None, "attributes": None, "small": "error",
 }  # fmt: skip
 """What is taken where neither the command line nor the causal file says anything."""
-OF_PRESET = ("level", "sides", "distance", "interval", "ties", "correction")
-"""What `--preset paper` sets."""
+OF_PRESET = {
+    "level": "level", "sides": "one-sided", "distance": "distance", "interval": "interval", "ties": "ties", "correction": "correct",
+}  # fmt: skip
+"""What `--preset paper` sets, and the options' names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,9 +135,13 @@ def testing(given: Given, do: Sequence[str], options: Mapping[str, Any], *, seed
     file = given.file.situation
     asked = {name: _first(options.get(name), getattr(file, name), default) for name, default in SETTINGS.items()}
     if asked["preset"] is not None:
-        named = [name for name in OF_PRESET if options.get(name) is not None]
+        said = {name: value for name, value in options.items() if value is not None}
+        beside = said if "preset" in said else {**file.model_dump(), **said}  # the command line goes before the file
+        named = [option for name, option in OF_PRESET.items() if beside.get(name) is not None]
         if named:
-            raise QueryError(f"--preset {asked['preset']} sets {', '.join(OF_PRESET)} itself: drop it, or drop your {named[0]}")
+            raise QueryError(
+                f"--preset {asked['preset']} sets {', '.join(OF_PRESET.values())} itself: drop it, or drop your {named[0]}"
+            )
     wanted = parsed_do(do) if do else dict(file.do or {})
     model = CausalModel(nodes=given.file.nodes)
     if not wanted:
@@ -146,7 +152,10 @@ def testing(given: Given, do: Sequence[str], options: Mapping[str, Any], *, seed
             raise QueryError(f"--do {name}: is no node of the causal model; {nearest(name, model.graph)}")
     for name in asked["attributes"] or ():
         if name not in given.frame.columns:
-            raise DataError(f"--attribute {name}: the table has no such column; {nearest(name, map(str, given.frame.columns))}")
+            where = "--attribute" if options.get("attributes") else f"{given.path}: [situation]: attribute"
+            raise DataError(f"{where} {name}: the table has no such column; {nearest(name, map(str, given.frame.columns))}")
+    if asked["tau"] < 0:
+        raise QueryError(f"{given.path}: [situation]: tau = {asked['tau']:g}: a case is a greater difference; expected 0 or more")
     test = SituationTesting(model, given.decider, do=wanted, seed=seed, threads=threads, **asked)
     return test.fit(given.frame)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,9 @@ def figure(path: Path, size: tuple[float, float], down: int = 1, across: int = 1
     try:
         yield drawn
         half = path.with_name(f".{path.name}.part")
-        drawn.savefig(half, dpi=150, format=path.suffix.lstrip("."))
+        with warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
+            warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+            drawn.savefig(half, dpi=150, format=path.suffix.lstrip("."))
         half.replace(path)
     finally:
         plt.close(drawn)

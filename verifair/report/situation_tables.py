@@ -175,15 +175,13 @@ def chance_line(one: Intervention) -> str:
             f"{100 * (1 - terms.level):.3g} % of the significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
             f"complainants there remain by {one.method} {numbers}."
         )
-    measured = (
-        ""
-        if one.chance is not None
-        else " --chance 10 measures what chance finds, --correct bh holds the share of false ones down."
-    )
+    means = f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}."
+    if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
+        return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
     return (
-        f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}. Everybody "
-        f"is tested: at this level chance alone would make about {one.by_chance:,.0f} of {people:,} significant; {one.method} "
-        f"finds {numbers}. A case alone says little.{measured}"
+        f"{means} Everybody is tested: at this level chance alone would make about {one.by_chance:,.0f} of {people:,} significant; "
+        f"{one.method} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
+        "holds the share of false ones down."
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from verifair.arguments import check_number
@@ -31,6 +32,8 @@ def chance(
     progress(done, total) counts deals.   Raises QueryError for no deals.
     Reference: none; a permutation test of the counts.
     """
+    check_is_fitted(test)
+    test.causal_model_.check(test.frame_, do)
     check_number("deals", deals, whole=True)
     if deals < 1:
         raise QueryError(f"deals = {deals}: expected 1 or more")

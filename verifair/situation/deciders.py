@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Network
-from verifair.arguments import booleans
+from verifair.arguments import booleans, check_number
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
 from verifair.schema import Schema
@@ -42,6 +42,13 @@ class Rule:
             raise QueryError("a rule needs either above (positive when the weighted sum is greater) or at_least, and not both")
         if not self.weights:
             raise QueryError("a rule needs weights: column -> number")
+        if not isinstance(self.weights, Mapping):
+            raise QueryError(f"weights: found {type(self.weights).__name__}; expected column -> number")
+        edge = {"above": self.above} if self.above is not None else {"at_least": self.at_least}
+        for name, number in (*self.weights.items(), *edge.items()):
+            check_number(f"rule, {name}", number)
+            if not np.isfinite(number):  # type: ignore[arg-type]
+                raise QueryError(f"rule, {name} = {number}: expected a finite number")
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
         """(N,) the weighted sum. Raises DataError for columns that are absent or hold no numbers."""

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from verifair.arguments import booleans, check_number, check_table
 from verifair.errors import QueryError
 from verifair.situation.causal.model import CausalModel
-from verifair.situation.deciders import Booleans, Decider, decided
+from verifair.situation.deciders import Booleans, Decider, Recorded, decided
 from verifair.situation.distance import Distance
 from verifair.situation.groups import Integers, Small, groups_under, least_group, told
 from verifair.situation.intervals import Interval
@@ -29,7 +29,8 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
 
     causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: who decides (`deciders`).
     do: protected attribute -> its value for those who are not protected. Several are tested each alone; with `intersectional`
-    jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do.
+    jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do, and
+    the recorded decision.
     k: group sizes.   tau, level, sides, interval, correction: what counts as a case, see `Terms`.
     distance, ties, categorical, small: see `situation_test`.   seed: of the noise of categories.
     preset: "paper" for the authors' procedure: it sets distance, ties, level, sides, interval and rounding, whatever they are here.
@@ -112,9 +113,16 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
 
     @property
     def attributes_(self) -> tuple[str, ...]:
-        """What makes two people similar."""
-        nodes = (node.name for node in self.causal_model.nodes)
-        return tuple(self.attributes) if self.attributes is not None else tuple(name for name in nodes if name not in self.do)
+        """What makes two people similar; never the recorded decision, for then everybody's neighbours are decided as they are."""
+        if self.attributes is not None:
+            return tuple(self.attributes)
+        apart = {*self.do, self._recorded}
+        return tuple(node.name for node in self.causal_model.nodes if node.name not in apart)
+
+    @property
+    def _recorded(self) -> str | None:
+        """The column of recorded decisions."""
+        return self.decider.column if isinstance(self.decider, Recorded) else None
 
     def _check(self) -> None:
         if not isinstance(self.causal_model, CausalModel):
@@ -131,6 +139,10 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         both = [name for name in self.attributes or () if name in self.do]
         if both:
             raise QueryError(f"attributes: {both[0]!r} is what do changes, so that it cannot make two people similar; leave it out")
+        if self._recorded in (self.attributes or ()):
+            raise QueryError(
+                f"attributes: {self._recorded!r} is the decision itself; people alike in it are decided alike: leave it out"
+            )
         for name, least in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             check_number(name, value, whole=True)

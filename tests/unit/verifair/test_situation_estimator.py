@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
@@ -211,6 +212,22 @@ def test_small_groups_can_be_left_out_and_are_named() -> None:
         vf.SituationTesting(MODEL, RULE, small="leave-out", **{**arguments, "k": [300]}).fit(frame).test()  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="expected one of error, leave-out"):
         vf.SituationTesting(MODEL, RULE, small="drop", **arguments).fit(frame).test()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), "5", True, None])
+def test_weights_of_a_rule_are_finite_numbers(number: object) -> None:
+    with pytest.raises(QueryError, match=r"rule, pay = .*expected a (finite )?number"):
+        Rule(weights={"pay": number}, above=1.0)  # type: ignore[dict-item]
+    with pytest.raises(QueryError, match="weights: found list; expected column -> number"):
+        Rule(weights=["pay"], above=1.0)  # type: ignore[arg-type]
+
+
+def test_chance_of_what_is_no_node_or_not_fitted_is_refused() -> None:
+    test = vf.SituationTesting(MODEL, RULE, do={"gender": 0}, k=[10])
+    with pytest.raises(NotFittedError):
+        chance(test, {"gender": 0})
+    with pytest.raises(QueryError, match="'sex': is no node"):
+        chance(test.fit(applicants()), {"sex": 0})
 
 
 def test_the_favourable_class_of_a_network_may_be_0() -> None:

@@ -31,8 +31,10 @@ def shown(value: Any) -> str:
 def numbers(column: pd.Series, role: str) -> Array:
     """(N,) values of a numeric column. role: what needs them, for the error. Raises DataError for a column of words."""
     if not is_number(column):
+        word = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()  # one word is enough
+        row = int(np.argmax(word)) if word.any() else 0
         raise DataError(
-            f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[0])}, but {role} needs numbers; "
+            f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[row])}, but {role} needs numbers; "
             'convert it with pandas.to_numeric, or make its node categorical: mechanism = "categorical"'
         )
     return np.asarray(column.to_numpy(dtype=np.float64))

@@ -171,7 +171,6 @@ class Situation(Section):
     intersectional: StrictBool | None = None
     small: Name | None = None
     preset: Name | None = None
-    seed: StrictInt | None = None
 
     @classmethod
     def title(cls, data: Any) -> str:
