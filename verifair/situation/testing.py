@@ -226,6 +226,8 @@ def situation_test(
         refused_tilde = ~booleans(counterfactual_decisions, len(complainants), "counterfactual_decisions")
     metric = scaled = Metric.of(distance, frame, attributes, categorical)
     if own_scale:
+        if distance == "mahalanobis":
+            raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
         rest = frame.iloc[np.flatnonzero(group < 0)]
         scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
         scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates

@@ -263,3 +263,12 @@ def test_equal_shares_that_floats_tell_apart_are_no_case() -> None:
 def test_terms_that_cannot_be(terms: dict[str, object]) -> None:
     with pytest.raises(QueryError):
         Terms(**terms)  # type: ignore[arg-type]
+
+
+def test_an_own_scale_needs_axes() -> None:
+    frame = people(3)
+    with pytest.raises(QueryError, match="mahalanobis has not"):
+        situation_test(
+            frame, frame[frame["sex"] == "F"], do={"sex": "M"}, attributes=["pay"], decisions=np.ones(len(frame), dtype=bool), k=[3],
+            distance="mahalanobis", own_scale=True,
+        )  # fmt: skip
