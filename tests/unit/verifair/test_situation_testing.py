@@ -269,6 +269,6 @@ def test_an_own_scale_needs_axes() -> None:
     frame = people(3)
     with pytest.raises(QueryError, match="mahalanobis has not"):
         situation_test(
-            frame, frame[frame["sex"] == "F"], do={"sex": "M"}, attributes=["pay"], decisions=np.ones(len(frame), dtype=bool), k=[3],
-            distance="mahalanobis", own_scale=True,
+            frame, frame[frame["sex"] == "F"], do={"sex": "M"}, attributes=["pay"], decisions=np.ones(len(frame), dtype=bool),
+            k=[3], distance="mahalanobis", own_scale=True,
         )  # fmt: skip

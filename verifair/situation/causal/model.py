@@ -129,9 +129,10 @@ class CausalModel:
     def counterfactual(self, frame: pd.DataFrame, do: Mapping[str, Any], *, seed: int = 0) -> pd.DataFrame:
         """What each row would have been under do: same rows, same columns; only do's columns and their descendants may differ.
 
-        do: root -> the value it is set to; several at once are one joint intervention.   seed: of noise that a row leaves
+        do: root -> the value it is set to; several at once are one joint intervention. seed: of noise that a row leaves
         undetermined (categorical nodes); the same for a row whichever other rows are asked, as long as the index names each row
-        once.   A node none of whose parents changed keeps its value to the bit. Types are kept, except that whole numbers become floats where the prediction needs it.
+        once. A node none of whose parents changed keeps its value to the bit. Types are kept, except that whole numbers become
+        floats where the prediction needs it.
         Raises DataError, QueryError as `check` does, and QueryError before `fit`.
         """
         values = self.check(frame, do)

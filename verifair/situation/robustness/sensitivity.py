@@ -50,7 +50,8 @@ class Sensitivity(Finding):
     """What C verdicts of one method depend on. A Finding: its value is the share of claims that are safe at 1.96 standard errors.
 
     complainants: (C,) positions in the table.   claims: (C,) the verdicts at the estimates.   safe, flip: (C,) see the module.
-    theta: (C, p) coefficients at `flip` (where that is exact, on the border up to rounding).   alone: (C, p) the smallest flip found that moves one coefficient only.
+    theta: (C, p) coefficients at `flip` (on the border, up to rounding).
+    alone: (C, p) the smallest flip found that moves one coefficient only.
     exact: whether safe = flip = t*.   most: how far flips were sought.
     """
 
