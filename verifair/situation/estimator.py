@@ -136,6 +136,9 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
             raise QueryError(f"do = {self.do!r}: expected attribute -> value of the not protected, such as {{'sex': 'Male'}}")
         if self.preset not in (None, "paper"):
             raise QueryError(f"preset = {self.preset!r}: expected None or 'paper'")
+        for name in ("attributes", "categorical"):
+            if isinstance(getattr(self, name), str):
+                raise QueryError(f"{name} = {getattr(self, name)!r}: expected a list of names, such as [{getattr(self, name)!r}]")
         both = [name for name in self.attributes or () if name in self.do]
         if both:
             raise QueryError(f"attributes: {both[0]!r} is what do changes, so that it cannot make two people similar; leave it out")

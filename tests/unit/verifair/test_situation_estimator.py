@@ -155,6 +155,7 @@ def test_rules_that_cannot_be(rule: dict[str, object]) -> None:
         ({"do": {"gender": 7}}, "known are 0, 1"),
         ({"preset": "papre"}, "expected None or 'paper'"),
         ({"attributes": ["gender"]}, "leave it out"),
+        ({"attributes": "salary"}, "expected a list of names"),
         ({"k": [500]}, "largest k is"),
         ({"k": []}, "no group size"),
         ({"k": [2.5]}, "whole number"),
