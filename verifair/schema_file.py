@@ -31,6 +31,8 @@ def parse(text: str, name: str) -> dict[str, Any]:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SchemaError(f"{name}: nested too deeply; a schema has sections of keys, no more") from error
     unknown = sorted(set(content) - {"model", "feature", "constraint"})
     if unknown:
         raise SchemaError(

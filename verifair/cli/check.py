@@ -148,7 +148,7 @@ def _counterfactuals_statement(given: Certificate, query: CounterfactualQuery, s
     return (
         f"It states: with {to}, and what that causes, {flips:,} of {len(own):,} rows would be decided otherwise and "
         f"{len(own) - flips:,} as they are, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals ({query.origin}); nothing about other rows."
+        f"their intervals (which the file calls: {query.origin}); nothing about other rows."
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from verifair.errors import SchemaError
 from verifair.situation.causal import file as causal_file
 from verifair.situation.causal.categorical import Categorical
-from verifair.situation.causal.mechanisms import Additive, Linear, LogLinear
+from verifair.situation.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
 from verifair.situation.causal.model import CausalModel
 
 LOAN = """
@@ -157,3 +157,49 @@ def test_all_mistakes_at_once() -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="cannot be read"):
         CausalModel.load(tmp_path / "none.toml")
+
+
+GIVEN = """
+[[causal.node]]
+name = "sex"
+[[causal.node]]
+name = "pay"
+parents = ["sex"]
+coefficients = { sex = { F = -10 } }
+"""
+
+
+def test_given_coefficients_may_have_standard_errors() -> None:
+    frame = pd.DataFrame({"sex": list("FMFM"), "pay": [1.0, 2.0, 3.0, 4.0]})
+    fitted = CausalModel.loads(GIVEN + "errors = { sex = { F = 2.5 } }\n").fit(frame).fitted["pay"]
+    assert isinstance(fitted, LinearMechanism)
+    assert fitted.coefficients.standard_errors is not None
+    assert fitted.coefficients.standard_errors.tolist() == [0.0, 2.5]
+    bare = CausalModel.loads(GIVEN).fit(frame).fitted["pay"]
+    assert isinstance(bare, LinearMechanism)
+    assert bare.coefficients.standard_errors is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("errors = { age = 1 }", "'age', which is no parent"),
+        ("errors = { sex = { M = 1 } }", "errors are of sex = M, the coefficients of sex = F"),
+        ("errors = { sex = { F = -1 } }", "expected 0 or more"),
+        ("errors = { sex = 1 }", "errors are of sex, the coefficients of sex = F"),
+    ],
+)
+def test_standard_errors_that_do_not_fit(line: str, message: str) -> None:
+    frame = pd.DataFrame({"sex": list("FMFM"), "pay": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(SchemaError, match=message):
+        CausalModel.loads(f"{GIVEN}{line}\n").fit(frame)
+
+
+def test_standard_errors_belong_to_given_coefficients() -> None:
+    with pytest.raises(SchemaError, match="errors is fitted unless coefficients are given"):
+        CausalModel.loads(GIVEN.replace("coefficients", "errors"))
+
+
+def test_a_file_nested_too_deeply_is_said() -> None:
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        causal_file.loads("a = " + "[" * 20_000 + "]" * 20_000)

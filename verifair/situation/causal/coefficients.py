@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -19,7 +19,7 @@ class Coefficients:
     """Coefficients of a linear predictor over the terms of a design, the intercept first.
 
     estimates: (1 + P,).   covariance: (1 + P, 1 + P) of the estimates, and degrees of freedom of the residuals; None where the
-    coefficients were given, not fitted.
+    coefficients were given, not fitted (the covariance of given ones may be given as well).
     """
 
     design: Design
@@ -92,3 +92,20 @@ def given(
         if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
             raise SchemaError(f"node {node!r}: coefficient or intercept {value!r}: expected a finite number")
     return Coefficients(design=Design(levels=levels), estimates=np.array(weights, dtype=float), covariance=None, degrees=None)
+
+
+def with_errors(found: Coefficients, errors: Mapping[str, float | Mapping[str, float]], node: str) -> Coefficients:
+    """Given coefficients with given standard errors, parent -> error or {word: error}; their estimates are independent.
+
+    Raises SchemaError for terms without an error, unknown ones, and errors that are negative or not finite.
+    """
+    sizes: dict[str, Any] = {}
+    for name, content in errors.items():
+        sizes |= {f"{name} = {word}": error for word, error in content.items()} if isinstance(content, Mapping) else {name: content}
+    terms = found.design.terms
+    if sorted(sizes) != sorted(terms):
+        raise SchemaError(f"node {node!r}: errors are of {', '.join(sizes) or 'nothing'}, the coefficients of {', '.join(terms)}")
+    bad = [term for term in terms if not (isinstance(sizes[term], Real) and 0 <= sizes[term] < np.inf)]
+    if bad:
+        raise SchemaError(f"node {node!r}: error of {bad[0]!r} is {sizes[bad[0]]!r}, expected 0 or more; 0 takes it as exact")
+    return replace(found, covariance=np.diag([0.0, *(float(sizes[term]) ** 2 for term in terms)]))

@@ -11,8 +11,8 @@
     name = "Gender"
 
 `mechanism` is one of linear (the default), log-linear, categorical, forest and boosting. A linear or log-linear node is fitted
-unless it has `coefficients = { Gender = -15796.351 }` and maybe `intercept`; a parent of words takes `{ sex = { Female = -1.5 }
-}`, or in a fit `reference = { sex = "Male" }`.
+unless it has `coefficients = { Gender = -15796.351 }` and maybe `intercept` and `errors = { Gender = 820.5 }` (standard);
+a parent of words takes `{ sex = { Female = -1.5 } }`, or in a fit `reference = { sex = "Male" }`.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class NodeSection(Section):
     mechanism: Mechanisms = "linear"
     coefficients: dict[Name, Number | dict[Name, Number]] | None = None
     intercept: Number | None = None
+    errors: dict[Name, Number | dict[Name, Number]] | None = None
     reference: dict[Name, Name] = Field(default_factory=dict)
     classifier: Literal["logistic", "forest", "boosting"] | None = None
     range: tuple[Number, Number] | None = None
@@ -97,7 +98,7 @@ class NodeSection(Section):
         for key, reason in self._idle():
             if key in self.model_fields_set:
                 raise ValueError(f"{key} {reason}; drop it")
-        for key, names in (("coefficients", self.coefficients or {}), ("reference", self.reference)):
+        for key, names in (("coefficients", self.coefficients or {}), ("errors", self.errors or {}), ("reference", self.reference)):
             for name in names:
                 if name not in self.parents:
                     raise ValueError(f"{key} name {name!r}, which is no parent; {nearest(name, self.parents)}")
@@ -111,6 +112,8 @@ class NodeSection(Section):
         found = []
         if not self.parents:
             found += [(key, "is not used without parents") for key in NodeSection.model_fields if key not in ("name", "parents")]
+        if self.mechanism != "linear":
+            found.append(("errors", f"belongs to a linear mechanism, not to a {self.mechanism} one"))
         if self.mechanism not in ("linear", "log-linear"):
             found += [
                 (key, f"does not belong to a {self.mechanism} mechanism") for key in ("coefficients", "intercept", "reference")
@@ -120,7 +123,7 @@ class NodeSection(Section):
         else:
             found += [(key, "does not belong to a categorical mechanism") for key in ("range", "decimals")]
         if self.coefficients is None:
-            found.append(("intercept", "is fitted unless coefficients are given"))
+            found += [(key, "is fitted unless coefficients are given") for key in ("intercept", "errors")]
         else:
             found.append(("reference", "is the word that the given coefficients leave out"))
         return found
@@ -134,7 +137,9 @@ class NodeSection(Section):
     def _spec(self) -> Spec:
         match self.mechanism:
             case "linear":
-                return Linear(coefficients=self.coefficients, intercept=self.intercept or 0.0, reference=self.reference)
+                return Linear(
+                    coefficients=self.coefficients, intercept=self.intercept or 0.0, reference=self.reference, errors=self.errors
+                )  # fmt: skip
             case "log-linear":
                 return LogLinear(coefficients=self.coefficients, intercept=self.intercept or 0.0, reference=self.reference)
             case "categorical":
@@ -256,6 +261,8 @@ def loads(text: str, *, name: str = "causal model", folder: Path | None = None) 
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SchemaError(f"{name}: nested too deeply; a causal file has sections of keys, no more") from error
     return build(content, name=name, folder=folder)
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from verifair.errors import DataError, SchemaError
-from verifair.situation.causal.coefficients import Coefficients, given
+from verifair.situation.causal.coefficients import Coefficients, given, with_errors
 from verifair.situation.causal.design import Array, Design, numbers, shown
 from verifair.situation.causal.draws import Draws
 from verifair.situation.causal.least_squares import least_squares
@@ -126,16 +126,19 @@ class Linear:
 
     coefficients: parent -> number; for a parent of words: parent -> {word: number}, where one word, the reference, may be left out.
     intercept: of given coefficients; it cancels in counterfactuals.   reference: parent -> word the others are compared with, for
-    a fit.
+    a fit.   errors: standard errors of given coefficients, in the same form; None where they are not known.
     """
 
     coefficients: Mapping[str, float | Mapping[str, float]] | None = None
     intercept: float = 0.0
     reference: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, float | Mapping[str, float]] | None = None
 
     def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> LinearMechanism:
         if self.coefficients is not None:
             found = given(self.coefficients, self.intercept, parents, str(child.name))
+            if self.errors is not None:
+                found = with_errors(found, self.errors, str(child.name))
             return LinearMechanism(coefficients=found, residual_sd=None)
         design = Design.of(parents, node=str(child.name), reference=self.reference)
         y = numbers(child, "a linear mechanism")

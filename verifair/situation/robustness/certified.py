@@ -173,7 +173,10 @@ def certify_counterfactuals(
 
 
 def _positions(rows: Sequence[int], count: int) -> Integers:
-    found = np.asarray(rows, dtype=np.int64).reshape(-1)
+    given = np.asarray(rows)
+    if given.size and given.dtype.kind not in "iu":
+        raise QueryError(f"rows: found {given.dtype} values; expected positions in the table, whole numbers")
+    found = given.astype(np.int64).reshape(-1)
     if len(found) and (found.min() < 0 or found.max() >= count):
         raise QueryError(f"rows: {found.min()} .. {found.max()}, but the table has rows 0 .. {count - 1}; give positions in it")
     if len(np.unique(found)) < len(found):

@@ -279,8 +279,8 @@ def _error(node: str, term: str, given: Mapping[str, float] | float | None, fitt
         error = fitted
     if error is None:
         raise QueryError(
-            f"node {node!r}: the coefficient of {term} was given, not fitted, so it has no standard error; pass "
-            f"errors = {{{node!r}: {{{term!r}: ...}}}}, or 0 to take it as exact"
+            f"node {node!r}: the coefficient of {term} was given, not fitted, so it has no standard error; give it beside "
+            "the coefficients (errors, in the same form; in the causal file or the Linear mechanism), or 0 to take it as exact"
         )
     if not 0 <= error < float("inf"):
         raise QueryError(f"node {node!r}: the standard error of {term} is {error}; expected a finite number from 0")
