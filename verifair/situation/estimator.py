@@ -61,7 +61,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         self.decisions_ = booleans(self.decider.decide(X), len(X), "decisions")
         with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
             self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
-        self.frame_ = X.copy(deep=False)  # what the caller writes into his table later is none of this test's (copy on write)
+        self.frame_ = X.copy()  # what the caller writes into his table later is none of this test's
         return self
 
     def interventions(self) -> tuple[dict[str, Any], ...]:
