@@ -19,31 +19,12 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.onnx_reader import read_onnx
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
-from verifair.cli import main
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
 
 
 Refused = Callable[..., str]
-
-
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
-    """refused(*arguments): what the command says when it ends with exit code 2, in this process, without a traceback or output."""
-
-    def run_it(*arguments: object) -> str:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        assert ended.value.code == 2, told.out + told.err
-        assert told.out == ""
-        assert "Traceback" not in told.err
-        return flat(told.err)
-
-    return run_it
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ import pytest
 
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import datasets
-from verifair.cli import main
 from verifair.situation.causal import file as causal_file
 from verifair.situation.causal.model import CausalModel
 from verifair.situation.deciders import Recorded, Rule
@@ -28,24 +27,6 @@ FIGURES = ("graph.png", "counts.png", "intervals.png")
 TABLES = ("summary", "claims", "counterfactuals", "overlaps", "rates", "changes")
 
 Refused = Callable[..., str]
-
-
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
-    """refused(*arguments): what the command says when it ends with exit code 2, in this process, without a traceback or output."""
-
-    def run_it(*arguments: object) -> str:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        assert ended.value.code == 2, told.out + told.err
-        assert told.out == ""
-        assert "Traceback" not in told.err
-        return flat(told.err)
-
-    return run_it
 
 
 @pytest.fixture(scope="module")

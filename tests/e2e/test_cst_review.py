@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,20 @@ import pandas as pd
 import pytest
 
 from verifair import datasets
-from verifair.cli import cst_answer, main
+from verifair.cli import cst_answer
 
 Run = Callable[..., tuple[int, str, str]]
 LOAN = datasets.causal_path("loan").read_text()
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """run(*arguments): exit code, screen, errors; in this process, in a folder with loan.csv (300 rows) and loan.toml."""
-    monkeypatch.chdir(tmp_path)
+def run(inside: Run) -> Run:
+    """run(*arguments): exit code, screen, errors, in a folder with loan.csv (300 rows) and loan.toml."""
     datasets.load("loan").frame.head(300).to_csv("loan.csv", index=False)
     Path("loan.toml").write_text(LOAN)
 
     def run_it(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["verifair", "cst", "--data", "loan.csv", "--k", "5", *map(str, arguments)])
-        code: object = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code or 0
-        told = capsys.readouterr()
-        assert "Traceback" not in told.out + told.err
-        assert isinstance(code, int)
-        return code, " ".join(told.out.split()), " ".join(told.err.split())
+        return inside("cst", "--data", "loan.csv", "--k", 5, *arguments)
 
     return run_it
 

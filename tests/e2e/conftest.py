@@ -1,0 +1,46 @@
+"""The command line within the tests' own process: no start of Python for each question."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli_support import flat
+from verifair.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """inside(*arguments): exit code, screen and errors (white space folded), in the test's folder; never a traceback."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_it(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+        told = capsys.readouterr()
+        assert "Traceback" not in told.out + told.err
+        assert isinstance(code, int)
+        return code, flat(told.out), flat(told.err)
+
+    return run_it
+
+
+@pytest.fixture
+def refused(inside: Run) -> Callable[..., str]:
+    """refused(*arguments): what the command says when it ends with exit code 2 and nothing on the screen."""
+
+    def run_it(*arguments: object) -> str:
+        code, screen, errors = inside(*arguments)
+        assert (code, screen) == (2, ""), screen + errors
+        return errors
+
+    return run_it
