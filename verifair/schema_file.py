@@ -25,14 +25,19 @@ def read(path: str | Path) -> str:
         raise SchemaError(f"{path}: is not UTF-8 text; a schema is a TOML file") from error
 
 
-def parse(text: str, name: str) -> dict[str, Any]:
-    """The fields of a schema from TOML text, not yet validated. Raises SchemaError naming `name`, line and remedy."""
+def loaded(text: str, name: str, what: str) -> dict[str, Any]:
+    """TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
     try:
-        content = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
     except RecursionError as error:
-        raise SchemaError(f"{name}: nested too deeply; a schema has sections of keys, no more") from error
+        raise SchemaError(f"{name}: nested too deeply; {what} has sections of keys, no more") from error
+
+
+def parse(text: str, name: str) -> dict[str, Any]:
+    """The fields of a schema from TOML text, not yet validated. Raises SchemaError naming `name`, line and remedy."""
+    content = loaded(text, name, "a schema")
     unknown = sorted(set(content) - {"model", "feature", "constraint"})
     if unknown:
         raise SchemaError(

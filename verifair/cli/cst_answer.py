@@ -23,8 +23,8 @@ from verifair.report.figures import file_name, save_table, save_text
 from verifair.report.situation import Intervention, records, several
 from verifair.report.situation_case import Case, place_of
 from verifair.report.situation_graph import causal_graph
-from verifair.report.situation_sensitivity import Robustness, counterfactually
-from verifair.situation.deciders import NetworkDecider, Recorded, Rule
+from verifair.report.situation_sensitivity import Robustness
+from verifair.situation.deciders import NetworkDecider, Recorded, Rule, counterfactually
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.robustness.effects import Effects
 
@@ -299,8 +299,9 @@ def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFram
 
 def intervention(model: SituationTesting, one: dict[str, Any], progress: Callable[[int, int], None]) -> Intervention:
     """One intervention, tested."""
-    found = model.test_one(one, progress=progress)
-    tilde, _ = model.counterfactual(one)
+    tilde, decisions = model.counterfactual(one)
+    do = model.causal_model_.check(model.frame_, one)
+    found = model.compared(model.frame_, tilde, do, decisions, progress=progress)
     return Intervention(
         found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_)
     )

@@ -12,15 +12,15 @@ import pandas as pd
 
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
+from verifair.cli.options import assignments
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.report.situation_sensitivity import counterfactually
 from verifair.schema import Schema
 from verifair.situation.causal import file as causal_file
 from verifair.situation.causal.checks import nearest
 from verifair.situation.causal.file import CausalFile
 from verifair.situation.causal.model import CausalModel
-from verifair.situation.deciders import Decider, NetworkDecider, Recorded, Rule
+from verifair.situation.deciders import Decider, NetworkDecider, Recorded, Rule, counterfactually
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.testing import K
 
@@ -167,12 +167,5 @@ def _first(*values: Any) -> Any:
 
 def parsed_do(texts: Sequence[str]) -> dict[str, str]:
     """attribute -> value, of `--do Gender=0`. Raises QueryError."""
-    out: dict[str, str] = {}
-    for one in texts:
-        name, equals, value = (part.strip() for part in one.partition("="))
-        if not (name and equals and value):
-            raise QueryError(f"--do {one}: expected ATTRIBUTE=VALUE, the value of those who are not protected, e.g. --do Gender=0")
-        if name in out:
-            raise QueryError(f"--do names {name!r} twice; give each attribute once, with one value")
-        out[name] = value
-    return out
+    expected = "expected ATTRIBUTE=VALUE, the value of those who are not protected, e.g. --do Gender=0"
+    return assignments(texts, "--do", expected=expected, once="give each attribute once, with one value")

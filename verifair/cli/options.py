@@ -134,14 +134,24 @@ def console() -> Console:
 
 def parsed_box(texts: Sequence[str], *, option: str = "--box") -> dict[str, Any]:
     """feature -> value or (low, high), as written in feature=value and feature=low:high. Raises QueryError."""
-    out: dict[str, Any] = {}
+    expected = f"expected feature=value or feature=low:high, e.g. {option} age=30:40"
+    found = assignments(texts, option, expected=expected, once="give each feature once")
+    return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in found.items()}
+
+
+def assignments(texts: Sequence[str], option: str, *, expected: str, once: str) -> dict[str, str]:
+    """name -> value, as written in name=value. expected, once: the remedies for another form, and for a name given twice.
+
+    Raises QueryError.
+    """
+    out: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise QueryError(f"{option} {text}: expected feature=value or feature=low:high, e.g. {option} age=30:40")
+            raise QueryError(f"{option} {text}: {expected}")
         if name in out:
-            raise QueryError(f"{option} names {name!r} twice; give each feature once")
-        out[name] = tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value
+            raise QueryError(f"{option} names {name!r} twice; {once}")
+        out[name] = value
     return out
 
 

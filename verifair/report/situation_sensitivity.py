@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from verifair.report.figures import figure
 from verifair.report.situation import Intervention
 from verifair.report.situation_plots import METHODS
-from verifair.situation.deciders import Decider, Recorded, Rule
+from verifair.situation.deciders import Rule, counterfactually
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
 from verifair.situation.robustness.sensitivity import LEVELS, Sensitivity, sensitivity
@@ -143,11 +143,6 @@ class Robustness:
                 line["row"] = self.rows[int(line["row"])]
             out.append(told_)
         return {"claims": out}
-
-
-def counterfactually(decider: Decider) -> Decider | None:
-    """Who decides on counterfactuals."""
-    return decider.counterfactual if isinstance(decider, Recorded) else decider
 
 
 def _called(one: Sensitivity) -> str:

@@ -181,7 +181,7 @@ class Recorded:
 
 def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
     """Counterfactuals of some rows as the decider takes them, and its decisions on them; None where nobody decides on them."""
-    counterfactual, who = taken(decider, counterfactual), _of_counterfactuals(decider)
+    counterfactual, who = taken(decider, counterfactual), counterfactually(decider)
     if who is None:
         return counterfactual, None
     return counterfactual, booleans(who.decide(counterfactual), len(counterfactual), "decisions on counterfactuals")
@@ -189,9 +189,10 @@ def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFram
 
 def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
     """Counterfactuals as the decider takes them: a network's schema rounds and clips."""
-    who = _of_counterfactuals(decider)
+    who = counterfactually(decider)
     return who.legal(counterfactual)[0] if isinstance(who, NetworkDecider) else counterfactual
 
 
-def _of_counterfactuals(decider: Decider) -> Decider | None:
+def counterfactually(decider: Decider) -> Decider | None:
+    """Who decides on counterfactuals; None: nobody."""
     return decider.counterfactual if isinstance(decider, Recorded) else decider

@@ -108,6 +108,20 @@ class Claims:
         return np.asarray(self.positive & above)
 
 
+def claims_of(
+    terms: Terms, method: Method, k: int, control: Array, test: Array, refused: Booleans, refused_tilde: Booleans | Array | None
+) -> Claims:
+    """Claims from numbers of negative decisions in groups of k (C,), and those on the centers (C,), where these count."""
+    p_c, p_t, n = control / k, test / k, k
+    if method in ("CST", "CF"):
+        assert refused_tilde is not None
+        n = k + 1
+        p_c, p_t = (control + refused) / n, (test + refused_tilde) / n
+    low, high = interval(terms.interval, p_c, n, p_t, n, critical(terms.level, terms.sides))
+    positive = np.asarray(refused & (refused_tilde == 0)) if method == "CF" else terms.exceeded(p_c - p_t)
+    return Claims(method=method, k=k, n=n, terms=terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Situations(Finding):
     """The test of one `do`: a Finding with value = the share of complainants with a case (CST at the smallest k; w/o search centers
@@ -147,18 +161,7 @@ class Situations(Finding):
         """What a method says with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
         row, tilde = self._row(method, k), self.refused_tilde
         test = self.standard if method == "ST" else self.counterfactual
-        p_c, p_t, n = self.control[row] / k, test[row] / k, k
-        if method in ("CST", "CF"):
-            assert tilde is not None
-            n = k + 1
-            p_c, p_t = (self.control[row] + self.refused) / n, (test[row] + tilde) / n
-        low, high = interval(self.terms.interval, p_c, n, p_t, n, critical(self.terms.level, self.terms.sides))
-        positive = self.terms.exceeded(p_c - p_t)
-        if method == "CF" and tilde is not None:
-            positive = np.asarray(self.refused & ~tilde)
-        return Claims(
-            method=method, k=k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
-        )
+        return claims_of(self.terms, method, k, self.control[row], test[row], self.refused, tilde)
 
     def counts(self) -> pd.DataFrame:
         """Table 1's numbers: a line for each method and k with cases, significant ones, and their shares of the complainants."""

@@ -17,7 +17,6 @@ a parent of words takes `{ sex = { Female = -1.5 } }`, or in a fit `reference = 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,13 +256,7 @@ def load(path: str | Path) -> CausalFile:
 
 def loads(text: str, *, name: str = "causal model", folder: Path | None = None) -> CausalFile:
     """A causal file from its text. name: of the file, for errors."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SchemaError(f"{name}: not valid TOML: {error}") from error
-    except RecursionError as error:
-        raise SchemaError(f"{name}: nested too deeply; a causal file has sections of keys, no more") from error
-    return build(content, name=name, folder=folder)
+    return build(schema_file.loaded(text, name, "a causal file"), name=name, folder=folder)
 
 
 def build(content: Mapping[str, Any], *, name: str = "causal model", folder: Path | None = None) -> CausalFile:

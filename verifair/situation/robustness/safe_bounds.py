@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array
-from verifair.situation.deciders import Recorded, Rule, decided
+from verifair.situation.deciders import Rule, counterfactually, decided
 from verifair.situation.neighbours import Pool
 from verifair.situation.robustness.effects import PAD, Effects
 from verifair.situation.robustness.exact_flips import accepts, scores
@@ -103,7 +103,7 @@ class Bounds:
         self.nodes = what.nodes(who, centre)
         self.now = what.now[who]
         rows = what.rows(who, self.nodes)
-        self.rule = what.decider.counterfactual if isinstance(what.decider, Recorded) else what.decider
+        self.rule = counterfactually(what.decider)
         legal, accepted = decided(what.decider, rows)
         self.tilde = np.zeros(len(who)) if accepted is None else (~accepted).astype(float)
         self.score = self.rule.score(rows) if isinstance(self.rule, Rule) else np.zeros(len(who))

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array
 from verifair.errors import QueryError
-from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
+from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule, counterfactually
 from verifair.situation.distance import Metric
 from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
@@ -158,7 +158,7 @@ def sensitivity(
     now = claims.positive if verdict == "positive" else claims.significant
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
     what = _what_if(tester, do, found, errors, index, method, claims.k, verdict)
-    rule = what.decider.counterfactual if isinstance(what.decider, Recorded) else what.decider
+    rule = counterfactually(what.decider)
     exact = method == "CF" and isinstance(rule, Rule) and what.effects.plain
     if exact:
         assert isinstance(rule, Rule)

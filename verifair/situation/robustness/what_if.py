@@ -11,12 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array
-from verifair.situation.deciders import Decider, NetworkDecider, Recorded, decided
+from verifair.situation.deciders import Decider, NetworkDecider, counterfactually, decided
 from verifair.situation.distance import Metric
-from verifair.situation.intervals import critical, interval
 from verifair.situation.neighbours import negatives
 from verifair.situation.robustness.effects import Effects
-from verifair.situation.testing import Claims, Method, Situations, Terms
+from verifair.situation.testing import Claims, Method, Situations, Terms, claims_of
 
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
@@ -69,7 +68,7 @@ class WhatIf:
 
     def allowed(self, nodes: Array) -> Array:
         """Values of the nodes (R, m) as the decider takes them: a network has whole numbers, and ranges. Monotone."""
-        who = self.decider.counterfactual if isinstance(self.decider, Recorded) else self.decider
+        who = counterfactually(self.decider)
         if not isinstance(who, NetworkDecider):
             return nodes
         nodes = nodes.copy()
@@ -108,13 +107,4 @@ class WhatIf:
     def claims(self, who: Integers, counter: Array, refused_tilde: Array) -> Claims:
         """As `Situations.claims`, with other test groups."""
         found, at = self.found, self.index[who]
-        refused = found.refused[at]
-        p_c, p_t, n = found.control[self.row, at] / self.k, counter / self.k, self.k
-        if self.method != "CST w/o":
-            n = self.k + 1
-            p_c, p_t = (found.control[self.row, at] + refused) / n, (counter + refused_tilde) / n
-        low, high = interval(self.terms.interval, p_c, n, p_t, n, critical(self.terms.level, self.terms.sides))
-        positive = self.terms.exceeded(p_c - p_t) if self.method != "CF" else np.asarray(refused & (refused_tilde == 0))
-        return Claims(
-            method=self.method, k=self.k, n=n, terms=self.terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
-        )
+        return claims_of(self.terms, self.method, self.k, found.control[self.row, at], counter, found.refused[at], refused_tilde)
