@@ -88,7 +88,8 @@ class WitnessRow:
 class Evidence:
     """A file of proofs beside the page. file: relative to the page.   command: what re-checks it, from the page's folder.
 
-    proves: what it proves, in one sentence.   checked: "accepted", "rejected" or "not re-checked", by the separate checker in this very run.
+    proves: what it proves, in one sentence.
+    checked: "accepted", "rejected" or "not re-checked": what the separate checker said in this very run.
     """
 
     file: str
@@ -100,9 +101,12 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Section:
-    """One analysis. key: pba, certify, kmax, fgce, cec or cst.   question: what it asks, in one sentence.   method: how, and whether
-    that is sound and complete.   semantics: which function the answers are about.   answer: JSON-ready, everything in numbers.
-    settings: what was asked for, seeds included.   seconds: wall-clock.   source: the paper."""
+    """One analysis.
+
+    key: pba, certify, kmax, fgce, cec or cst.   question: what it asks, in one sentence.   method: how, and whether that is sound
+    and complete.   source: the paper.   semantics: which function the answers are about.   answer: JSON-ready, all in numbers.
+    settings: what was asked for, seeds included.   seconds: wall-clock.
+    """
 
     key: str
     title: str
@@ -131,9 +135,10 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditResult:
-    """The whole audit. sections: in the order asked for.   rows: rows of the table.   started: UTC, ISO 8601.   seed: of every draw.
+    """The whole audit.
 
-    protected: the sensitive features.   favourable: the positive outcome in words.   versions: package -> version.
+    sections: in the order asked for.   rows: of the table.   started: UTC, ISO 8601.   seed: of every draw.
+    protected: the sensitive features.   favourable, unfavourable: the two outcomes in words.   versions: package -> version.
     """
 
     title: str
