@@ -1,0 +1,24 @@
+"""What the documents show is what comes out: every Python block runs, and every output is compared."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = [document for document in DOCUMENTS if "```python" in document.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("document", RUN, ids=[str(document.relative_to(ROOT)) for document in RUN])
+def test_what_a_document_shows_is_what_comes_out(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # tutorials write files
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    examples = list(Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=flags)]).parse(document).examples())
+    assert examples
+    for example in examples:
+        example.evaluate()
