@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from onnx import TensorProto, external_data_helper, helper, inliner, numpy_helpe
 
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link
+from encoders.onnx_stored import check_numbers, external_files
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
@@ -61,18 +62,20 @@ def load(path: str | Path) -> StoredModel:
     except DecodeError as error:
         raise ModelFileError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
                                "export or copy it again") from error
-    external = sorted({_location(t) for t in _stored_tensors(model) if external_data_helper.uses_external_data(t)})
-    files = tuple(path.parent / name for name in external)
+    files = external_files(path, model)
     digest = hashlib.sha256(data)
     for file in files:
         digest.update(_bytes(path, file, "external weights must lie beside the model, under the name they had"))
     try:
         if files:
-            external_data_helper.load_external_data_for_model(model, str(path.parent))
+            with warnings.catch_warnings():     # keys that onnx does not know and ignores
+                warnings.simplefilter("ignore", UserWarning)
+                external_data_helper.load_external_data_for_model(model, str(path.parent))
         onnx.checker.check_model(model)
+        check_numbers(path, model)
         if model.functions:
             model = inliner.inline_local_functions(model)
-    except (onnx.checker.ValidationError, ValueError, OSError) as error:
+    except (onnx.checker.ValidationError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
     return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
@@ -128,16 +131,6 @@ def _bytes(model: Path, file: Path, remedy: str) -> bytes:
     except OSError as error:
         which = "" if file == model else f" (external weights {file.name!r})"
         raise ModelFileError(model, f"cannot be read{which}: {error.strerror or error}; {remedy}") from error
-
-
-def _stored_tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    yield from model.graph.initializer
-    for node in model.graph.node:
-        yield from (a.t for a in node.attribute if a.HasField("t"))
-
-
-def _location(tensor: TensorProto) -> str:
-    return next((str(entry.value) for entry in tensor.external_data if entry.key == "location"), "")
 
 
 def _shown_tensor(stored: StoredModel, by_output: dict[str, onnx.NodeProto], output: str | None) -> str:
