@@ -81,7 +81,8 @@ def test_doctor_lists_what_is_missing(installed: Path, tmp_path: Path) -> None:
     found = verifair(installed, ["doctor"], tmp_path)
     assert found.returncode == 0, found.stderr
     assert "highs" in found.stdout
-    assert "pip install" in found.stdout
+    for extra in ("gurobi", "z3", "scip", "ortools", "pulp"):
+        assert f'pip install "verifair[{extra}]"' in found.stdout
 
 
 def test_the_source_archive_holds_what_its_tests_need(built: Path) -> None:

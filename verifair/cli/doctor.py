@@ -6,13 +6,21 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 import typer
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from solvers import registry
 from verifair.cli import options
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
-OPTIONAL = ("torch", "captum", "fairlearn", "dask")
+OPTIONAL = {
+    "torch": ("torch", "verifair train, retraining, baselines"),
+    "fairlearn": ("fairlearn", "baselines of CEC: Hardt, Agarwal"),
+    "distributed": ("distributed", "--cluster"),
+    "maraboupy": ("peers", "Marabou as a peer in verifair bench"),
+    "dowhy": ("causal", "causal models of dowhy.gcm"),
+}
+"""Package -> its extra, and what needs it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,18 +32,26 @@ def doctor(json: options.Json = None) -> None:
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
     found = []
+    missing: dict[str, list[str]] = {}  # extra -> what comes with it
     for backend in registry.backends():
         there = backend.is_available()
         limit = f"{backend.max_columns:,} columns and {backend.max_rows:,} rows" if backend.max_columns else ""
         can = ", ".join(sorted(c.name.lower().replace("_", " ") for c in backend.capabilities))
-        grid.add_row(
-            backend.name, "yes" if there else f'no: pip install "verifair[{backend.extra}]"', backend.version() if there else "",
-            can, limit,
-        )  # fmt: skip
+        grid.add_row(backend.name, "yes" if there else "no", backend.version() if there else "", can, limit)
+        if not there and backend.extra:
+            missing[backend.extra] = [*missing.get(backend.extra, []), backend.name]
         found.append({"name": backend.name, "available": there, "version": backend.version() if there else None})
     console.print(grid)
     packages = {name: _version(name) for name in (*CORE, *OPTIONAL)}
-    console.print("; ".join(f"{name} {v or 'not installed'}" for name, v in packages.items()))
+    console.print("; ".join(f"{name} {packages[name]}" for name in CORE))
+    extras = Grid("package", "version", "needed for", title="Optional", title_justify="left")
+    for name, (extra, purpose) in OPTIONAL.items():
+        extras.add_row(name, packages[name] or "no", purpose)
+        if packages[name] is None:
+            missing[extra] = [*missing.get(extra, []), name]
+    console.print(extras)
+    for extra, names in missing.items():
+        console.print(escape(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"'), soft_wrap=True)
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")

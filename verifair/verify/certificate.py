@@ -13,7 +13,7 @@ only a solver vouches for has a *claim* instead: it can be recorded, not re-prov
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -193,7 +193,7 @@ class Certificate:
     semantics: str
     query: Query
     features: tuple[str, ...]
-    proofs: tuple[Proof, ...]
+    proofs: tuple[Proof, ...] = field(repr=False)
     intact: bool = True
 
     @property

@@ -10,7 +10,7 @@ What it states is defined in `verifair.verify.check_kmax`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,7 +78,7 @@ class KmaxCertificate:
     query: KmaxQuery
     features: tuple[str, ...]
     upper: int
-    tree: Tree
+    tree: Tree = field(repr=False)
     intact: bool = True
 
     @property
