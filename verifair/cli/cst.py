@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from verifair.cli import options
-from verifair.cli.cst_answer import Answer, case_files, check_linear, intervention, named_cases
+from verifair.cli.cst_answer import Answer, case_files, check_linear, named_cases
 from verifair.cli.cst_certify import Proofs, check_certify
 from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
@@ -177,7 +177,7 @@ def _run(test: SituationTesting, deadline: float, deals: int) -> tuple[tuple[Int
     try:
         for one in asked:
             with _bar(deadline, told(one)) as tell:
-                done.append(intervention(test, one, tell))
+                done.append(Intervention.of(test, one, tell))
             if deals:
                 with _bar(deadline, told(one), "deals") as tell:
                     done[-1] = replace(done[-1], chance=dealt(test, one, deals=deals, progress=tell))

@@ -295,13 +295,3 @@ def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFram
         "counterfactual": [case.own[name].iloc[1] for case in cases],
     })  # fmt: skip
     return people, own
-
-
-def intervention(model: SituationTesting, one: dict[str, Any], progress: Callable[[int, int], None]) -> Intervention:
-    """One intervention, tested."""
-    tilde, decisions = model.counterfactual(one)
-    do = model.causal_model_.check(model.frame_, one)
-    found = model.compared(model.frame_, tilde, do, decisions, progress=progress)
-    return Intervention(
-        found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_)
-    )

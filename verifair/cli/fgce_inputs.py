@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from verifair.cli.inputs import Inputs
-from verifair.errors import DataError, QueryError, SchemaError
+from verifair.datasets.groups import group_of
+from verifair.errors import DataError, QueryError
 from verifair.feature import Change, text
-from verifair.group.space import CHANGES, Array, Booleans
+from verifair.group.space import CHANGES, Booleans
 from verifair.schema import Schema
-
-MANY = 20
-"""Values of a number that still make a group each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +52,7 @@ def rows_of(given: Inputs, protected: Sequence[str], split: Sequence[str], audit
     if not len(frame):
         raise DataError("the table has no rows left to ask about")
     cuts = parsed_splits(split, list(dict.fromkeys(protected)))
-    groups = pd.DataFrame({name: _group(given.schema, frame, name, cuts.get(name)) for name in dict.fromkeys(protected)})
+    groups = pd.DataFrame({name: group_of(given.schema, frame, name, cuts.get(name)) for name in dict.fromkeys(protected)})
     return Rows(frame=frame, groups=groups, audit=chosen, audited=audited, dropped=len(given.dataset.frame) - len(frame))
 
 
@@ -112,41 +109,3 @@ def _audit(given: Inputs, audit: str, demo: bool) -> tuple[Booleans, str]:
         found = ", ".join(sorted(set(frame[name].map(text)))[:8])
         raise DataError(f"--audit {audit}: no row has this value; found {found}")
     return chosen, f"rows with {name} = {value}"
-
-
-def _group(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None) -> pd.Series:
-    """(N,) what makes the groups: values of a feature in the schema's words, or of a column that the network does not see."""
-    known = [feature.name for feature in schema.features]
-    if name in known or name not in frame.columns:
-        try:
-            feature = schema[name]
-        except SchemaError as error:  # it names the closest feature, and knows nothing of the table
-            others = ", ".join(str(other) for other in frame.columns if other not in known)
-            raise DataError(f"{error}" + (f"; other columns of the table: {others}" if others else "")) from None
-        values = schema.raw(frame)[:, schema.index(name)]
-        if feature.numeric or cuts is not None:
-            return _of_number(name, values, cuts, feature.numeric, frame.index)
-        return pd.Series([schema.format(name, value) for value in values], index=frame.index)
-    column = frame[name]
-    if column.isna().any():
-        raise DataError(f"column {name!r}: {int(column.isna().sum())} rows have no value; drop them, or fill the value in")
-    if pd.api.types.is_numeric_dtype(column) or cuts is not None:
-        numeric = pd.api.types.is_numeric_dtype(column)
-        return _of_number(name, column.to_numpy(dtype=float) if numeric else np.empty(0), cuts, numeric, frame.index)
-    return column.map(text)
-
-
-def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: bool, index: pd.Index) -> pd.Series:
-    if not numeric:
-        raise QueryError(f"--split {name}: is not a number, so it has no values at most and above; drop --split")
-    if cuts is not None:
-        ends = [f"{cut:g}" for cut in cuts]
-        middle = [f"above {low} to {high}" for low, high in pairwise(ends)]
-        names = np.array([f"at most {ends[0]}", *middle, f"above {ends[-1]}"], dtype=object)
-        return pd.Series(names[np.searchsorted(cuts, values, side="left")], index=index)
-    distinct = np.unique(values)
-    if len(distinct) > MANY:
-        raise QueryError(
-            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {name}={np.median(values):g}"
-        )
-    return pd.Series([text(float(value)) for value in values], index=index)

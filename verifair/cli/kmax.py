@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from verifair.cli import options
 from verifair.cli.inputs import Inputs, inputs
 from verifair.errors import QueryError
 from verifair.queries import MAX_COMBINATIONS, KDiscrimination
-from verifair.report.clusters import search_plot
+from verifair.report.clusters import answer_of, best_of, search_plot
 from verifair.schema import Schema
 from verifair.search import clusters
 from verifair.search.annealing import METHODS, Schedule, search
@@ -91,11 +91,11 @@ def kmax(
     if verdict is not None and certificate is not None:
         certificate.parent.mkdir(parents=True, exist_ok=True)
         verdict.certificate.save(certificate)
-    best = _best(space, found, verdict)
+    best = best_of(space, found, verdict)
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
         search_plot(found, best, clusters.outcomes(space, best), plot, upper=verdict.upper if verdict else None)
-    options.write_json(json, _answer(space, found, best, verdict, time.monotonic() - started))
+    options.write_json(json, answer_of(space, found, best, verdict, time.monotonic() - started))
     _show(space, found, best, verdict, options.console())
     if found.statistics.stopped == "interrupted":
         Console(stderr=True, highlight=False).print("interrupted: this is the best found until then, and nothing is certified")
@@ -137,37 +137,6 @@ def _range(schema: Schema, name: str, text: str, parts: list[str]) -> list[float
     if (high - low) / step > MAX_COMBINATIONS:
         raise QueryError(f"--values {text}: are more than {MAX_COMBINATIONS:,} values; take a larger step")
     return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]
-
-
-def _best(space: Space, found: ClusterSearch, verdict: KmaxVerdict | None) -> Cluster:
-    """The search's cluster, or the one that the bound met on its way, where that is larger."""
-    if verdict is None or verdict.x is None or verdict.lower <= found.k:
-        return found.cluster
-    return clusters.recount(space, verdict.x)
-
-
-def _answer(
-    space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdict | None, seconds: float
-) -> dict[str, Any]:
-    query = space.query
-    return {
-        "query": {
-            "kind": "k-discrimination", "protected": list(query.protected), "buckets": query.buckets,
-            "combinations": len(space.combinations),
-        },
-        "lower": best.k,
-        "upper": verdict.upper if verdict else None,
-        "gap": verdict.upper - best.k if verdict else None,
-        "witness": clusters.person(space, best),
-        "outcomes": clusters.outcomes(space, best).to_dict(orient="records"),
-        "runtime_k": best.runtime_k,
-        "search": clusters.to_dict(space, found),
-        "bound": verdict.to_dict() if verdict else None,
-        "model_sha256": query.network.source_sha256,
-        "schema_sha256": query.schema.sha256,
-        "seconds": seconds,
-        "seed": found.seed,
-    }  # fmt: skip
 
 
 def _show(space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdict | None, console: Console) -> None:

@@ -19,7 +19,7 @@ from verifair.bias.scores import complementary, group_rates, proved_shares
 from verifair.cli import options
 from verifair.errors import DataError, QueryError
 from verifair.queries import PersistentBias, Robustness
-from verifair.report.bias import outcome_plot, pair_table, screen_table
+from verifair.report.bias import answer_of, outcome_plot, pair_table, screen_table
 from verifair.schema import Schema
 from verifair.verify.store import count, to_jsonl
 
@@ -99,7 +99,7 @@ def pba(
     # Files before the screen: whoever pipes us into `head` still gets them.
     if out is not None:
         _write(out, network, described, table, protected, all_rates, shares, all_verdicts, certificates, seconds)
-    options.write_json(json, _answer(network, described, all_rates, shares, all_verdicts, seconds, seed))
+    options.write_json(json, answer_of(network, described, all_rates, shares, all_verdicts, seconds, seed))
     _show(described, protected, all_rates, shares, all_verdicts, seconds, options.console())
 
 
@@ -197,19 +197,3 @@ def _write(
         kind = "certificate" if isinstance(query, PersistentBias) else "certificate-robustness"
         suffix = f"-{query.sensitive}" if len(protected) > 1 else ""
         certificate_of(query, table, found).save(out / f"{kind}{suffix}.json.gz")
-
-
-def _answer(
-    network: Network, schema: Schema, rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame, seconds: float, seed: int
-) -> dict[str, Any]:
-    return {
-        "query": "pba",
-        "model_sha256": network.source_sha256,
-        "schema_sha256": schema.sha256,
-        "counts": count(verdicts),
-        "rates": rates.to_dict(orient="records"),
-        "shares": shares.to_dict(orient="records"),
-        "verdicts": verdicts.drop(columns=["tree"]).to_dict(orient="records"),
-        "seconds": seconds,
-        "seed": seed,
-    }

@@ -1,11 +1,16 @@
-"""PBA on the screen and on paper: the paper's table (Tables 1-3) and its figure of verified outcomes (Figures 2-3)."""
+"""PBA on the screen, on paper and as JSON: the paper's table (Tables 1-3) and its figure of verified outcomes (Figures 2-3)."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.table import Table as Grid
+
+from encoders.network import Network
+from verifair.schema import Schema
+from verifair.verify.store import count
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 
@@ -74,6 +79,23 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
     axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def answer_of(
+    network: Network, schema: Schema, rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame, seconds: float, seed: int
+) -> dict[str, Any]:
+    """JSON-ready, as the command line writes it."""
+    return {
+        "query": "pba",
+        "model_sha256": network.source_sha256,
+        "schema_sha256": schema.sha256,
+        "counts": count(verdicts),
+        "rates": rates.to_dict(orient="records"),
+        "shares": shares.to_dict(orient="records"),
+        "verdicts": verdicts.drop(columns=["tree"]).to_dict(orient="records"),
+        "seconds": seconds,
+        "seed": seed,
+    }
 
 
 def _share(at: pd.DataFrame, group: object) -> str:

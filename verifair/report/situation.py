@@ -3,7 +3,7 @@ review; and several protected attributes beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.feature import text
+from verifair.situation.estimator import SituationTesting
 from verifair.situation.groups import told
 from verifair.situation.testing import Method, Situations
 
@@ -34,6 +35,18 @@ class Intervention:
     attributes: tuple[str, ...]
     negative: Booleans
     chance: pd.DataFrame | None = None
+
+    @classmethod
+    def of(cls, model: SituationTesting, do: Mapping[str, Any], progress: Callable[[int, int], None]) -> Intervention:
+        """One intervention, tested with a fitted model. progress(done, total) counts searches."""
+        tilde, decisions = model.counterfactual(do)
+        found = model.compared(
+            model.frame_, tilde, model.causal_model_.check(model.frame_, do), decisions, progress=progress
+        )  # fmt: skip
+        return cls(
+            found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_,
+            negative=np.asarray(~model.decisions_),
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

@@ -1,0 +1,58 @@
+"""What makes groups of a table's rows: values of a feature in the schema's words, or of a column that the network does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Array
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.feature import text
+from verifair.schema import Schema
+
+MANY = 20
+"""Values of a number that still make a group each."""
+
+
+def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None = None) -> pd.Series:
+    """(N,) the group of each row by one feature or column.   cuts: rising; a number falls into parts, at most and above each.
+
+    Raises DataError for a name that is neither, QueryError for a number of many values that nobody cuts.
+    """
+    known = [feature.name for feature in schema.features]
+    if name in known or name not in frame.columns:
+        try:
+            feature = schema[name]
+        except SchemaError as error:  # it names the closest feature, and knows nothing of the table
+            others = ", ".join(str(other) for other in frame.columns if other not in known)
+            raise DataError(f"{error}" + (f"; other columns of the table: {others}" if others else "")) from None
+        values = schema.raw(frame)[:, schema.index(name)]
+        if feature.numeric or cuts is not None:
+            return _of_number(name, values, cuts, feature.numeric, frame.index)
+        return pd.Series([schema.format(name, value) for value in values], index=frame.index)
+    column = frame[name]
+    if column.isna().any():
+        raise DataError(f"column {name!r}: {int(column.isna().sum())} rows have no value; drop them, or fill the value in")
+    if pd.api.types.is_numeric_dtype(column) or cuts is not None:
+        numeric = pd.api.types.is_numeric_dtype(column)
+        return _of_number(name, column.to_numpy(dtype=float) if numeric else np.empty(0), cuts, numeric, frame.index)
+    return column.map(text)
+
+
+def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: bool, index: pd.Index) -> pd.Series:
+    if not numeric:
+        raise QueryError(f"--split {name}: is not a number, so it has no values at most and above; drop --split")
+    if cuts is not None:
+        ends = [f"{cut:g}" for cut in cuts]
+        middle = [f"above {low} to {high}" for low, high in pairwise(ends)]
+        names = np.array([f"at most {ends[0]}", *middle, f"above {ends[-1]}"], dtype=object)
+        return pd.Series(names[np.searchsorted(cuts, values, side="left")], index=index)
+    distinct = np.unique(values)
+    if len(distinct) > MANY:
+        raise QueryError(
+            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {name}={np.median(values):g}"
+        )
+    return pd.Series([text(float(value)) for value in values], index=index)
