@@ -40,6 +40,10 @@ class Exact:
     def is_float(self) -> bool:
         return bool(self.values.dtype != object)
 
+    @property
+    def nonzero(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.values != 0, dtype=bool)
+
     def as_rational(self) -> Objects:
         """The numbers as an object array of flint.fmpq."""
         return _rational(self.values)
@@ -126,12 +130,26 @@ def reciprocal_root(values: Array, *, plus: float) -> Exact:
     return exact(np.array(roots, dtype=object).reshape(values.shape))
 
 
-def zeros(*shape: int) -> Exact:
-    return Exact(values=np.zeros(shape), size=np.zeros(shape))
-
-
-def identity(n: int) -> Exact:
-    return Exact(values=np.eye(n), size=np.eye(n))
+def group_sums(numbers: Exact, first: npt.NDArray[np.int64]) -> Exact:
+    """The sums (g,) of the groups of numbers (e,) that begin at the places `first` and reach to the next."""
+    count = np.diff(np.r_[first, len(numbers.values)])
+    if count.max(initial=0) > 4:
+        size = np.add.reduceat(numbers.size, first)
+        return _settled(np.add.reduceat(_rational(numbers.values), first), size)
+    total = numbers.take(first)
+    for k in range(1, int(count.max(initial=0))):
+        more = np.flatnonzero(count > k)
+        sums = total.take(more) + numbers.take(first[more] + k)
+        if total.is_float and sums.is_float:
+            values = total.values.copy()
+            values[more] = sums.values
+        else:
+            values = _rational(total.values).copy()
+            values[more] = _rational(sums.values)
+        size = total.size.copy()
+        size[more] = sums.size
+        total = Exact(values=values, size=size)
+    return total
 
 
 def stack(parts: list[Exact]) -> Exact:

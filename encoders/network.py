@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from encoders.feed import Feed
+
 Array = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers")
 
@@ -64,6 +66,7 @@ class Network:
     constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in
     `rounded`: proofs are then about the folded network, and every verdict says so.
     `output` is the ONNX tensor that the reader was told to read, or None where the model has one candidate only.
+    `feeds` says how the input columns become the stored model's inputs; empty for a network that was not read from a file.
     """
 
     layers: tuple[Layer, ...]
@@ -72,6 +75,7 @@ class Network:
     source: str | None = None
     output: str | None = None
     rounded: tuple[str, ...] = ()
+    feeds: tuple[Feed, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:

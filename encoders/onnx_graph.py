@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from encoders.errors import ModelError
 from encoders.exact import exact
-from encoders.onnx_file import FLOATS, LogitsModel, attributes, node_name, opset
-from encoders.onnx_ops import SUPPORTED, source_tensor
+from encoders.onnx_file import LogitsModel, attributes, node_name, opset, producers
+from encoders.onnx_inputs import Inputs, graph_inputs
+from encoders.onnx_ml import KEEP_RAW, TAKE_WHOLE
+from encoders.onnx_ops import SUPPORTED
 from encoders.onnx_shapes import BATCH
 from encoders.onnx_tensor import Constant, Node, Source, Tensor
 
@@ -37,59 +39,43 @@ ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum",
 class Reading:
     """What is known of a graph while it is read.
 
-    shape: axes of the input after the batch.   batch: its fixed batch size, or None.
-    constants, tensors: by name.   sized: constants that hold the open batch size.
-    sources: the input and all activations.   rounded: nodes whose constants were rounded.
+    batch: fixed batch size of the inputs, or None.   constants, tensors: by name.   sized: constants that hold the open batch size.
+    sources: the inputs (number 0) and all activations.   rewritten: results of nodes that became several activations, by name.
+    rounded: nodes whose constants were rounded.
     """
 
     path: Path
     model: onnx.ModelProto
-    input: str
-    shape: tuple[int, ...]
+    inputs: Inputs
     batch: int | None
     opset: int
     constants: dict[str, Constant] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     sized: set[str] = field(default_factory=set)
     sources: list[Source] = field(default_factory=list)
+    rewritten: dict[str, Tensor] = field(default_factory=dict)
     rounded: list[str] = field(default_factory=list)
 
 
 def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
     """The sources of a logits model and its logits, as affine expressions. Raises ModelError at what cannot be read."""
-    name, shape, batch = graph_input(path, logits.model)
-    width = int(np.prod(shape))
-    reading = Reading(path=path, model=logits.model, input=name, shape=shape, batch=batch, opset=opset(logits.model))
-    reading.sources.append(Source(node=name, before=name, after=name, level=0, pre=None, slope=np.ones(width)))
-    reading.tensors[name] = source_tensor(0, shape)
+    feeds, batch = graph_inputs(path, logits.model)
+    inputs = Inputs(path=path, feeds=feeds, number=np.full(sum(len(f.start) for f in feeds), -1))
+    reading = Reading(path=path, model=logits.model, inputs=inputs, batch=batch, opset=opset(logits.model))
+    reading.sources.append(Source(node="input", before=None, after=None, level=0, pre=None, slope=np.ones(0)))
+    reading.tensors.update({feed.name: inputs.tensor(feed) for feed in feeds})
     reading.constants.update({i.name: numpy_helper.to_array(i) for i in logits.model.graph.initializer})
     for node in logits.model.graph.node:
         _apply(reading, node)
-    if logits.logits in reading.tensors:
-        return reading, reading.tensors[logits.logits]
-    raise ModelError(path, f"the output {logits.logits!r} is a constant or does not depend on the input {name!r}")
-
-
-def graph_input(path: Path, model: onnx.ModelProto) -> tuple[str, tuple[int, ...], int | None]:
-    """Name, axes after the batch, and fixed batch size (None when open) of the model's only input."""
-    stored = {i.name for i in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in stored]
-    if len(inputs) != 1:
-        names = ", ".join(repr(i.name) for i in inputs) or "none"
-        raise ModelError(path, f"has {len(inputs)} inputs ({names}); supported is one input of shape (batch, columns): "
-                               "concatenate them before the export")
-    (value,) = inputs
-    kind = value.type.tensor_type
-    if kind.elem_type not in FLOATS:
-        found = TensorProto.DataType.Name(kind.elem_type)
-        raise ModelError(path, f"is of type {found}; supported are FLOAT and DOUBLE", node=value.name, op="input")
-    dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-    columns = [d for d in dims[1:] if d is not None and d > 0]
-    if len(dims) < 2 or len(columns) != len(dims) - 1:
-        shown = [d if d is not None else "?" for d in dims]
-        raise ModelError(path, f"has shape {shown}; supported is (batch, columns, ...) with fixed numbers of columns",
-                         node=value.name, op="input")
-    return value.name, tuple(columns), dims[0] if dims[0] and dims[0] > 0 else None
+    if logits.logits not in reading.tensors:
+        names = ", ".join(repr(feed.name) for feed in feeds)
+        raise ModelError(path, f"the output {logits.logits!r} is a constant or does not depend on the input {names}")
+    final = reading.tensors[logits.logits]
+    if final.whole:
+        end = producers(logits.model).get(logits.logits)
+        raise ModelError(path, "ends with integers; supported are float32 and float64 outputs (logits or probabilities)",
+                         node=node_name(end) if end else logits.logits, op=end.op_type if end else "input")
+    return reading, inputs.numbers(final)
 
 
 def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
@@ -106,21 +92,33 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
         supported = ", ".join(sorted(SUPPORTED))
         raise ModelError(reading.path, f"operator {op} is not supported here; supported are {supported}; at the end "
                                        "Sigmoid, Softmax, LogSoftmax", node=name, op=op)
-    inputs = tuple(reading.tensors.get(i, reading.constants.get(i)) if i else None for i in proto.input)
+    inputs = tuple(_operand(reading, i, op) if i else None for i in proto.input)
     node = Node(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
                 attributes=attributes(proto), input_names=tuple(proto.input), output_names=tuple(proto.output),
-                inputs=inputs, sources=reading.sources)
+                inputs=inputs, sources=reading.sources, columns=reading.inputs)
+    if op not in TAKE_WHOLE and any(isinstance(i, Tensor) and i.whole for i in inputs):
+        raise node.error("computes with integers, whose arithmetic rounds and wraps; cast them to float32 first")
     for given, value in zip(proto.input, inputs, strict=True):
         if given and value is None:
             raise node.error(f"its input {given!r} cannot be followed")
         if given in reading.sized and op != "Reshape":
             raise node.error("computes with the size of the batch; supported is that size in a Reshape only")
+    known = len(reading.sources)
     results = SUPPORTED[op](node)
     clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
     for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
         if result is not None:
             inexact = (*result.inexact, name) if clean and not result.is_float else result.inexact
             reading.tensors[output] = replace(result, inexact=inexact)
+            if any(source.after is None for source in reading.sources[known:]):
+                reading.rewritten[output] = reading.tensors[output]
+
+
+def _operand(reading: Reading, name: str, op: str) -> Tensor | Constant | None:
+    """An input of a node: columns of the table stay as they are for what only moves or encodes them, else they are numbers."""
+    if name in reading.tensors and op not in KEEP_RAW:
+        reading.tensors[name] = reading.inputs.numbers(reading.tensors[name])
+    return reading.tensors.get(name, reading.constants.get(name))
 
 
 def _measure(reading: Reading, proto: onnx.NodeProto) -> None:

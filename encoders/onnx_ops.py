@@ -12,63 +12,37 @@ from collections.abc import Callable
 
 import numpy as np
 
-from encoders.exact import Exact, exact, reciprocal, reciprocal_root
+from encoders.exact import exact, reciprocal, reciprocal_root
 from encoders.network import Array
+from encoders.onnx_affine import broadcast, last_axis, plus
+from encoders.onnx_ml import ML_OPERATORS
 from encoders.onnx_shapes import SHAPE_OPERATORS
-from encoders.onnx_tensor import Node, Result, Source, Tensor, concatenated
-
-
-def _broadcast(node: Node, x: Tensor, values: Array) -> tuple[Tensor, Exact]:
-    """A tensor and a constant brought to one shape by NumPy's rules, with the batch axis left alone."""
-    try:
-        shape = np.broadcast_shapes((1, *x.shape), values.shape)
-    except ValueError as error:
-        raise node.error(f"a constant of shape {values.shape} does not fit a tensor of shape (batch, "
-                         f"{', '.join(map(str, x.shape))})") from error
-    if len(shape) != len(x.shape) + 1 or shape[0] != 1:
-        raise node.error(f"a constant of shape {values.shape} would change the batch axis of a tensor of shape (batch, "
-                         f"{', '.join(map(str, x.shape))})")
-    wide = x if shape[1:] == x.shape else x.take(np.broadcast_to(x.index, shape))
-    return wide, exact(np.broadcast_to(values, shape).ravel())
-
-
-def _sum(node: Node, x: Tensor, y: Tensor) -> Tensor:
-    if len(x.shape) != len(y.shape):
-        raise node.error(f"adds tensors with columns {x.shape} and {y.shape}; supported is one number of axes")
-    try:
-        shape = np.broadcast_shapes((1, *x.shape), (1, *y.shape))
-    except ValueError as error:
-        raise node.error(f"shapes {x.shape} and {y.shape} do not fit") from error
-    return x.take(np.broadcast_to(x.index, shape)).plus(y.take(np.broadcast_to(y.index, shape)))
-
-
-def _negated(x: Tensor) -> Tensor:
-    return x.replaced({s: -t for s, t in x.terms.items()}, -x.const)
+from encoders.onnx_tensor import Node, Result, Source, Tensor, source_tensor
 
 
 def _add(node: Node) -> Tensor:
     a, b = node.inputs[0], node.inputs[1]
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return _sum(node, a, b)
+        return plus(node, a, b)
     tensor, constant = (0, 1) if isinstance(a, Tensor) else (1, 0)
-    x, offset = _broadcast(node, node.tensor(tensor), node.weight(constant))
+    x, offset = broadcast(node, node.tensor(tensor), node.weight(constant))
     return x.shift(offset)
 
 
 def _sub(node: Node) -> Tensor:
     a, b = node.inputs[0], node.inputs[1]
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return _sum(node, a, _negated(b))
+        return plus(node, a, -b)
     if isinstance(a, Tensor):
-        x, offset = _broadcast(node, a, node.weight(1))
+        x, offset = broadcast(node, a, node.weight(1))
         return x.shift(-offset)
-    x, offset = _broadcast(node, node.tensor(1), node.weight(0))
-    return _negated(x).shift(offset)
+    x, offset = broadcast(node, node.tensor(1), node.weight(0))
+    return (-x).shift(offset)
 
 
 def _mul(node: Node) -> Tensor:
     tensor, constant = (0, 1) if isinstance(node.inputs[0], Tensor) else (1, 0)
-    x, factor = _broadcast(node, node.tensor(tensor), node.weight(constant))
+    x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
     return x.scale(factor)
 
 
@@ -76,22 +50,13 @@ def _div(node: Node) -> Tensor:
     divisor = node.weight(1)
     if (divisor == 0).any():
         raise node.error("divides by a constant that is zero")
-    x, _ = _broadcast(node, node.tensor(0), divisor)
+    x, _ = broadcast(node, node.tensor(0), divisor)
     factor = np.broadcast_to(reciprocal(divisor).values, (1, *x.shape)).ravel()
     return x.scale(exact(factor))
 
 
 def _neg(node: Node) -> Tensor:
-    return _negated(node.tensor(0))
-
-
-def _last_axis(node: Node, x: Tensor, matrix: Exact) -> Tensor:
-    """x (..., n) @ matrix^T with matrix (p, n): an affine map along the last axis."""
-    p, n = matrix.values.shape
-    if not x.shape or x.shape[-1] != n:
-        raise node.error(f"a weight for {n} columns meets a tensor of shape (batch, {', '.join(map(str, x.shape))})")
-    blocks = [x.take(rows.reshape(1, n)).map(matrix) for rows in x.index.reshape(-1, n)]
-    return concatenated(blocks).take(np.arange(len(blocks) * p, dtype=np.int64).reshape(1, *x.shape[:-1], p))
+    return -node.tensor(0)
 
 
 def _matmul(node: Node) -> Tensor:
@@ -104,9 +69,9 @@ def _matmul(node: Node) -> Tensor:
         raise node.error(f"multiplies a tensor of shape (batch, {', '.join(map(str, x.shape))}) by a constant of shape "
                          f"{weight.shape} so that rows of the batch mix; supported is a matrix on the columns")
     if not on_left:
-        product = _last_axis(node, x, exact(weight.T if weight.ndim == 2 else weight[None]))
+        product = last_axis(node, x, exact(weight.T if weight.ndim == 2 else weight[None]))
         return product if weight.ndim == 2 else product.take(product.index[..., 0])
-    swapped = _last_axis(node, x.take(np.swapaxes(x.index, -1, -2)), exact(weight))
+    swapped = last_axis(node, x.take(np.swapaxes(x.index, -1, -2)), exact(weight))
     return swapped.take(np.swapaxes(swapped.index, -1, -2))
 
 
@@ -118,13 +83,13 @@ def _gemm(node: Node) -> Tensor:
         raise node.error(f"its weight has shape {weight.shape}; a matrix is expected")
     matrix = exact(weight if node.number("transB", 0) else weight.T)
     alpha, beta = exact(np.float64(node.number("alpha", 1.0))), exact(np.float64(node.number("beta", 1.0)))
-    y = _last_axis(node, node.tensor(0), matrix * alpha)
+    y = last_axis(node, node.tensor(0), matrix * alpha)
     if not node.has(2) or not beta.values.any():
         return y
     c = node.inputs[2]
     if isinstance(c, Tensor):
-        return _sum(node, y, c.scale(exact(np.full(math.prod(c.shape), beta.values))))
-    wide, offset = _broadcast(node, y, node.weight(2))
+        return plus(node, y, c.scale(exact(np.full(math.prod(c.shape), beta.values))))
+    wide, offset = broadcast(node, y, node.weight(2))
     return wide.shift(offset * beta)
 
 
@@ -144,34 +109,6 @@ def _batch_normalization(node: Node) -> Tensor:
     return x.shift(-exact(mean[channel])).scale(factor.take(channel), operations=8).shift(exact(beta[channel]))
 
 
-def _scaler(node: Node) -> Tensor:
-    """ai.onnx.ml Scaler: (x - offset) * scale."""
-    x = node.tensor(0)
-    for name, default in (("offset", 0.0), ("scale", 1.0)):
-        values = np.array(node.numbers(name) or [default])
-        if not np.isfinite(values).all():
-            raise node.error(f"its {name} holds NaN or infinite numbers")
-        x, operand = _broadcast(node, x, values)
-        x = x.shift(-operand) if name == "offset" else x.scale(operand)
-    return x
-
-
-def _linear_classifier(node: Node) -> Result:
-    """ai.onnx.ml LinearClassifier without post-transform: the scores x W^T + b are its second output."""
-    if node.attributes.get("post_transform", b"NONE") != b"NONE":
-        raise node.error("a post_transform is supported only at the end of the graph")
-    coefficients = np.array(node.numbers("coefficients"))
-    names = node.attributes.get("classlabels_ints") or node.attributes.get("classlabels_strings") or []
-    assert isinstance(names, list)
-    labels = len(names)
-    if labels == 0 or coefficients.size % labels or coefficients.size // labels != math.prod(node.tensor(0).shape):
-        raise node.error(f"{coefficients.size} coefficients for {labels} classes; supported is one row of them a class")
-    bias = np.array(node.numbers("intercepts") or [0.0] * labels)
-    if not np.isfinite(coefficients).all() or not np.isfinite(bias).all():
-        raise node.error("its coefficients hold NaN or infinite numbers")
-    return [None, _last_axis(node, node.tensor(0), exact(coefficients.reshape(labels, -1))).shift(exact(bias))]
-
-
 def _activation(node: Node, slope: float | Array) -> Tensor:
     pre = node.tensor(0)
     slopes = np.broadcast_to(np.asarray(slope, dtype=np.float64), (1, *pre.shape)).ravel()
@@ -184,12 +121,6 @@ def _activation(node: Node, slope: float | Array) -> Tensor:
     return source_tensor(len(node.sources) - 1, pre.shape)
 
 
-def source_tensor(number: int, shape: tuple[int, ...]) -> Tensor:
-    """The values of a source themselves."""
-    m = math.prod(shape)
-    return Tensor(shape=shape, terms={number: exact(np.eye(m))}, const=exact(np.zeros(m)))
-
-
 def _relu(node: Node) -> Tensor:
     return _activation(node, 0.0)
 
@@ -200,14 +131,14 @@ def _leaky_relu(node: Node) -> Tensor:
 
 def _prelu(node: Node) -> Tensor:
     slope = node.weight(1)
-    x, _ = _broadcast(node, node.tensor(0), slope)
+    x, _ = broadcast(node, node.tensor(0), slope)
     if x.shape != node.tensor(0).shape:
         raise node.error(f"slopes of shape {slope.shape} do not fit")
     return _activation(node, slope)
 
 
-SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | {
+SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | ML_OPERATORS | {
     "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "LeakyRelu": _leaky_relu,
-    "LinearClassifier": _linear_classifier, "MatMul": _matmul, "Mul": _mul, "Neg": _neg, "PRelu": _prelu, "Relu": _relu,
-    "Scaler": _scaler, "Sub": _sub,
+    "MatMul": _matmul, "Mul": _mul, "Neg": _neg, "PRelu": _prelu, "Relu": _relu,
+    "Sub": _sub,
 }

@@ -29,12 +29,6 @@ def _dropout(node: Node) -> Tensor:
     return node.tensor(0)
 
 
-def _cast(node: Node) -> Tensor:
-    if node.attributes.get("to") not in (1, 11):
-        raise node.error("casts the data to a type that is no full float; supported are float32 and float64")
-    return node.tensor(0)
-
-
 def _flatten(node: Node) -> Tensor:
     x = node.tensor(0)
     axis = node.axis(int(node.number("axis", 1)), len(x.shape) + 2) if x.shape else 1
@@ -148,7 +142,7 @@ def _split(node: Node) -> Result:
 
 
 SHAPE_OPERATORS: dict[str, Callable[[Node], Result]] = {
-    "Cast": _cast, "Concat": _concat, "Dropout": _dropout, "Flatten": _flatten, "Gather": _gather, "Identity": _same,
+    "Concat": _concat, "Dropout": _dropout, "Flatten": _flatten, "Gather": _gather, "Identity": _same,
     "Reshape": _reshape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }

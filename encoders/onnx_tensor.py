@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.errors import ModelError
-from encoders.exact import Exact, stack, zeros
+from encoders.exact import Exact, exact, stack
+from encoders.exact_matrix import ExactMatrix, as_column, as_vector, empty, selection, stacked
 from encoders.network import Array
+
+if TYPE_CHECKING:
+    from encoders.onnx_inputs import Inputs
 
 Constant = npt.NDArray[np.generic]
 Index = npt.NDArray[np.int64]
@@ -25,13 +30,18 @@ class Tensor:
     shape: the axes after the batch axis; the m entries are flattened in that order.
     terms: source number -> (m, width of the source).   const: (m,).
     inexact: nodes at which the folded numbers left float64.   operations: float32 roundings on the longest way here.
+    raw: (m,) the model's input column that an entry is, -1 for none; such an entry has no terms yet (`encoders.onnx_inputs`
+    decides what they are when the first operator computes with it). None: no entry is.
+    whole: the tensor holds integers: only what rearranges, encodes or casts it may come next.
     """
 
     shape: tuple[int, ...]
-    terms: Mapping[int, Exact]
+    terms: Mapping[int, ExactMatrix]
     const: Exact
     inexact: tuple[str, ...] = ()
     operations: int = 0
+    raw: Index | None = None
+    whole: bool = False
 
     @property
     def index(self) -> Index:
@@ -40,28 +50,41 @@ class Tensor:
 
     @property
     def is_float(self) -> bool:
-        return self.const.is_float and all(term.is_float for term in self.terms.values())
+        return self.const.is_float and all(term.entries.is_float for term in self.terms.values())
+
+    @property
+    def size(self) -> int:
+        """Number of entries m."""
+        return math.prod(self.shape)
+
+    @property
+    def reads(self) -> int:
+        """Number of neurons that the entries depend on."""
+        return sum(len(term.columns) for term in self.terms.values())
 
     def take(self, index: Index) -> Tensor:
         """Entries picked by an index array (1, *new shape)."""
         rows = index.ravel()
-        terms = {s: t.take(rows) for s, t in self.terms.items()}
-        return self.replaced(terms, self.const.take(rows), shape=index.shape[1:])
+        picked = self.replaced({s: t.take(rows) for s, t in self.terms.items()}, self.const.take(rows), shape=index.shape[1:])
+        return replace(picked, raw=None if self.raw is None else self.raw[rows], whole=self.whole)
+
+    def flat(self) -> Tensor:
+        """The same entries on one axis."""
+        return self.take(self.index.reshape(1, -1))
 
     def scale(self, factor: Exact, operations: int = 1) -> Tensor:
         """Entry by entry times factor (m,)."""
-        column = factor.reshape(-1, 1)
-        return self.replaced({s: t * column for s, t in self.terms.items()}, self.const * factor, operations=operations)
+        return self.replaced({s: t.scaled(factor) for s, t in self.terms.items()}, self.const * factor, operations=operations)
 
     def shift(self, offset: Exact) -> Tensor:
         """Entry by entry plus offset (m,)."""
         return self.replaced(self.terms, self.const + offset, operations=1)
 
-    def map(self, matrix: Exact) -> Tensor:
-        """matrix (p, m) @ self: a tensor of shape (p,)."""
-        p, m = matrix.values.shape
+    def map(self, matrix: ExactMatrix, shape: tuple[int, ...] | None = None) -> Tensor:
+        """matrix (p, m) @ self: a tensor of p entries, in one axis unless `shape` says otherwise."""
         terms = {s: matrix @ t for s, t in self.terms.items()}
-        return self.replaced(terms, matrix @ self.const, shape=(p,), operations=m + 1)
+        const = as_vector(matrix @ as_column(self.const))
+        return self.replaced(terms, const, shape=(matrix.rows,) if shape is None else shape, operations=matrix.widest + 1)
 
     def plus(self, other: Tensor) -> Tensor:
         """Sum of two tensors of the same shape."""
@@ -71,7 +94,10 @@ class Tensor:
                       inexact=tuple(dict.fromkeys(self.inexact + other.inexact)),
                       operations=max(self.operations, other.operations) + 1)
 
-    def replaced(self, terms: Mapping[int, Exact], const: Exact, *, shape: tuple[int, ...] | None = None,
+    def __neg__(self) -> Tensor:
+        return self.replaced({s: -t for s, t in self.terms.items()}, -self.const)
+
+    def replaced(self, terms: Mapping[int, ExactMatrix], const: Exact, *, shape: tuple[int, ...] | None = None,
                  operations: int = 0) -> Tensor:
         return Tensor(shape=self.shape if shape is None else shape, terms=terms, const=const, inexact=self.inexact,
                       operations=self.operations + operations)
@@ -79,13 +105,20 @@ class Tensor:
 
 def concatenated(parts: Sequence[Tensor]) -> Tensor:
     """All entries of all parts as one tensor of shape (m_1 + m_2 + ...,)."""
-    widths = {s: t.values.shape[1] for part in parts for s, t in part.terms.items()}
-    sizes = [math.prod(part.shape) for part in parts]
-    terms = {s: stack([part.terms.get(s) or zeros(m, width) for part, m in zip(parts, sizes, strict=True)])
-             for s, width in widths.items()}
+    sizes = [part.size for part in parts]
+    terms = {s: stacked([part.terms.get(s) or empty(m) for part, m in zip(parts, sizes, strict=True)])
+             for s in dict.fromkeys(s for part in parts for s in part.terms)}
+    raw = None if all(part.raw is None for part in parts) else np.concatenate(
+        [np.full(m, -1) if part.raw is None else part.raw for part, m in zip(parts, sizes, strict=True)])
     return Tensor(shape=(sum(sizes),), terms=terms, const=stack([part.const for part in parts]),
                   inexact=tuple(dict.fromkeys(name for part in parts for name in part.inexact)),
-                  operations=max(part.operations for part in parts))
+                  operations=max(part.operations for part in parts), raw=raw, whole=any(part.whole for part in parts))
+
+
+def source_tensor(number: int, shape: tuple[int, ...]) -> Tensor:
+    """The values of a source themselves."""
+    m = math.prod(shape)
+    return Tensor(shape=shape, terms={number: selection(np.arange(m))}, const=exact(np.zeros(m)))
 
 
 Result = Tensor | Sequence[Tensor | None]
@@ -96,13 +129,14 @@ Result = Tensor | Sequence[Tensor | None]
 class Source:
     """Values that affine expressions are about: the network's inputs, or the outputs of one activation node.
 
-    before, after: names of the ONNX tensors that go into and come out of the activation.
+    before, after: names of the ONNX tensors that go into and come out of the activation; None where an operator is rewritten
+    into activations (a maximum, say), whose values no tensor of the stored graph holds.
     level: 0 for the inputs, else one more than the highest level that goes in: the layer that computes these neurons.
     """
 
     node: str
-    before: str
-    after: str
+    before: str | None
+    after: str | None
     level: int
     pre: Tensor | None
     slope: Array
@@ -113,6 +147,7 @@ class Node:
     """One node with its inputs resolved: a Tensor, a constant array, or None for an input left out.
 
     batch: the model's batch size where it is fixed.   sources: all sources so far; an activation appends its own.
+    columns: what is known of the model's inputs; an encoder asks it for the block of its column.
     """
 
     path: Path
@@ -125,6 +160,7 @@ class Node:
     output_names: tuple[str, ...]
     inputs: tuple[Tensor | Constant | None, ...]
     sources: list[Source] = field(repr=False)
+    columns: Inputs = field(repr=False)
 
     def error(self, problem: str) -> ModelError:
         return ModelError(self.path, problem, node=self.name, op=self.op)

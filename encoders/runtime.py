@@ -16,57 +16,67 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
+from encoders.feed import Feed
 from encoders.network import Array, Network
-from encoders.onnx_file import load, logits_model
-from encoders.onnx_graph import graph_input
+from encoders.onnx_file import StoredModel, load, logits_model
+from encoders.onnx_inputs import graph_inputs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Session:
     """An onnxruntime session, single-threaded, for one in-memory model.
 
-    session: None where only the input itself is asked for.   input: name of its input.   shape: axes after the batch.
-    batch: fixed batch size, or None.   dtype: of the input.
+    session: None where only inputs are asked for.   feeds: how a network's columns become the model's inputs.
+    columns: width n of the network's input.   batch: fixed batch size, or None.
     """
 
     path: Path
     session: Any | None
-    input: str
-    shape: tuple[int, ...]
+    feeds: tuple[Feed, ...]
+    columns: int
     batch: int | None
-    dtype: npt.DTypeLike
 
     def run(self, x: npt.NDArray[Any], outputs: Sequence[str]) -> list[Array]:
         """Values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
-        width = int(np.prod(self.shape))
-        if x.ndim != 2 or x.shape[1] != width:
-            raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {width})")
+        if x.ndim != 2 or x.shape[1] != self.columns:
+            raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {self.columns})")
+        given = {feed.name: feed.values(self.path, x) for feed in self.feeds}
+        computed = [name for name in outputs if name not in given]
+        values = {name: np.asarray(given[name], dtype=np.float64).reshape(len(x), -1) for name in outputs if name in given}
         if self.session is None:
-            return [x.astype(np.float64) for _ in outputs]
-        computed = [name for name in outputs if name != self.input]
+            return [values[name] for name in outputs]
         step = self.batch or max(1, len(x))
         pieces: list[list[Array]] = []
         for start in range(0, max(1, len(x)), step):
-            rows = x[start : start + step].astype(self.dtype)
-            short = 0 if self.batch is None else step - len(rows)
-            padded = np.concatenate([rows, np.zeros((short, width), dtype=self.dtype)])
+            rows = np.arange(start, min(start + step, len(x)))
+            fed = {name: _padded(value[rows], self.batch or len(rows)) for name, value in given.items()}
             try:
-                found = self.session.run(computed, {self.input: padded.reshape(-1, *self.shape)})
+                found = self.session.run(computed, fed)
             except Exception as error:      # onnxruntime's exceptions have no common public base
                 raise ModelError(self.path, f"onnxruntime cannot run it: {_first_line(error)}") from error
-            pieces.append([np.asarray(v, dtype=np.float64).reshape(len(padded), -1)[: len(rows)] for v in found])
-        values = dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
-        values[self.input] = x.astype(np.float64)
+            pieces.append([np.asarray(v, dtype=np.float64).reshape(len(fed[self.feeds[0].name]), -1)[: len(rows)] for v in found])
+        values |= dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
         return [values[name] for name in outputs]
 
 
-def open_session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Session:
-    """A session for an in-memory model that gives the named tensors. Raises ModelError where onnxruntime refuses it."""
-    name, shape, batch = graph_input(path, model)
-    (kind,) = (i.type.tensor_type.elem_type for i in model.graph.input if i.name == name)
-    computed = [output for output in dict.fromkeys(outputs) if output != name]
-    return Session(path=path, session=_session(path, model, computed) if computed else None, input=name, shape=shape,
-                   batch=batch, dtype=np.float64 if kind == onnx.TensorProto.DOUBLE else np.float32)
+def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """The rows, the last of them repeated up to the batch size."""
+    if not len(rows):
+        return np.full((count, *rows.shape[1:]), "" if rows.dtype == object else 0, dtype=rows.dtype)
+    return rows[np.minimum(np.arange(count), len(rows) - 1)]
+
+
+def open_session(path: Path, model: onnx.ModelProto, outputs: Sequence[str], feeds: Sequence[Feed] = ()) -> Session:
+    """A session for an in-memory model that gives the named tensors. Raises ModelError where onnxruntime refuses it.
+
+    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.
+    """
+    stored, batch = graph_inputs(path, model)
+    names = [feed.name for feed in stored]
+    computed = [output for output in dict.fromkeys(outputs) if output not in names]
+    feeds = tuple(feeds) or tuple(stored)
+    return Session(path=path, session=_session(path, model, computed) if computed else None, feeds=feeds,
+                   columns=sum(feed.columns for feed in feeds), batch=batch)
 
 
 def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
@@ -134,25 +144,64 @@ def predictions(network: Network, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 _open: dict[tuple[str, str, str | None], Runtime] = {}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replay:
+    """What replaying a network takes, without its file: for processes on machines that do not have it.
+
+    model: the stored ONNX model, external weights included.
+    """
+
+    network: Network
+    model: bytes
+
+    @classmethod
+    def of(cls, network: Network) -> Replay | None:
+        """Raises ModelError when the file is no longer the one that the network was read from; None where there was none."""
+        if network.source is None:
+            return None
+        stored = _stored(network, network.source)
+        if _key(network) not in _open:
+            _open[_key(network)] = _opened(network, stored)
+        return cls(network=network, model=stored.model.SerializeToString())
+
+    def open(self) -> None:
+        """Let this process replay the network, unless it can already."""
+        network = self.network
+        key = _key(network)
+        if network.source is not None and key not in _open:
+            model = onnx.load_model_from_string(self.model)
+            _open[key] = _opened(
+                network, StoredModel(path=Path(network.source), model=model, sha256=network.source_sha256, files=())
+            )
+
+
+def _key(network: Network) -> tuple[str, str, str | None]:
+    return (str(network.source), network.source_sha256, network.output)
+
+
 def _runtime(network: Network) -> Runtime:
     """The session of a network: opened once a process for each (file, content, output), and when a file changes."""
     if network.source is None:
         raise ModelError("network", "was not read from a file, so there is nothing to replay")
-    key = (network.source, network.source_sha256, network.output)
-    known = _open.get(key)
+    known = _open.get(_key(network))
     if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
-        _open[key] = known = _opened(network, network.source)
+        _open[_key(network)] = known = _opened(network, _stored(network, network.source))
     return known
 
 
-def _opened(network: Network, source: str) -> Runtime:
+def _stored(network: Network, source: str) -> StoredModel:
     stored = load(source)
     if stored.sha256 != network.source_sha256:
         raise ModelError(source, f"has changed since it was read (sha256 {stored.sha256[:12]}..., expected "
                                  f"{network.source_sha256[:12]}...): read it again")
+    return stored
+
+
+def _opened(network: Network, stored: StoredModel) -> Runtime:
     logits = logits_model(stored, network.output)
-    return Runtime(session=open_session(stored.path, logits.model, [logits.logits]), logits=logits.logits,
-                   shown_session=open_session(stored.path, stored.model, [logits.shown]), shown=logits.shown,
+    return Runtime(session=open_session(stored.path, logits.model, [logits.logits], network.feeds),
+                   logits=logits.logits,
+                   shown_session=open_session(stored.path, stored.model, [logits.shown], network.feeds), shown=logits.shown,
                    stamps=tuple(_stamp(file) for file in stored.files))
 
 

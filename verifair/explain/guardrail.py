@@ -31,7 +31,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders import onnx_file
 from encoders.errors import ModelError
 from encoders.network import Array, Network
-from encoders.onnx_graph import graph_input
+from encoders.onnx_inputs import graph_input
 from encoders.problem import Booleans, Domain
 from encoders.runtime import open_session
 from verifair.constraint_boxes import boxes_of

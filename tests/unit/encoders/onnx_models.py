@@ -11,6 +11,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+ML = ("ArrayFeatureExtractor", "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler",
+      "TreeEnsembleClassifier", "ZipMap")
+
 
 def save(path: Path, nodes: Sequence[onnx.NodeProto], constants: dict[str, Any], *, shape: Sequence[Any] = ("N", 4),
          outputs: Sequence[str] = ("y",), opset: int = 17, kind: int = TensorProto.FLOAT, inputs: Sequence[str] = ("x",),
@@ -36,7 +39,7 @@ def save(path: Path, nodes: Sequence[onnx.NodeProto], constants: dict[str, Any],
 
 def node(op: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), *, name: str | None = None,
          **attributes: Any) -> onnx.NodeProto:
-    domain = "ai.onnx.ml" if op in ("Scaler", "LinearClassifier", "ZipMap", "Normalizer") else ""
+    domain = "ai.onnx.ml" if op in ML else ""
     return helper.make_node(op, list(inputs), list(outputs), name=name or f"the_{op}", domain=domain, **attributes)
 
 

@@ -113,9 +113,9 @@ def test_quantised_weights(tmp_path: Path) -> None:
     refused(path, "DequantizeLinear on constants is not supported", op="DequantizeLinear")
 
 
-def test_two_inputs(tmp_path: Path) -> None:
-    path = save(tmp_path / "m.onnx", [node("Add", ["age", "sex"])], {}, inputs=["age", "sex"])
-    refused(path, "2 inputs.*'age', 'sex'.*concatenate")
+def test_two_inputs_are_columns_one_after_the_other(tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", [node("Add", ["age", "sex"])], {}, inputs=["age", "sex"], shape=("N", 2))
+    assert read_onnx(path).layers[0].weight.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
 
 
 def test_several_outputs_list_the_remedy(tmp_path: Path) -> None:
