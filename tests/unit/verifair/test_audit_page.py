@@ -1,0 +1,119 @@
+"""The page as text: what it must say, and what it must never let through."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.audit_sample import HOSTILE, audit, drawing
+from verifair.audit.page import page
+from verifair.audit.page.contents import duration, groups, lede, link, picture, when
+from verifair.audit.result import AuditResult, Evidence, Picture, Section, Standing, Statement, Tone
+
+
+def stated(standing: Standing, tone: Tone) -> AuditResult:
+    """An audit of one headline."""
+    whole = audit(witnesses=0)
+    said = Statement(text="Said.", standing=standing, tone=tone, headline=True)
+    return replace(whole, sections=(replace(whole.sections[0], statements=(said,)),))
+
+
+def with_evidence(**changes: str) -> AuditResult:
+    whole = audit(witnesses=0)
+    section = whole.sections[0]
+    return replace(whole, sections=(replace(section, evidence=(replace(section.evidence[0], **changes),)),))
+
+
+@pytest.mark.parametrize("standing", [Standing.UNKNOWN, Standing.SKIPPED])
+@pytest.mark.parametrize("tone", list(Tone))
+def test_what_is_not_known_is_never_fine_and_never_wrong(standing: Standing, tone: Tone) -> None:
+    (group,) = groups(stated(standing, tone))
+    assert (group.tone, group.title) == ("open", "not known")
+    html = page(stated(standing, tone))
+    assert "Fine: " not in html
+    assert "Wrong: " not in html
+
+
+@pytest.mark.parametrize("standing", [Standing.PROVED, Standing.REFUTED, Standing.CLAIMED, Standing.MEASURED])
+@pytest.mark.parametrize("tone", list(Tone))
+def test_every_other_statement_keeps_its_tone_and_its_badge(standing: Standing, tone: Tone) -> None:
+    (group,) = groups(stated(standing, tone))
+    assert group.tone == tone.value
+    summary = page(stated(standing, tone)).split('<aside class="legend"')[0]
+    assert re.findall(r'class="badge (\w+)"', summary) == [standing.value]
+
+
+def test_what_is_wrong_comes_first_and_is_counted() -> None:
+    shown = groups(audit())
+    assert [group.tone for group in shown] == ["bad", "watch", "open", "good", "plain"]
+    assert lede(shown) == "1 thing is wrong, 2 to look into, 2 not known, 1 fine, 1 for information."
+    assert "no statement" in lede(())
+
+
+def test_a_rejected_proof_is_said_on_the_first_screen() -> None:
+    assert "rejected 1 of 1 files of proofs" in page(with_evidence(checked="rejected"))
+    assert "Rejected by the separate checker in this run" in page(with_evidence(checked="rejected"))
+    assert 'role="alert"' not in page(with_evidence(checked="accepted"))
+    assert "Accepted by" not in page(with_evidence(checked="not re-checked"))
+
+
+def test_every_file_version_hash_seed_and_command_is_on_the_page() -> None:
+    html = page(audit())
+    words = ["0b" * 32, "3f" * 32, "onnxruntime", "1.31.1", "<dt>Seed</dt><dd>0</dd>", "verifair check x", "2 min 51 s"]
+    assert [word for word in words if word not in html] == []
+
+
+def test_the_same_audit_gives_the_same_page() -> None:
+    assert re.sub(r"base64,[^\"]*", "", page(audit())) == re.sub(r"base64,[^\"]*", "", page(audit()))
+
+
+def test_nothing_of_the_user_becomes_markup() -> None:
+    html = page(audit(name=HOSTILE, title=HOSTILE))
+    assert html.count("<script>") == html.count("</script>") == html.count("<style>") == html.count("</style>") == 1
+    assert "{{ 7*7 }}" in html
+    assert "onerror=\"" not in html
+    assert not re.search(r"<[a-z][^>]*\son\w+=", html)
+    assert not re.search(r"<[a-z][^>]*\sstyle=", html), "the policy blocks these"
+
+
+def test_control_and_direction_letters_are_seen() -> None:
+    html = page(audit(title="sex\u202exes\x00\ud800", witnesses=1))
+    assert "<h1>sex�xes�?</h1>" in html
+
+
+@pytest.mark.parametrize(
+    ("file", "address"),
+    [
+        ("proofs/a b.json", "./proofs/a%20b.json"), ("javascript:alert(1)", "./javascript%3Aalert%281%29"), ("//host/a", None),
+        ("/etc/passwd", None), ("a/../../b", None), ("..\\b", None), ("", None), ("https://host/a", "./https%3A/host/a"),
+    ],
+)  # fmt: skip
+def test_links_stay_in_the_folder_of_the_page(file: str, address: str | None) -> None:
+    proof = Evidence(file=file, sha256="", proves="", command="", checked="accepted")
+    assert link(proof) == address
+
+
+def test_a_picture_is_an_image_with_a_name_space_and_nothing_before_it() -> None:
+    for svg in (drawing(), "<svg width='1' height='1'></svg>"):
+        head, _, code = picture(Picture(title="t", alt="a", svg=svg)).partition(",")
+        found = base64.b64decode(code).decode()
+        assert head == "data:image/svg+xml;base64"
+        assert found.startswith("<svg ")
+        assert found.count('xmlns="http://www.w3.org/2000/svg"') == 1
+
+
+def test_an_audit_without_sections_or_witnesses_is_a_page_too() -> None:
+    whole = audit(witnesses=0)
+    bare = replace(whole, sections=(), sources=(), versions={}, protected=())
+    assert "No analysis found a counterexample" in page(bare)
+    empty = Section(key="pba", title="", question="", method="", source="", semantics="", statements=())
+    assert "<h2" in page(replace(whole, sections=(empty,)))
+
+
+def test_times_are_read_and_anything_else_is_shown_as_it_is() -> None:
+    assert when("2026-11-22T08:05:33+02:00") == "22 November 2026, 06:05 UTC"
+    assert when("yesterday") == "yesterday"
+    assert [duration(seconds) for seconds in (0.04, 12.5, 119.7, 171)] == ["0.0 s", "12 s", "120 s", "2 min 51 s"]

@@ -1,0 +1,81 @@
+"""A table's cells as somebody reads them, beside the number that sorts them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import pandas as pd
+
+MISSING = "–"
+MAX_DECIMALS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """text: as shown.   number: what sorts it (None: it sorts by its text).   missing: sorts last, whichever way."""
+
+    text: str
+    number: float | int | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """columns: name, and whether its cells are numbers.   rows: as many cells as columns.   left_out: rows that are not shown."""
+
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int
+
+
+def grid(frame: pd.DataFrame, most: int) -> Grid:
+    """The first `most` rows of a frame; its index is not shown."""
+    shown = frame.iloc[:most]
+    columns = [shown.iloc[:, place].astype(object).tolist() for place in range(shown.shape[1])]
+    cells = [_column(values) for values in columns]
+    heads = tuple(
+        (str(name), any(c.number is not None for c in column) and all(c.number is not None or c.missing for c in column))
+        for name, column in zip(frame.columns, cells, strict=True)
+    )
+    return Grid(columns=heads, rows=tuple(zip(*cells, strict=True)), left_out=len(frame) - len(shown))
+
+
+def number(value: float, decimals: int = 3) -> str:
+    """A number for reading: never 0 for what is not 0, never 1 for what is not 1, and so for every whole number."""
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    for places in range(decimals, MAX_DECIMALS + 1):
+        text = f"{value:,.{places}f}"
+        rounded = float(text.replace(",", ""))
+        if rounded == value or rounded != round(rounded):
+            return text.replace("-", "−")
+    return f"{value:.2e}".replace("-", "−") if abs(value) < 0.5 else repr(value).replace("-", "−")
+
+
+def _column(values: list[Any]) -> list[Cell]:
+    largest = max((abs(float(v)) for v in values if _is_float(v) and math.isfinite(v)), default=0.0)
+    decimals = 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 10_000 else 0
+    return [_cell(value, decimals) for value in values]
+
+
+def _cell(value: Any, decimals: int) -> Cell:
+    if isinstance(value, str):
+        return Cell(text=value)
+    if value is None or value is pd.NA or value is pd.NaT or (_is_float(value) and math.isnan(value)):
+        return Cell(text=MISSING, missing=True)
+    if isinstance(value, bool) or type(value).__name__ == "bool_" or str(getattr(value, "dtype", "")) == "bool":
+        return Cell(text="yes" if value else "no")
+    if isinstance(value, Integral):
+        return Cell(text=f"{int(value):,}".replace("-", "−"), number=int(value))
+    if _is_float(value):
+        return Cell(text=number(float(value), decimals), number=float(value))
+    return Cell(text=str(value))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, Integral))

@@ -1,0 +1,165 @@
+"""What the page says, worked out of the audit before anything is set: headlines in groups, witnesses in one table, counts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from verifair.audit.page.cells import Grid, grid
+from verifair.audit.result import AuditResult, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+
+MOST_WITNESSES = 2_000
+MOST_ROWS = 500
+"""Rows of a witness table and of any other: a page is for reading, the JSON beside it holds all."""
+EXAMPLES = 3
+WORDS = {
+    Standing.PROVED: ("proved", "Holds at every legal input. A certificate says why, and anybody can check it again."),
+    Standing.REFUTED: ("refuted", "Fails. An exact counterexample, two inputs and their outputs, shows where."),
+    Standing.CLAIMED: ("claimed", "A solver says so. Nobody else has checked it."),
+    Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
+    Standing.UNKNOWN: ("unknown", "Not decided in the time given. It may hold, it may fail."),
+    Standing.SKIPPED: ("not run", "The analysis did not run. The statement says why."),
+}
+TONES = {Tone.BAD: "wrong", Tone.WATCH: "to look into", Tone.GOOD: "fine", Tone.PLAIN: "for information"}
+OPEN = "not known"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    statement: Statement
+    section: int
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """tone: bad, watch, good, open or plain."""
+
+    tone: str
+    title: str
+    headlines: tuple[Headline, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A witness, and the analysis that found it. section: its number on the page, from 1."""
+
+    witness: WitnessRow
+    section: int
+    title: str
+
+
+def tone(statement: Statement) -> str:
+    """How a statement is marked. What is not known is neither fine nor wrong, whatever tone it was given."""
+    return "open" if statement.standing in (Standing.UNKNOWN, Standing.SKIPPED) else statement.tone.value
+
+
+def groups(result: AuditResult) -> tuple[Group, ...]:
+    """The headlines: what is wrong first, what is not known before plain information. Empty groups are left out."""
+    titles = {tone.value: word for tone, word in TONES.items()}
+    found: dict[str, list[Headline]] = {"bad": [], "watch": [], "open": [], "good": [], "plain": []}
+    for place, section in enumerate(result.sections, start=1):
+        for statement in section.statements:
+            if statement.headline:
+                found[tone(statement)].append(Headline(statement=statement, section=place, title=section.title))
+    named = {"open": OPEN, **titles}
+    return tuple(Group(tone=key, title=named[key], headlines=tuple(lines)) for key, lines in found.items() if lines)
+
+
+def lede(shown: Sequence[Group]) -> str:
+    """The groups counted, in one sentence."""
+    words = {
+        "bad": "thing is wrong", "watch": "to look into", "open": "not known", "good": "fine", "plain": "for information",
+    }  # fmt: skip
+    counts = [f"{len(group.headlines)} {words[group.tone]}" for group in shown]
+    if counts and shown[0].tone == "bad" and len(shown[0].headlines) > 1:
+        counts[0] = f"{len(shown[0].headlines)} things are wrong"
+    return ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
+
+
+def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:
+    """Section number, title, and how many of its statements stand how, in the order of WORDS."""
+    rows = []
+    for place, section in enumerate(result.sections, start=1):
+        count = Counter(statement.standing for statement in section.statements)
+        rows.append((place, section.title, [count[standing] for standing in WORDS]))
+    return rows
+
+
+def evidence_counts(result: AuditResult) -> Counter[str]:
+    return Counter(proof.checked for section in result.sections for proof in section.evidence)
+
+
+def witnesses(result: AuditResult) -> tuple[list[Row], int]:
+    """Every analysis's in one list, and how many more there are than a page can take."""
+    rows = [
+        Row(witness=witness, section=place, title=section.title)
+        for place, section in enumerate(result.sections, start=1)
+        for witness in section.witnesses
+    ]
+    return rows[:MOST_WITNESSES], max(0, len(rows) - MOST_WITNESSES)
+
+
+def changed(witness: WitnessRow) -> str:
+    return ", ".join(f"{feature}: {was} → {became}" for feature, (was, became) in witness.changes.items())
+
+
+def tables(section: Section) -> list[tuple[str, str, Grid]]:
+    return [(table.title, table.note, grid(table.rows, MOST_ROWS)) for table in section.tables]
+
+
+def picture(drawn: Picture) -> str:
+    """The SVG as a data URI: as an image it can run no script, load nothing, and shares no names with other pictures."""
+    svg = drawn.svg[drawn.svg.find("<svg") :] if "<svg" in drawn.svg else drawn.svg
+    head, close, rest = svg.partition(">")
+    if "xmlns=" not in head:
+        head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return "data:image/svg+xml;base64," + base64.b64encode(f"{head}{close}{rest}".encode("utf-8", "replace")).decode()
+
+
+def link(proof: Evidence) -> str | None:
+    """The evidence's file as a relative address; None where it is not below the page's folder."""
+    path = PurePosixPath(proof.file)
+    inside = proof.file and not path.is_absolute() and ".." not in path.parts and "\\" not in proof.file
+    return "./" + quote(str(path), errors="replace") if inside else None
+
+
+def commands(result: AuditResult) -> str:
+    """Every command that checks a file of proofs again, one a line, each once."""
+    return "\n".join(dict.fromkeys(proof.command for section in result.sections for proof in section.evidence))
+
+
+def semantics(result: AuditResult) -> list[tuple[str, list[str]]]:
+    """What the answers are about, in the words of the sections, each with those that say so."""
+    found: dict[str, list[str]] = {}
+    for section in result.sections:
+        found.setdefault(section.semantics, []).append(section.title)
+    return list(found.items())
+
+
+def when(started: str) -> str:
+    """A date for reading; as it came where it is none."""
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        return started
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+def setting(value: Any) -> str:
+    """A setting as the JSON has it; words without quotation marks."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,58 @@
+"""The page is set: one template, one style sheet, one script, and a policy that lets nothing else in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from verifair.audit.page import contents
+from verifair.audit.page.cells import number
+from verifair.audit.result import AuditResult
+
+UNSEEN = {
+    code: "�"
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\t\n"
+}
+"""Control letters, and those that turn the direction of writing: a name could pass for another one with them."""
+
+
+def page(result: AuditResult) -> str:
+    """The audit as one HTML file, which loads nothing and runs no script but its own.
+
+    The same audit gives the same text.   Everything that comes from the user (names, titles, files) is escaped.
+    """
+    folder = files("verifair.audit.page") / "parts"
+    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    environment = Environment(
+        loader=PackageLoader("verifair.audit.page", "parts"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(
+        tone=contents.tone, changed=contents.changed, picture=contents.picture, link=contents.link, number=number,
+        when=contents.when, duration=contents.duration, setting=contents.setting, tables=contents.tables,
+    )  # fmt: skip
+    shown = contents.groups(result)
+    rows, left_out = contents.witnesses(result)
+    html = environment.get_template("page.html").render(
+        result=result, groups=shown, lede=contents.lede(shown), words=contents.WORDS, checked=contents.evidence_counts(result),
+        rows=rows, left_out=left_out, standings=contents.standings(result), commands=contents.commands(result),
+        semantics=contents.semantics(result), examples=contents.EXAMPLES, style=style, script=script, policy=_policy(style, script),
+    )  # fmt: skip
+    return html.translate(UNSEEN).encode("utf-8", "replace").decode()
+
+
+def _policy(style: str, script: str) -> str:
+    """A content security policy: our own style and script by their digests, pictures from within the page, nothing else."""
+    sources = {
+        "default-src": "'none'", "img-src": "data:", "style-src": _digest(style), "script-src": _digest(script),
+        "base-uri": "'none'", "form-action": "'none'",
+    }  # fmt: skip
+    return "; ".join(f"{kind} {source}" for kind, source in sources.items())
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
