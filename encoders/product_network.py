@@ -46,13 +46,13 @@ def product_network(
     kept = first.weight.copy()
     kept[:, own] = 0.0
     blank = np.zeros((len(first.bias), len(own) + len(shift)))
-    weight = np.block([[first.weight, blank], [kept, first.weight[:, own], first.weight[:, shift]]])
+    weight: Array = np.block([[first.weight, blank], [kept, first.weight[:, own], first.weight[:, shift]]]).astype(np.float64)
     layers = [Layer(weight=weight, bias=np.tile(first.bias, 2), slope=np.tile(first.slope, 2))]
     for layer in others:
-        weight = np.kron(np.eye(2), layer.weight)
+        weight = np.kron(np.eye(2), layer.weight).astype(np.float64)
         layers.append(Layer(weight=weight, bias=np.tile(layer.bias, 2), slope=np.tile(layer.slope, 2)))
     if rows is not None and margin is not None:
-        last = np.kron(rows, margin)
+        last = np.kron(rows, margin).astype(np.float64)
         layers.append(Layer(weight=last, bias=np.zeros(len(last)), slope=np.ones(len(last))))
     return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256=network.source_sha256, rounded=network.rounded)
 

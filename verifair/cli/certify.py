@@ -153,17 +153,5 @@ def _query(
         raise QueryError(f"certify needs a protected feature: pass --protected NAME (protected in the schema: {known})")
     return IndividualFairness(
         network=network, schema=described, protected=protected, box=options.parsed_box(box or []), epsilon=epsilon, differ=differ,
-        relax=_widths(relax or []),
+        relax=options.widths(relax or []),
     )  # fmt: skip
-
-
-def _widths(texts: list[str]) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for text in texts:
-        name, _, width = (part.strip() for part in text.partition("="))
-        if not (name and width.isdecimal()):
-            raise QueryError(f"--relax {text}: expected feature=units with a whole number, e.g. --relax age=5")
-        if name in out:
-            raise QueryError(f"--relax names {name!r} twice; give each feature once")
-        out[name] = int(width)
-    return out

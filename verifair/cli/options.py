@@ -155,6 +155,19 @@ def assignments(texts: Sequence[str], option: str, *, expected: str, once: str) 
     return out
 
 
+def widths(texts: Sequence[str]) -> dict[str, int]:
+    """feature -> units, as written in --relax feature=units. Raises QueryError."""
+    out: dict[str, int] = {}
+    for text in texts:
+        name, _, width = (part.strip() for part in text.partition("="))
+        if not (name and width.isdecimal()):
+            raise QueryError(f"--relax {text}: expected feature=units with a whole number, e.g. --relax age=5")
+        if name in out:
+            raise QueryError(f"--relax names {name!r} twice; give each feature once")
+        out[name] = int(width)
+    return out
+
+
 def box_options(box: Mapping[str, Any]) -> str:
     """The box as somebody would type it."""
     parts = []

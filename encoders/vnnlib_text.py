@@ -1,0 +1,99 @@
+"""VNN-LIB text as nested lists of words with their lines: what both versions of the format have in common.
+
+Built without recursion and within limits, so that no file can exhaust memory or the stack.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoders.errors import ModelError
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 100
+_TOKEN = re.compile(r"""\s+|;[^\n]*|(?P<word>[()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)""")
+
+
+class VnnlibError(ModelError):
+    """A VNN-LIB file that is damaged or not well-formed; names file, line, what was found and what is expected."""
+
+    exit_code = 2
+
+    def __init__(self, path: str | Path, line: int | None, problem: str) -> None:
+        super().__init__(path, problem if line is None else f"line {line}: {problem}")
+
+
+class VnnlibUnsupported(VnnlibError):
+    """A query that is, or may be, well-formed, but outside of what is decided here."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Word:
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    items: tuple[Word | Tree, ...]
+    line: int
+
+    @property
+    def head(self) -> str:
+        first = self.items[0] if self.items else None
+        return first.text if isinstance(first, Word) else ""
+
+
+def _content(path: Path) -> str:
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise VnnlibError(path, None, f"is larger than {MAX_BYTES >> 20} MiB; ask in several files")
+        return raw.decode("utf-8")
+    except OSError as error:
+        raise VnnlibError(path, None, f"cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, EOFError, zlib.error) as error:
+        raise VnnlibError(path, None, "is no text in UTF-8; expected a VNN-LIB query") from error
+
+
+def _words(path: Path, text: str) -> Iterator[Word]:
+    line, at = 1, 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise VnnlibError(path, line, f"stray {text[at]!r}; strings end on the line they begin on")
+        word = match["word"]
+        if word is not None:
+            yield Word(word, line)
+        line += text.count("\n", at, match.end())
+        at = match.end()
+
+
+def trees(path: Path) -> list[Tree]:
+    """The parenthesised lists of a file, built without recursion."""
+    done: list[Tree] = []
+    stack: list[tuple[list[Word | Tree], int]] = []
+    for word in _words(path, _content(path)):
+        if word.text == "(":
+            if len(stack) >= MAX_DEPTH:
+                raise VnnlibError(path, word.line, f"nested more than {MAX_DEPTH} deep; flatten it")
+            stack.append(([], word.line))
+        elif not stack:
+            raise VnnlibError(path, word.line, f"{word.text!r} stands outside parentheses; expected a command such as (assert ...)")
+        elif word.text == ")":
+            items, line = stack.pop()
+            tree = Tree(tuple(items), line)
+            (stack[-1][0] if stack else done).append(tree)
+        else:
+            stack[-1][0].append(word)
+    if stack:
+        raise VnnlibError(path, stack[-1][1], "this parenthesis is never closed")
+    return done

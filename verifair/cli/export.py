@@ -1,0 +1,92 @@
+"""verifair export: a fairness question as VNN-LIB queries and ONNX networks, for other verifiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from encoders.onnx_reader import read_onnx
+from verifair.cli import options
+from verifair.cli.inputs import inputs
+from verifair.errors import QueryError
+from verifair.interop.export import Export, export
+from verifair.interop.pieces import MOST
+from verifair.queries import IndividualFairness
+
+EXAMPLE = """
+Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
+network, laid out as VNN-COMP has its benchmarks. sat is a counterexample, unsat a proof, as long as all files are unsat.
+
+  verifair export --demo german --protected sex --relaxed --vnnlib german-sex
+
+  verifair export german.onnx --schema german.toml --protected sex --box age=30:40 --enumerate job --relaxed --vnnlib german-jobs
+
+VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are either enumerated (a query for each
+value) or, with --relaxed, intervals: then unsat still proves, but a sat has to be confirmed. Each file says what it relaxes.
+
+  verifair verify german-sex/2.0/vnnlib/0000-fall.vnnlib --network f=german-sex/2.0/onnx/network.onnx
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export", help=EXAMPLE)(command)
+
+
+def command(
+    vnnlib: Annotated[Path, typer.Option("--vnnlib", help="Folder to write to.", show_default=False)],
+    model: options.Model = None,
+    schema: options.SchemaFile = None,
+    demo: options.Demo = None,
+    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
+    flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
+    box: options.Box = None,
+    relax: Annotated[
+        list[str] | None, typer.Option("--relax", help="feature=units: the two may differ by so much here as well; repeat.")
+    ] = None,
+    differ: Annotated[str, typer.Option("--differ", help="all: every protected feature differs; any: at least one.")] = "all",
+    enumerate_: Annotated[
+        list[str] | None, typer.Option("--enumerate", help="A query for each value of this feature; repeat, or `all`.")
+    ] = None,
+    relaxed: Annotated[bool, typer.Option("--relaxed", help="Leave other whole numbers and categories open as intervals.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Queries that may be written.")] = MOST,
+    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that instances.csv grants a query.")] = 60,
+    json: options.Json = None,
+) -> None:
+    if flip and epsilon is not None:
+        raise QueryError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
+    if vnnlib.exists() and not vnnlib.is_dir():
+        raise QueryError(f"--vnnlib {vnnlib}: is a file; name a folder")
+    if vnnlib.is_dir() and any(vnnlib.iterdir()):
+        raise QueryError(f"--vnnlib {vnnlib}: is not empty, and queries of another export would be mixed in; name a new folder")
+    options.check_outputs({"--json": json})
+    given = inputs(model, schema, None, demo)
+    if not protected:
+        known = ", ".join(given.schema.protected_names) or "none is declared protected"
+        raise QueryError(f"export needs a protected feature: pass --protected NAME (protected in the schema: {known})")
+    query = IndividualFairness(
+        network=read_onnx(given.model), schema=given.schema, protected=protected, box=options.parsed_box(box or []),
+        epsilon=epsilon, differ=differ, relax=options.widths(relax or []),
+    )  # fmt: skip
+    with options.progress_bar("queries") as progress:
+        written = export(
+            query, vnnlib, enumerated=enumerate_ or [], relaxed=relaxed, timeout=timeout, limit=limit, progress=progress
+        )
+    _show(written)
+    options.write_json(json, {"folder": str(written.folder), "files": list(written.files),
+                              "relaxed": {"1.0": list(written.relaxed_1), "2.0": list(written.relaxed_2)}})  # fmt: skip
+
+
+def _show(written: Export) -> None:
+    out = options.console()
+    out.print(f"[bold]{len(written.files)}[/] queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
+    out.print("proved when all files of one version are unsat", soft_wrap=True)
+    for version, loose in (("1.0", written.relaxed_1), ("2.0", written.relaxed_2)):
+        if not loose:
+            out.print(f"{version}: exact; a sat is a counterexample")
+            continue
+        out.print(f"{version}: [yellow]relaxed[/], so that unsat proves but a sat has to be confirmed:")
+        for line in loose:
+            out.print(f"  {line}", soft_wrap=True, markup=False)

@@ -1,0 +1,124 @@
+"""verifair verify: VNN-LIB queries, answered as the standard and the competition have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from encoders.vnnlib_query import VnnlibQuery
+from encoders.vnnlib_reader import read_vnnlib
+from verifair.cli import options
+from verifair.errors import QueryError
+from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of
+from verifair.interop.witness import written
+
+EXAMPLE = """
+Answers a VNN-LIB query (1.0 or 2.0) about ONNX networks: sat, unsat, unknown or timed-out on the first line, and below a sat
+the assignment, which has been decided exactly over the stored weights. Everything else goes to standard error.
+
+  verifair verify q.vnnlib --network f=model.onnx
+
+  verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
+
+What is read: boxes of inputs, linear constraints on inputs and outputs with and, or; one network, or several with one input and one
+output tensor each (equal-to, or other models). Proofs are about the real-valued function of the stored weights: a query that
+declares float32 is refused unless --as-real says that this is what is meant.
+"""
+EXITS = {Answered.UNSAT: 0, Answered.SAT: 10, Answered.UNKNOWN: 20, Answered.TIMED_OUT: 20}
+METHODS = ("auto", "bnb", "milp")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify", help=EXAMPLE)(command)
+
+
+def command(
+    query: Annotated[Path, typer.Argument(help="The query, a .vnnlib file (or .vnnlib.gz).", show_default=False)],
+    network: Annotated[
+        list[str] | None, typer.Option("--network", help="NAME=FILE.onnx for each declared network; FILE.onnx where there is one.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the query.")] = 60.0,
+    as_real: Annotated[bool, typer.Option("--as-real", help="Take floating-point types for real numbers.")] = False,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Also write answer and assignment here, in VNN-COMP's words (`timeout`).")
+    ] = None,
+    method: Annotated[str, typer.Option("--method", help="auto, bnb (proofs of the engine alone) or milp.")] = "auto",
+    solver: Annotated[str | None, typer.Option("--solver", help="Backend of milp; see `verifair doctor`.")] = None,
+    nodes: options.Nodes = None,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+    exit_verdict: Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 unsat, 10 sat, 20 otherwise.")] = False,
+) -> None:
+    if method not in METHODS:
+        raise QueryError(f"--method {method}: expected one of {', '.join(METHODS)}")
+    options.check_outputs({"--json": json, "--results": results})
+    asked = read_vnnlib(query)
+    check_types(asked, as_real=as_real)
+    networks = networks_of(asked, _files(asked, network or []))
+    budget = options.budget(timeout, nodes, seed)
+    with options.progress_bar("cases") as progress:
+        found = decide(asked, networks, budget=budget, method=method, solver=solver, progress=progress)
+    text = written(asked, found.assignment) if found.assignment is not None else ""
+    typer.echo(f"{found.answer.value}\n{text}", nl=False)
+    if results is not None:
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
+    _explain(found)
+    options.write_json(json, _answer(query, found, text))
+    if exit_verdict:
+        raise typer.Exit(EXITS[found.answer])
+
+
+def _files(query: VnnlibQuery, texts: list[str]) -> dict[str, Path]:
+    """Declared name -> file. A lone FILE stands for the only network that has one."""
+    own = [declared.name for declared in query.networks if declared.equal_to is None]
+    if len(texts) == 1 and len(own) == 1:
+        name, equals, file = texts[0].partition("=")
+        if not equals or query.version == "1.0":
+            return {own[0]: Path(file if equals else name)}
+    return {
+        name: Path(file)
+        for name, file in options.assignments(
+            texts, "--network", expected="expected NAME=FILE.onnx, the name as declared in the query", once="give each network once"
+        ).items()
+    }
+
+
+def _explain(found: QueryAnswer) -> None:
+    """What the first line does not say, on standard error."""
+    err = Console(stderr=True, highlight=False)
+
+    def say(text: str) -> None:
+        err.print(text, soft_wrap=True, markup=False)
+
+    cases = "1 case" if found.cases == 1 else f"{found.cases} cases"
+    say(f"{cases}, {', '.join(found.engines) or 'none to decide'}, {found.seconds:.2f} s")
+    if found.answer is Answered.UNSAT:
+        say("about the real-valued function of the stored weights")
+    if found.reason is not None:
+        say(f"because: {found.reason}")
+    if found.claimed:
+        say(f"unsat rests on the word of {', '.join(found.claimed)}, within its tolerances; --method bnb takes no such word")
+    if found.rounded:
+        say(f"rounded when folded, so that this is about the folded network: {', '.join(found.rounded)}")
+    if found.assignment is not None and found.assignment.agrees is False:
+        say("onnxruntime's float32 outputs do not meet the query at this assignment; exact arithmetic does")
+
+
+def _answer(path: Path, found: QueryAnswer, text: str) -> dict[str, object]:
+    return {
+        "query": str(path),
+        "answer": found.answer.value,
+        "reason": found.reason,
+        "assignment": text.splitlines() if text else None,
+        "float32_agrees": found.assignment.agrees if found.assignment is not None else None,
+        "cases": found.cases,
+        "engines": list(found.engines),
+        "trust": None if found.answer is not Answered.UNSAT else "claimed" if found.claimed else "proved",
+        "claimed": list(found.claimed),
+        "rounded": list(found.rounded),
+        "seconds": found.seconds,
+    }

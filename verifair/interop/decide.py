@@ -1,0 +1,224 @@
+"""Deciding VNN-LIB queries with the engine: sat with a witness that is exact, unsat with a proof, or unknown.
+
+Case by case (`encoders.vnnlib_cases`), each one problem of the engine (`verifair.interop.problems`). Its proofs are about float32
+inputs where it decides points; here inputs are real numbers, so a proof counts only when every leaf of it was bounded as an
+interval or is a single input.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+
+from encoders.network import Link, Network
+from encoders.onnx_reader import read_onnx
+from encoders.problem import TwinProblem
+from encoders.vnnlib_cases import Case, cases
+from encoders.vnnlib_query import VnnlibQuery
+from encoders.vnnlib_text import VnnlibUnsupported
+from solvers.outcome import Budget
+from verifair.errors import QueryError
+from verifair.interop.problems import CaseProblem, case_problem
+from verifair.interop.witness import Assignment, assignment
+from verifair.verdict import Reason, Status
+from verifair.verify.answer import Answer
+from verifair.verify.certificate import Tree
+from verifair.verify.engine import solve
+
+
+class Answered(Enum):
+    """What is said of a query; the words of the VNN-LIB standard's command line."""
+
+    SAT = "sat"
+    UNSAT = "unsat"
+    UNKNOWN = "unknown"
+    TIMED_OUT = "timed-out"
+
+    @property
+    def competition(self) -> str:
+        """VNN-COMP writes the last one differently into its results files."""
+        return "timeout" if self is Answered.TIMED_OUT else self.value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryAnswer:
+    """assignment: of a sat.   reason: of an unknown.   engines: how cases were decided.   claimed: backends on whose word alone an
+    unsat rests (empty: every case has a proof of the engine).   rounded: nodes that the reader had to round when folding."""
+
+    answer: Answered
+    assignment: Assignment | None
+    reason: str | None
+    cases: int
+    engines: tuple[str, ...]
+    claimed: tuple[str, ...]
+    rounded: tuple[str, ...]
+    seconds: float
+
+
+def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network, ...]:
+    """The networks that a query declares, in order. files: name -> ONNX file, for each that equals no other.
+
+    Raises QueryError for files that are missing, too many, or do not fit the declaration.
+    """
+    known = {declared.name for declared in query.networks}
+    for name in files:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise QueryError(f"--network {name}=...: {query.path} declares no network {name}; it declares {listed}")
+    found: dict[str, Network] = {}
+    for declared in query.networks:
+        file = files.get(declared.name)
+        if declared.equal_to is not None:
+            same = files.get(_origin(query, declared.equal_to))
+            if file is not None and (same is None or file.resolve() != same.resolve()):
+                equal = f"{query.path} says that {declared.name} equals {declared.equal_to}"
+                raise QueryError(f"--network {declared.name}={file}: {equal}; leave it out")
+            found[declared.name] = found[declared.equal_to]
+        elif file is None:
+            option = f"--network {declared.name}=FILE.onnx" if declared.name else "--network FILE.onnx"
+            raise QueryError(f"{query.path} is about a network {declared.name}; pass {option}")
+        else:
+            found[declared.name] = _read(file)
+        network = found[declared.name]
+        for what, size, has in (("input", declared.input.size, network.inputs), ("output", declared.output.size, network.outputs)):
+            if size != has:
+                raise QueryError(f"{query.path} declares {size} {what}s of network {declared.name}; {network.source} has {has}")
+    return tuple(found[declared.name] for declared in query.networks)
+
+
+def _origin(query: VnnlibQuery, name: str) -> str:
+    declared = {one.name: one for one in query.networks}
+    while (other := declared[name].equal_to) is not None:
+        name = other
+    return name
+
+
+def _read(file: Path) -> Network:
+    network = read_onnx(file)
+    if network.link is not Link.IDENTITY:
+        raise QueryError(
+            f"{file}: ends with {network.link.value}, and a query is about what the model shows; the engine decides queries about "
+            "logits: cut the model in front of it (as `verifair export` does) and rewrite the bounds on outputs"
+        )
+    network.forward(np.zeros((1, network.inputs)))
+    return network
+
+
+def check_types(query: VnnlibQuery, *, as_real: bool) -> None:
+    """Raise VnnlibUnsupported for a query about floating-point numbers, unless real numbers are to stand for them."""
+    for declared in query.networks:
+        for tensor in (declared.input, declared.output):
+            if tensor.type != "real" and not as_real:
+                raise VnnlibUnsupported(
+                    query.path,
+                    None,
+                    f"{tensor.name} is declared {tensor.type}, which asks for a proof about floating-point arithmetic; proofs here "
+                    "are about the real-valued function of the stored weights: declare it real, or say so with --as-real",
+                )
+
+
+def decide(
+    query: VnnlibQuery,
+    networks: Sequence[Network],
+    *,
+    budget: Budget,
+    method: str = "auto",
+    solver: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> QueryAnswer:
+    """Decide a query. budget.seconds is for all of it.
+
+    Sound? sat: exact, over the rationals. unsat: every case proved, with bounds on real intervals; by a MILP solver where
+    `claimed` says so.  Complete? for constraints with strict room on either side, within the budget.
+    """
+    started = time.monotonic()
+    listed = list(cases(query))
+    engines: set[str] = set()
+    claimed: set[str] = set()
+    reasons: list[str] = []
+    late, found = False, None
+    for position, case in enumerate(listed):
+        left = budget.seconds - (time.monotonic() - started)
+        if left <= 0:
+            late = True
+            break
+        if all(low == high for low, high in case.bounds):  # one point: exact arithmetic decides it
+            engines.add("exact")
+            found = assignment(query, case, networks, case.lower)
+            if found is not None:
+                break
+            continue
+        part = case_problem(query, case, networks)
+        answer = solve(part.problem, method=method, solver=solver, budget=replace(budget, seconds=left))[0][0]
+        engines.add(f"{answer.engine} ({'twin' if part.twin else 'scalar'})")
+        reason = None
+        match answer.status:
+            case Status.VIOLATED:
+                found = _assignment(query, case, networks, part, answer)
+                if found is not None:
+                    break
+                reason = "a point was found on the boundary, which does not meet the query exactly"
+            case Status.PROVED:
+                if answer.tree is None:
+                    claimed.add(answer.outcomes[-1].backend)
+                elif isinstance(answer.tree, Tree) and not covers_reals(answer.tree, part.problem):
+                    reason = "decided at float32 inputs alone, and inputs are real numbers here"
+            case Status.UNKNOWN:
+                late = late or answer.reason is Reason.TIME
+                reason = str(answer.reason.value if answer.reason else "undecided")
+        if reason is not None:
+            found = _at_an_end(query, case, networks)
+            if found is not None:
+                break
+            reasons.append(reason)
+        if progress is not None:
+            progress(position + 1, len(listed))
+    decided = Answered.SAT if found else Answered.TIMED_OUT if late else Answered.UNKNOWN if reasons else Answered.UNSAT
+    return QueryAnswer(
+        answer=decided,
+        assignment=found,
+        reason="; ".join(dict.fromkeys(reasons)) or None if decided in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
+        cases=len(listed),
+        engines=tuple(sorted(engines)),
+        claimed=tuple(sorted(claimed)) if decided is Answered.UNSAT else (),
+        rounded=tuple(dict.fromkeys(node for network in networks for node in network.rounded)),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _assignment(
+    query: VnnlibQuery, case: Case, networks: Sequence[Network], part: CaseProblem, answer: Answer
+) -> Assignment | None:
+    assert answer.witness is not None
+    column = part.problem.domain.encode(answer.witness[None])[0]
+    prime = part.problem.batch.prime[0]
+    u = [float(column[v]) if v >= 0 else float(prime[-1 - v]) for v in part.variable.tolist()]
+    return assignment(query, case, networks, u)
+
+
+def _at_an_end(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Assignment | None:
+    """The corners of all lower and of all upper bounds, exactly: boundaries are where float32 numbers miss a witness."""
+    ends = (assignment(query, case, networks, u) for u in (case.lower, case.upper))
+    return next((found for found in ends if found is not None), None)
+
+
+def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
+    """Whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to be
+    single network inputs."""
+    stack = [(problem.batch.lower[0], problem.batch.upper[0])]
+    for feature, cut, bound in zip(tree.feature.tolist(), tree.cut.tolist(), tree.bound.tolist(), strict=True):
+        lower, upper = stack.pop()
+        if feature < 0:
+            low, high = problem.domain.box(lower[None], upper[None])
+            if np.isnan(bound) and (low != high).any():
+                return False
+            continue
+        left, right = upper.copy(), lower.copy()
+        left[feature] = right[feature] = cut
+        stack += [(right, upper), (lower, left)]
+    return True

@@ -1,0 +1,237 @@
+"""A fairness query as files for other verifiers, laid out as a benchmark of VNN-COMP.
+
+    FOLDER/export.json                  what each file asks, what it leaves open, hashes
+    FOLDER/1.0/instances.csv            onnx/product.onnx,vnnlib/0000-fall.vnnlib,60
+    FOLDER/1.0/onnx/product.onnx        both copies in one network
+    FOLDER/1.0/vnnlib/0000-fall.vnnlib  bounds on its inputs and outputs
+    FOLDER/2.0/instances.csv            "[('f', 'onnx/network.onnx'), ('g', 'onnx/network.onnx')]",vnnlib/0000-fall.vnnlib,60
+    FOLDER/2.0/onnx/network.onnx        the network up to its logits
+    FOLDER/2.0/vnnlib/0000-fall.vnnlib  two networks, g equal-to f
+
+One file a piece. The query is PROVED when all files of a version are unsat; a sat file is a counterexample where nothing is relaxed
+in it, and a candidate for `confirm` where something is. What is relaxed stands in every file, in export.json and on the screen.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from encoders.network import Array, Network
+from encoders.product_network import is_single, network_model, product_network
+from encoders.vnnlib_writer import TwinQuery, version_1, version_2
+from verifair.interop.pieces import MOST, Piece, Pieces, against, columns, pieces_of, shifted_variables
+from verifair.queries import IndividualFairness
+from verifair.schema import Schema
+
+DIRECTIONS = ("fall", "rise")
+NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What was written. files: names of the queries, the same in both versions.   relaxations: what a sat may owe its life to, for
+    1.0 and 2.0; an empty list means that sat is a counterexample and nothing less."""
+
+    folder: Path
+    files: tuple[str, ...]
+    relaxed_1: tuple[str, ...]
+    relaxed_2: tuple[str, ...]
+
+
+def export(
+    query: IndividualFairness,
+    folder: Path,
+    *,
+    enumerated: Sequence[str] = (),
+    relaxed: bool = False,
+    timeout: int = 60,
+    limit: int = MOST,
+    progress: Callable[[int, int], None] | None = None,
+) -> Export:
+    """Write a query for other verifiers.
+
+    enumerated, relaxed, limit: see `pieces_of`.   timeout: seconds that instances.csv grants each of them.
+    Raises QueryError for what cannot be written, OSError where nothing can.
+    """
+    pieces = pieces_of(query, enumerated=enumerated, relaxed=relaxed, limit=limit)
+    conditions = [against(query, goal) for goal in range(2)]
+    table = _table(conditions)
+    product = _product(pieces, table)
+    loose = relaxations(query, pieces)
+    names = tuple(f"{k:04d}-{DIRECTIONS[piece.goal]}.vnnlib" for k, piece in enumerate(pieces.pieces))
+    models = {NETWORK: network_model(query.network, _about(query.network)), PRODUCT: network_model(product, _about(query.network))}
+    texts: dict[str, dict[str, str]] = {"1.0": {}, "2.0": {}}
+    for position, (name, piece) in enumerate(zip(names, pieces.pieces, strict=True)):
+        asked = columns(pieces, piece, *conditions[piece.goal])
+        about = [*_comments(query, pieces, piece, asked), *_columns(query.schema, asked)]
+        texts["1.0"][name] = version_1(asked, _outputs(asked, table), len(table), [*about, *_relaxation_lines(loose[0])])
+        texts["2.0"][name] = version_2(asked, [*about, *_relaxation_lines(loose[1])])
+        if progress is not None:
+            progress(position + 1, len(names))
+    _write(folder, models, texts, timeout)
+    result = Export(folder=folder, files=names, relaxed_1=loose[0], relaxed_2=loose[1])
+    manifest = _manifest(query, pieces, result, models)
+    (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """In which ways files of versions 1.0 and 2.0 ask for more than the query: a sat may be due to each of them, an unsat never."""
+    loose = []
+    if pieces.relaxed:
+        loose.append(f"whole numbers and categories are intervals here: {', '.join(pieces.relaxed)}")
+    if pieces.real:
+        loose.append(f"real numbers need not be float32 here: {', '.join(pieces.real)}")
+    if query.epsilon is not None:
+        loose.append(f"lines stand for the curve of the probability gap {query.epsilon!r}")
+    if query.schema.constraints:
+        loose.append("the schema's constraints on whole rows are left out")
+    zero = ": a logit of exactly 0 counts as either decision" if query.epsilon is None else ""
+    only_1 = [f"signs are not strict{zero}"]
+    if pieces.relaxed and any(query.schema[name].kind == "one-hot" for name in pieces.relaxed):
+        only_1.append("columns of an open one-hot block need not sum up to 1")
+    return (*loose, *only_1), tuple(loose)
+
+
+def _table(conditions: Sequence[tuple[Array, Array]]) -> Array:
+    """(R, 2) rows whose values, or negatives, all conditions are bounds on: the outputs of the product network."""
+    rows: list[tuple[float, float]] = []
+    for one, _ in conditions:
+        for a, b in one.tolist():
+            if (a, b) not in rows and (-a, -b) not in rows:
+                rows.append((abs(a), abs(b)) if 0 in (a, b) else (a, b))
+    return np.array(list(dict.fromkeys(rows)))
+
+
+def _product(pieces: Pieces, table: Array) -> Network:
+    problem, domain = pieces.problem, pieces.problem.domain
+    shifted = shifted_variables(problem)
+    own = domain.columns_of(np.flatnonzero(problem.batch.protected))
+    plain = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
+    rows, margin = (None, None) if plain else (table, problem.margin)
+    return product_network(problem.network, own=own, shift=domain.start[shifted], rows=rows, margin=margin)
+
+
+def _outputs(asked: TwinQuery, table: Array) -> list[tuple[int, bool, float]]:
+    listed = [tuple(row) for row in table.tolist()]
+    found = []
+    for (a, b), constant in zip(asked.rows.tolist(), asked.constants.tolist(), strict=True):
+        high = (a, b) in listed
+        found.append((listed.index((a, b) if high else (-a, -b)), high, constant if high else -constant))
+    return found
+
+
+def _about(network: Network) -> dict[str, str]:
+    kind = "float32" if is_single(network) else "float64"
+    outputs = "logits; the model's own sigmoid or softmax is left out"
+    return {"source_sha256": network.source_sha256, "weights": kind, "outputs": outputs}
+
+
+def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: TwinQuery) -> list[str]:
+    schema, batch = query.schema, pieces.problem.batch.take([piece.question])
+    second = batch.second(piece.lower[None])[0]
+    changed = [
+        f"{feature.name} {schema.format(feature.name, piece.lower[v])} -> {schema.format(feature.name, second[v])}"
+        for v, feature in enumerate(schema.features)
+        if batch.protected[v]
+    ]
+    fall = piece.goal == 0
+    if query.epsilon is None:
+        question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'}"
+    else:
+        question = f"the probability {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
+    lines = [
+        "verifair: are two people who differ in protected values alone treated differently?",
+        f"sat: for some x {question} where {', '.join(changed)}.   unsat: for none",
+        f"network: sha256 {query.network.source_sha256}, its real-valued function up to the logits",
+    ]
+    shifted = shifted_variables(pieces.problem)
+    moved = [f"{schema.features[v].name} {by:+g}" for v, by in zip(shifted, asked.shift_value, strict=True)]
+    return [*lines, f"x' is shifted: {', '.join(moved)}"] if moved else lines
+
+
+def _columns(schema: Schema, asked: TwinQuery) -> list[str]:
+    """Which input is what; those of the product network beyond the n of x as well."""
+    domain = schema.domain
+    named = []
+    for v, feature in enumerate(schema.features):
+        start, width = int(domain.start[v]), int(domain.width[v])
+        offset, scale = (f"{end:.17g}" for end in feature.affine)
+        if width > 1:
+            named.append(f"{start} .. {start + width - 1}: {feature.name}, one of {', '.join(feature.categories or ())}")
+        else:
+            named.append(f"{start}: {feature.name}" + ("" if feature.affine == (0.0, 1.0) else f", (raw - {offset}) / {scale}"))
+    n, last = len(asked.lower), len(asked.lower) + len(asked.own)
+    if len(asked.own):
+        named.append(f"{n} .. {last - 1} (1.0 only): columns {', '.join(map(str, asked.own))} of x'")
+    if len(asked.shift):
+        more = f"what columns {', '.join(map(str, asked.shift))} of x' are more than those of x"
+        named.append(f"{last} .. {last + len(asked.shift) - 1} (1.0 only): {more}")
+    return ["network columns:", *(f"  {line}" for line in named)]
+
+
+def _relaxation_lines(loose: Sequence[str]) -> list[str]:
+    if not loose:
+        return ["exact: a sat is a counterexample"]
+    return ["relaxed, so that unsat proves but a sat has to be confirmed:", *(f"  {line}" for line in loose)]
+
+
+def _write(folder: Path, models: dict[str, onnx.ModelProto], texts: dict[str, dict[str, str]], timeout: int) -> None:
+    for version, model in (("1.0", PRODUCT), ("2.0", NETWORK)):
+        (folder / version / "onnx").mkdir(parents=True, exist_ok=True)
+        (folder / version / "vnnlib").mkdir(parents=True, exist_ok=True)
+        (folder / version / model).write_bytes(models[model].SerializeToString(deterministic=True))
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        for name, text in texts[version].items():
+            (folder / version / "vnnlib" / name).write_text(text, encoding="utf-8")
+            network = model if version == "1.0" else repr([("f", model), ("g", model)])
+            writer.writerow([network, f"vnnlib/{name}", timeout])
+        (folder / version / "instances.csv").write_text(lines.getvalue(), encoding="utf-8")
+
+
+def _manifest(
+    query: IndividualFairness, pieces: Pieces, result: Export, models: dict[str, onnx.ModelProto]
+) -> dict[str, Any]:
+    batch, shifted = pieces.problem.batch, shifted_variables(pieces.problem)
+    return {
+        "format": "verifair-export/1",
+        "network_sha256": query.network.source_sha256,
+        "schema_sha256": query.schema.sha256,
+        "models": {name: hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest() for name, model in models.items()},
+        "protected": list(query.protected),
+        "epsilon": query.epsilon,
+        "differ": query.differ,
+        "relax": dict(query.relax),
+        "features": [feature.name for feature in query.schema.features],
+        "relaxed": {"1.0": list(result.relaxed_1), "2.0": list(result.relaxed_2)},
+        "queries": [
+            {
+                "file": name,
+                "direction": DIRECTIONS[piece.goal],
+                "lower": piece.lower.tolist(),
+                "upper": piece.upper.tolist(),
+                "second": {
+                    feature.name: float(value)
+                    for feature, protected, value in zip(
+                        query.schema.features, batch.protected, batch.prime[piece.question], strict=True
+                    )
+                    if protected
+                },
+                "shift": {}
+                if batch.offset is None
+                else {query.schema.features[v].name: float(batch.offset[piece.question, v]) for v in shifted},
+            }
+            for name, piece in zip(result.files, pieces.pieces, strict=True)
+        ],
+    }

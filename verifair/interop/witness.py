@@ -1,0 +1,99 @@
+"""Witnesses of VNN-LIB queries: decided exactly over the whole file, replayed in onnxruntime, and written down.
+
+A point that the engine found lies in a box rounded outwards, so it is first moved into the exact bounds. Then every assertion of
+the file is evaluated over the rationals, with the networks' exact outputs: what does not meet all of them is no witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array, Network
+from encoders.runtime import runtime_outputs
+from encoders.vnnlib_cases import Case, meets
+from encoders.vnnlib_query import Tensor, Variable, VnnlibQuery
+
+DIGITS = 17
+"""Of numbers that no finite decimal says: they identify a float64."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Assignment:
+    """Exact inputs and outputs of every network.   agrees: whether onnxruntime's own float32 outputs meet the file as well (None
+    where no network has a file)."""
+
+    inputs: tuple[npt.NDArray[np.object_], ...]
+    outputs: tuple[npt.NDArray[np.object_], ...]
+    agrees: bool | None
+
+
+def assignment(query: VnnlibQuery, case: Case, networks: Sequence[Network], u: Sequence[float | Fraction]) -> Assignment | None:
+    """The assignment at free inputs u (V,), moved into the case's bounds; None where it does not meet the file."""
+    exact = [min(max(Fraction(value), low), high) for value, (low, high) in zip(u, case.bounds, strict=True)]
+    inputs = []
+    for j, network in enumerate(networks):
+        x = np.empty(network.inputs, dtype=object)
+        for i in range(network.inputs):
+            k, offset = case.place[j, i]
+            x[i] = exact[k] + offset
+        inputs.append(x)
+    outputs = [np.asarray(network.forward(x[None, :]))[0] for network, x in zip(networks, inputs, strict=True)]
+    if not _met(query, inputs, outputs):
+        return None
+    return Assignment(inputs=tuple(inputs), outputs=tuple(outputs), agrees=_replayed(query, networks, inputs))
+
+
+def _met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs: Sequence[npt.NDArray[np.object_]]) -> bool:
+    values = {Variable(j, "input", i): value for j, x in enumerate(inputs) for i, value in enumerate(x)}
+    values |= {Variable(j, "output", i): value for j, y in enumerate(outputs) for i, value in enumerate(y)}
+    return all(meets(formula, values) for formula in query.asserted)
+
+
+def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]) -> bool | None:
+    """As a competition checks it: inputs rounded to float32, outputs as the runtime computes them."""
+    if any(network.source is None for network in networks):
+        return None
+    fed: list[Array] = [x.astype(np.float64).astype(np.float32).astype(np.float64) for x in inputs]
+    shown = [runtime_outputs(network, x[None, :])[0] for network, x in zip(networks, fed, strict=True)]
+    if not all(np.isfinite(one).all() for one in (*fed, *shown)):
+        return False
+    return _met(query, *([np.array([Fraction(float(v)) for v in one], dtype=object) for one in part] for part in (fed, shown)))
+
+
+def written(query: VnnlibQuery, found: Assignment) -> str:
+    """The assignment as VNN-COMP and the standard have it: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
+    if query.version == "1.0":
+        pairs = [*(f"(X_{i} {number(v)})" for i, v in enumerate(found.inputs[0]))]
+        pairs += [f"(Y_{i} {number(v)})" for i, v in enumerate(found.outputs[0])]
+        return "(" + "\n".join(pairs) + ")\n"
+    lines = []
+    for declared, x, y in zip(query.networks, found.inputs, found.outputs, strict=True):
+        for tensor, values in ((declared.input, x), (declared.output, y)):
+            lines += [_header(tensor), *map(number, values)]
+    return "\n".join(lines) + "\n"
+
+
+def _header(tensor: Tensor) -> str:
+    return f"{tensor.name} {tensor.type} [{','.join(map(str, tensor.shape))}]"
+
+
+def number(value: Fraction) -> str:
+    """The exact decimal where there is one of at most 60 digits, else the nearest with DIGITS."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    with localcontext() as context:
+        context.prec = 60
+        quotient = Decimal(value.numerator) / Decimal(value.denominator)
+        if rest != 1 or Fraction(quotient) != value:
+            context.prec = DIGITS
+            quotient = Decimal(value.numerator) / Decimal(value.denominator)
+    text = f"{quotient:f}"
+    return text if "." in text else f"{text}.0"
