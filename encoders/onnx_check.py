@@ -86,6 +86,9 @@ def _check_rewritten(path: Path, x: npt.NDArray[np.float32], neurons: Neurons, t
 
 def compare(path: Path, x: npt.NDArray[np.float32], here: Array, there: Array, allowed: Array,
              nodes: Sequence[str]) -> None:
+    if here.shape != there.shape:
+        raise ModelError(path, f"the import gives {here.shape[1]} numbers, onnxruntime {there.shape[1]}; please report this model",
+                         node=nodes[0] if nodes else None, op="import check" if nodes else None)
     wrong = ~(np.abs(here - there) <= allowed)          # also true for NaN
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])

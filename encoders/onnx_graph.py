@@ -18,6 +18,7 @@ from encoders.onnx_file import LogitsModel, attributes, node_name, opset, produc
 from encoders.onnx_inputs import Inputs, graph_inputs
 from encoders.onnx_ml import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx_ops import SUPPORTED
+from encoders.onnx_refusals import refusal
 from encoders.onnx_shapes import BATCH
 from encoders.onnx_tensor import Constant, Node, Source, Tensor
 
@@ -89,9 +90,7 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
         _fold(reading, proto)
         return
     if op not in SUPPORTED:
-        supported = ", ".join(sorted(SUPPORTED))
-        raise ModelError(reading.path, f"operator {op} is not supported here; supported are {supported}; at the end "
-                                       "Sigmoid, Softmax, LogSoftmax", node=name, op=op)
+        raise ModelError(reading.path, refusal(op, SUPPORTED), node=name, op=op)
     inputs = tuple(_operand(reading, i, op) if i else None for i in proto.input)
     node = Node(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
                 attributes=attributes(proto), input_names=tuple(proto.input), output_names=tuple(proto.output),

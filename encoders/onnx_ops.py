@@ -15,6 +15,8 @@ import numpy as np
 from encoders.exact import exact, reciprocal, reciprocal_root
 from encoders.network import Array
 from encoders.onnx_affine import broadcast, last_axis, plus
+from encoders.onnx_convolution import CONVOLUTION_OPERATORS
+from encoders.onnx_maxima import MAXIMA_OPERATORS, any_slope
 from encoders.onnx_ml import ML_OPERATORS
 from encoders.onnx_shapes import SHAPE_OPERATORS
 from encoders.onnx_tensor import Node, Result, Source, Tensor, source_tensor
@@ -126,18 +128,27 @@ def _relu(node: Node) -> Tensor:
 
 
 def _leaky_relu(node: Node) -> Tensor:
-    return _activation(node, node.number("alpha", float(np.float32(0.01))))
+    return _leaky(node, np.full(node.tensor(0).size, node.number("alpha", float(np.float32(0.01)))))
+
+
+def _leaky(node: Node, slope: Array) -> Tensor:
+    """A layer's own activation where its slopes (m,) are within [0, 1], else the sum of a line and a relu."""
+    if not np.isfinite(slope).all():
+        raise node.error("its slopes hold NaN or infinite numbers")
+    if ((slope >= 0) & (slope <= 1)).all():
+        return _activation(node, slope.reshape(1, *node.tensor(0).shape))
+    return any_slope(node, node.tensor(0), slope)
 
 
 def _prelu(node: Node) -> Tensor:
     slope = node.weight(1)
-    x, _ = broadcast(node, node.tensor(0), slope)
+    x, slopes = broadcast(node, node.tensor(0), slope)
     if x.shape != node.tensor(0).shape:
         raise node.error(f"slopes of shape {slope.shape} do not fit")
-    return _activation(node, slope)
+    return _leaky(node, slopes.values)
 
 
-SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | ML_OPERATORS | {
+SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | ML_OPERATORS | CONVOLUTION_OPERATORS | MAXIMA_OPERATORS | {
     "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "LeakyRelu": _leaky_relu,
     "MatMul": _matmul, "Mul": _mul, "Neg": _neg, "PRelu": _prelu, "Relu": _relu,
     "Sub": _sub,
