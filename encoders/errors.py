@@ -31,6 +31,10 @@ class ModelFileError(ModelError):
     exit_code = 2
 
 
+class CurveError(ModelError):
+    """A network with sigmoid or tanh neurons in a hidden layer where only piecewise-linear ones will do."""
+
+
 def _rebuilt(kind: type[ModelError], message: str, node: str | None, op: str | None) -> ModelError:
     error = kind.__new__(kind, message)
     error.args = (message,)

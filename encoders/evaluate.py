@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import scipy.special
+from flint import arb
 
+from encoders.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.dyadic import Dyadic, exact
 from encoders.network import Array, Layer, affine
 from encoders.probability import exceeds
-from encoders.problem import Gap, Integers, TwinProblem
+from encoders.problem import Booleans, Gap, Goal, Integers, TwinProblem
 
 CHUNK = 128
 """Points a chunk: the limbs of one chunk of a wide layer fit the cache."""
@@ -21,9 +23,82 @@ def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, A
     return problem.domain.encode(raw), problem.domain.encode(second)
 
 
+def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Booleans, Booleans, Array]:
+    """Which goals are met, and which are not met (B, G), at raw points (B, V), and the margins (B, 2) for display.
+
+    For a piecewise-linear network every goal is the one or the other. For a smooth one a goal may be neither: values are enclosed
+    by balls, and a row that is 0, or nearer to 0 than PRECISIONS tells, stays undecided.
+    Sound? yes.  Complete? for piecewise-linear networks.
+    """
+    if problem.network.piecewise_linear:
+        met, margins = exact_goals(problem, question, raw)
+        return met, ~met, margins
+    met, unmet = (np.zeros((len(raw), len(problem.goals)), dtype=bool) for _ in range(2))
+    margins = np.full((len(raw), 2), np.nan)
+    left = np.arange(len(raw))
+    for bits in PRECISIONS:
+        for start in range(0, len(left), CHUNK):
+            part = left[start : start + CHUNK]
+            _by_balls(problem, question[part], raw[part], bits, part, (met, unmet, margins))
+        left = left[~(met | unmet)[left].all(axis=1)]
+        if not len(left):
+            break
+    return met, unmet, margins
+
+
+def _by_balls(
+    problem: TwinProblem, question: Integers, raw: Array, bits: int, at: Integers, into: tuple[Booleans, Booleans, Array]
+) -> None:
+    """One precision's word on goals at raw points (B, V), into rows `at` of met, unmet and margins."""
+    met, unmet, margins = into
+    x, x_prime = pair(problem, question, raw)
+    same = _same(problem, x, x_prime)
+    with precision(bits):
+        weights = [ball(float(v)) for v in problem.margin]
+        logits = problem.network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
+        both = [sum((w * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits]
+        for k, place in enumerate(at.tolist()):
+            g, g_prime = both[k], both[k] if same[k] else both[k + len(at)]
+            if not (_sharp(g) and _sharp(g_prime)):
+                continue
+            margins[place] = float(g.mid()), float(g_prime.mid())
+            for number, goal in enumerate(problem.goals):
+                values = _gap_values(goal.gap, g, g_prime, same[k]) if goal.gap else _row_values(goal, g, g_prime, same[k])
+                met[place, number] = any(value > 0 if goal.strict else value >= 0 for value in values)
+                unmet[place, number] = all(value <= 0 if goal.strict else value < 0 for value in values)
+
+
+def _sharp(g: arb) -> bool:
+    """Whether a ball is as narrow as float64 can show it: margins are told to others, who take them for the values."""
+    return bool(g.rad() * 2**56 < 1 + abs(g.mid()))
+
+
+def _row_values(goal: Goal, g: arb, g_prime: arb, same: bool) -> list[arb]:
+    """The rows at margins g, g', which are one number where they are the `same`: then g - g' is 0 and no ball around it."""
+    found = []
+    for (a, b), constant in zip(goal.rows.tolist(), goal.constants.tolist(), strict=True):
+        found.append(((ball(a) + ball(b)) * g if same else ball(a) * g + ball(b) * g_prime) + ball(constant))
+    return found
+
+
+def _gap_values(gap: Gap, g: arb, g_prime: arb, same: bool) -> list[arb]:
+    """epsilon - (sigma(g) - sigma(g')): the curve itself, of which the rows are tangents."""
+    difference = ball(0.0) if same else sigmoid(g) - sigmoid(g_prime)
+    return [ball(gap.epsilon) - (-difference if gap.rise else difference)]
+
+
+def _same(problem: TwinProblem, x: Array, x_prime: Array) -> Booleans:
+    """(B,) where nothing that differs between x and x' reaches the network: both copies are the same number, whatever it is."""
+    first = problem.network.layers[0]
+    difference = exact(x) - exact(x_prime)
+    reach = affine(difference, Layer(weight=first.weight, bias=np.zeros(len(first.bias)), slope=np.ones(len(first.bias))))
+    return np.asarray((reach.sign == 0).all(axis=1))
+
+
 def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[npt.NDArray[np.bool_], Array]:
     """Which goals are met (B, G) at raw points (B, V), decided exactly, and the margins g(x), g(x') (B, 2) for display.
 
+    Raises CurveError for a smooth network: it has no exact margins (see `settled_goals`).
     Sound? yes: error-free arithmetic over the stored weights and the float32 inputs, no rounding anywhere; probabilities are
     compared in ball arithmetic at whatever precision decides.
     """

@@ -1,4 +1,4 @@
-"""The network as arrays: a chain of affine layers with piecewise-linear activations.
+"""The network as arrays: a chain of affine layers with piecewise-linear or smooth activations.
 
 Every network that verifair reads is brought into one shape,
 
@@ -7,6 +7,10 @@ Every network that verifair reads is brought into one shape,
 with a slope s in [0, 1] for every neuron: 0 is ReLU, 0 < s < 1 is LeakyReLU, 1 is the identity. The last layer has
 slope 1 everywhere; its values are the *logits*. What comes after the logits (sigmoid, softmax) is the `link` and never
 enters the arithmetic: all decisions and proofs are about logits.
+
+A hidden layer may be a `SmoothLayer`, some of whose neurons are y = sigma(a) or y = tanh(a). Such a network has no exact values,
+only enclosures (`encoders.balls`), and most of what is done with networks needs the kinks of piecewise-linear ones. So a smooth
+layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering wrongly.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from encoders.curves import Curve, Kinds, value
+from encoders.errors import CurveError
 from encoders.feed import Feed
 
 Array = npt.NDArray[np.float64]
@@ -56,6 +62,44 @@ class Layer:
     def linear(self) -> bool:
         """True when the layer has no kink at all (an identity layer, such as the last one)."""
         return bool((self.slope == 1).all())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, init=False)
+class SmoothLayer(Layer):
+    """A layer with sigmoid or tanh neurons: curve (m,) says which (`Curve`), bend (m,) is the slope of those that are BENT
+    (residual connections carry identity neurons beside smooth ones) and 1 for the others.
+
+    Reading `slope` raises CurveError: see the module.
+    """
+
+    bend: Array
+    curve: Kinds
+
+    def __init__(self, *, weight: Array, bias: Array, bend: Array, curve: Kinds) -> None:
+        for name, given in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
+            object.__setattr__(self, name, given)  # as dataclasses set the fields of what is frozen
+        Layer(weight=weight, bias=bias, slope=bend)  # the same must hold
+        if curve.shape != bias.shape or not np.isin(curve, [one.value for one in Curve]).all() or not curve.any():
+            raise ValueError(f"curve {curve!r}: expected a kind for each of {len(bias)} neurons, not all of them bent")
+
+    @property  # type: ignore[misc]
+    def slope(self) -> Array:
+        raise CurveError("network", f"it has {self.shown} neurons in a hidden layer. {ONLY_BENT}")
+
+    @property
+    def linear(self) -> bool:
+        return False
+
+    @property
+    def shown(self) -> str:
+        """The kinds of its curves, for messages."""
+        return " and ".join(Curve(kind).shown for kind in np.unique(self.curve[self.curve != Curve.BENT]))
+
+
+ONLY_BENT = (
+    "What was asked needs a piecewise-linear network (ReLU, LeakyReLU ...). Of one with smooth layers verifair decides certify, "
+    "pba (with robustness) and partitions, by --method bnb or auto; for the rest train the network with ReLU. See docs/smooth.md"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,11 +145,24 @@ class Network:
         """Widths of the hidden layers, e.g. (500, 100)."""
         return tuple(int(layer.weight.shape[0]) for layer in self.layers[:-1])
 
+    @property
+    def piecewise_linear(self) -> bool:
+        """False when some hidden layer is smooth."""
+        return not any(isinstance(layer, SmoothLayer) for layer in self.layers)
+
+    def require_piecewise_linear(self, what: str) -> None:
+        """Raise CurveError, naming the layer, unless the network is piecewise linear. what: "neuron branching", say."""
+        for number, layer in enumerate(self.layers, start=1):
+            if isinstance(layer, SmoothLayer):
+                found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take"
+                raise CurveError(self.source or "network", f"{found}. {ONLY_BENT}")
+
     def forward(self, x: Numbers) -> Numbers:
         """Logits of a batch x (B, n_0), in the arithmetic of x.
 
         float64 arrays give float64 logits; object arrays of `fractions.Fraction` give exact ones; `Dyadic` batches
-        (see `encoders.dyadic`) give exact ones fast. One definition serves evaluation and exact re-check, so
+        (see `encoders.dyadic`) give exact ones fast. Smooth networks have no exact logits (CurveError); `Balls` batches
+        (see `encoders.balls`) enclose those of any network. One definition serves evaluation and exact re-check, so
         that the two cannot drift apart.
         """
         for layer in self.layers:
@@ -138,5 +195,7 @@ def _(x: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
 
 @activate.register(np.ndarray)
 def _(a: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
+    if isinstance(layer, SmoothLayer) and a.dtype != object:
+        return np.where(layer.curve == Curve.BENT, np.where(a > 0, a, layer.bend * a), value(a, layer.curve))
     slope = _rational(layer.slope) if a.dtype == object else layer.slope
     return np.where(a > 0, a, slope * a)

@@ -133,7 +133,7 @@ def edge_slope(lower: Array, upper: Array) -> Array:
 
 def _unstable(box: TwinBox, k: int, prime: bool) -> Booleans:
     lower, upper = box.copy(k, prime)
-    return (lower < 0) & (upper > 0) & (box.twin.slopes[k] < 1)
+    return (lower < 0) & (upper > 0) & (box.twin.hidden[k].slope < 1)
 
 
 class _Copy:
@@ -194,7 +194,7 @@ class _Copy:
     def ascend(self, k: int, neurons: Neurons) -> None:
         """From the pre-activations of layer k to those of the next: substitute y, which is a or s a on one side of zero,
         and for a neuron with columns p - s n, or s a + (1 - s) p where n was not kept."""
-        twin, slope, index = self.box.twin, self.box.twin.slopes[k], neurons.index
+        twin, slope, index = self.box.twin, self.box.twin.hidden[k].slope, neurons.index
         _, upper = self.box.copy(k, self.prime)
         gain = np.where((upper <= 0) & (slope < 1), slope, 1.0)
         parts = len(neurons.negative) > 0

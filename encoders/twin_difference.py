@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.bounds.hinges import DifferenceLines
 from encoders.bounds.interval import LayerBounds
-from encoders.bounds.linear import DifferenceLines
 from encoders.network import Array
 from encoders.rows import Rows
 from encoders.twin import Layout, Neurons

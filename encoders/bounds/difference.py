@@ -14,11 +14,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from encoders.bounds.curve_lines import copy_lines, difference_lines, pair_line
+from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
 from encoders.bounds.interval import LayerBounds, interval_bounds
-from encoders.bounds.linear import DifferenceLines, LayerForms, ReluLines, first_forms, hidden_forms, hinge
+from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array
+from encoders.network import Array, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,12 +90,21 @@ def linear_goals(
     score = np.zeros((len(question), len(twin.moving)))
     for k in range(twin.depth - 1, 0, -1):
         state.charge(twin.magnitude[k][question], factor(sum(twin.weights[k].shape)))
-        gap = state.relax(twin.slopes[k], bounds[k], forms[k - 1])
+        layer = twin.hidden[k]
+        if isinstance(layer, SmoothLayer):
+            gap = state.relax_curves(layer, bounds[k], forms[k - 1])
+        else:
+            gap = state.relax(layer.slope, bounds[k], forms[k - 1])
         score += _shares((gap * wanted[:, :, None]).sum(axis=1), forms[k - 1].first.direction)
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
-        gap = (state.relax_first(twin.slopes[0], bounds[0], twin.shift[question]) * wanted[:, :, None]).sum(axis=1)
+        layer = twin.hidden[0]
+        if isinstance(layer, SmoothLayer):
+            each = state.relax_first_curves(layer, bounds[0], twin.shift[question])
+        else:
+            each = state.relax_first(layer.slope, bounds[0], twin.shift[question])
+        gap = (each * wanted[:, :, None]).sum(axis=1)
         moved = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
         share = np.divide(gap, moved, out=np.zeros_like(gap), where=moved > 0)
         score += radius * (share @ twin.absolute[0])
@@ -222,6 +233,42 @@ class _Functional:
         line, constant, gap = hinge(rest * p, rest * p_prime, shift[:, None, :], _wide(narrow))
         self.constant = self.constant + (constant - slope * p_prime * shift[:, None, :]).sum(axis=2)
         self.first = line + slope * (p + p_prime)
+        return gap
+
+    def relax_curves(self, layer: SmoothLayer, narrow: LayerBounds, forms: LayerForms) -> Array:
+        """As `relax`, for a smooth layer: the lines are around y itself, and they have intercepts on both sides."""
+        self.merge()
+        bounds = _wide(narrow)
+        one, two = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
+        lines = difference_lines(layer, bounds)
+        a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
+        a_prime = a - delta
+        low_copies = one.low_slope * a + one.low_constant - two.up_slope * a_prime - two.up_constant
+        up_copies = one.up_slope * a + one.up_constant - two.low_slope * a_prime - two.low_constant
+        low_by_delta = lines.low_slope * delta + lines.low_constant >= low_copies
+        up_by_delta = lines.up_slope * delta + lines.up_constant <= up_copies
+        plus, minus = np.maximum(self.delta, 0.0), np.minimum(self.delta, 0.0)
+        plus_delta, plus_copies = plus * low_by_delta, plus * ~low_by_delta
+        minus_delta, minus_copies = minus * up_by_delta, minus * ~up_by_delta
+        # What y and y' are multiplied by where their lower, and where their upper lines count.
+        low_one, up_one = np.maximum(self.first, 0.0) + plus_copies, np.minimum(self.first, 0.0) + minus_copies
+        low_two, up_two = np.maximum(self.second, 0.0) - minus_copies, np.minimum(self.second, 0.0) - plus_copies
+        self.constant = self.constant + (
+            low_one * one.low_constant + up_one * one.up_constant + low_two * two.low_constant + up_two * two.up_constant
+            + plus_delta * lines.low_constant + minus_delta * lines.up_constant
+        ).sum(axis=2)  # fmt: skip
+        gap = np.abs(self.first) * one.gap(a) + np.abs(self.second) * two.gap(a_prime)
+        gap = gap + np.abs(self.delta) * np.minimum(lines.gap(delta), one.gap(a) + two.gap(a_prime))
+        self.first = low_one * one.low_slope + up_one * one.up_slope
+        self.second = low_two * two.low_slope + up_two * two.up_slope
+        self.delta = plus_delta * lines.low_slope + minus_delta * lines.up_slope
+        return np.asarray(gap)
+
+    def relax_first_curves(self, layer: SmoothLayer, narrow: LayerBounds, shift: Array) -> Array:
+        """As `relax_first`, for a smooth layer."""
+        p, p_prime = self.first + self.delta, self.second - self.delta
+        self.first, constant, gap = pair_line(layer, p, p_prime, shift[:, None, :], _wide(narrow))
+        self.constant = self.constant + constant.sum(axis=2)
         return gap
 
     def descend(self, twin: Twin, k: int) -> None:

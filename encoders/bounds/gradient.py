@@ -34,8 +34,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from encoders.bounds.hinges import ReluLines
 from encoders.bounds.interval import activation
-from encoders.bounds.linear import Forms, ReluLines
+from encoders.bounds.linear import Forms
 from encoders.bounds.rounding import TINY, factor, magnitude
 from encoders.network import Array, Layer, Network
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.bounds.curve_intervals import curved, curved_difference
 from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array
+from encoders.network import Array, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +70,8 @@ def _first_layer(twin: Twin, question: Indices, low: Array, high: Array) -> Laye
 
 
 def _next_layer(twin: Twin, question: Indices, k: int, below: LayerBounds) -> LayerBounds:
-    slope = twin.slopes[k - 1]
+    layer = twin.hidden[k - 1]
+    slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
     error = twin.error[k][question]
     y = activation(below.lower, slope), activation(below.upper, slope)
     y_prime = activation(below.lower_prime, slope), activation(below.upper_prime, slope)
@@ -80,10 +82,14 @@ def _next_layer(twin: Twin, question: Indices, k: int, below: LayerBounds) -> La
         spread = ((bounds[1] - bounds[0]) / 2) @ absolute.T + outward
         return centre - spread, centre + spread
 
-    lower, upper = image(y, bias, error)
-    lower_prime, upper_prime = image(y_prime, bias, error)
     shift = twin.shift[question] if k == 1 else None
     d = difference_interval(below, slope, shift, twin.error[0][question])
+    if isinstance(layer, SmoothLayer):
+        y = curved(layer, below.lower, below.upper, y)
+        y_prime = curved(layer, below.lower_prime, below.upper_prime, y_prime)
+        d = curved_difference(layer, below, shift, twin.error[0][question], d)
+    lower, upper = image(y, bias, error)
+    lower_prime, upper_prime = image(y_prime, bias, error)
     # Where y - y' is exactly 0 everywhere (no unit that differs is ever on) the difference above is exactly 0 too.
     dead = ((d[0] == 0) & (d[1] == 0)).all(axis=1)
     delta_lower, delta_upper = image(d, 0.0, np.where(dead[:, None], 0.0, error))

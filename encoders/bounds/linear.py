@@ -16,9 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.bounds.curve_lines import copy_lines, difference_lines, pair_line
+from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
 from encoders.bounds.interval import LayerBounds, crossed
 from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array
+from encoders.network import Array, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,61 +63,6 @@ class LayerForms:
         return Forms(lower=self.first.lower - self.delta.upper, upper=self.first.upper - self.delta.lower)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReluLines:
-    """Lines around max(a, 0) on [l, u], each (B, n):  low_slope * a  <=  max(a, 0)  <=  up_slope * a + up_constant.
-
-    The triangle of Ehlers (ATVA 2017, used in PBA appendix A.2); the lower slope is 0 or 1, whichever leaves the smaller area.
-    """
-
-    low_slope: Array
-    up_slope: Array
-    up_constant: Array
-
-    @classmethod
-    def of(cls, lower: Array, upper: Array) -> ReluLines:
-        active, inactive = lower >= 0, upper <= 0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            slope = upper / (upper - lower)
-        up_slope = np.where(active, 1.0, np.where(inactive, 0.0, slope))
-        up_constant = np.where(active | inactive, 0.0, -slope * lower)
-        low_slope = np.where(active | (~inactive & (upper > -lower)), 1.0, 0.0)
-        return cls(low_slope=low_slope, up_slope=up_slope, up_constant=up_constant)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DifferenceLines:
-    """Lines in Delta around e = relu(a) - relu(a'), each (B, n):
-
-        low_slope Delta + low_constant  <=  e  <=  up_slope Delta + up_constant.
-
-    For Delta_l < 0 < Delta_u these are
-    Delta_l (Delta_u - Delta)/(Delta_u - Delta_l)  and  Delta_u (Delta - Delta_l)/(Delta_u - Delta_l).
-    """
-
-    low_slope: Array
-    low_constant: Array
-    up_slope: Array
-    up_constant: Array
-
-    @classmethod
-    def of(cls, layer: LayerBounds) -> DifferenceLines:
-        low, high = layer.delta_lower, layer.delta_upper
-        equal = (layer.lower >= 0) & (layer.lower_prime >= 0)
-        zero = (layer.upper <= 0) & (layer.upper_prime <= 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            up_share, low_share = high / (high - low), -low / (high - low)
-        up_slope = np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, up_share))
-        low_slope = np.where(high <= 0, 1.0, np.where(low >= 0, 0.0, low_share))
-        mixed = (low < 0) & (high > 0) & ~equal & ~zero
-        return cls(
-            low_slope=np.where(equal, 1.0, np.where(zero, 0.0, low_slope)),
-            low_constant=np.where(mixed, -low_slope * high, 0.0),
-            up_slope=np.where(equal, 1.0, np.where(zero, 0.0, up_slope)),
-            up_constant=np.where(mixed, -up_slope * low, 0.0),
-        )
-
-
 def first_forms(twin: Twin, question: Indices, middle: Array, radius: Array) -> Array:
     """The exact form (n_1, B, d + 1) of the first layer's a."""
     weight = twin.weights[0]
@@ -132,10 +79,13 @@ def hidden_forms(
     bounds = list(intervals)
     forms: list[LayerForms] = []
     for k in range(1, twin.depth):
-        below, slope = bounds[k - 1], twin.slopes[k - 1]
-        if k == 1:
+        below, layer_below = bounds[k - 1], twin.hidden[k - 1]
+        if isinstance(layer_below, SmoothLayer):
+            y, d = _curved(twin, question, below, layer_below, first if k == 1 else forms[-1])
+        elif k == 1:
             y, d = _relaxed_first(twin, question, below, first)
         else:
+            slope = layer_below.slope
             y = _relaxed_copy(forms[-1].first, ReluLines.of(below.lower, below.upper), slope)
             d = _relaxed_difference(forms[-1].delta, DifferenceLines.of(below), slope)
         layer = LayerForms(first=_image(twin, k, y, twin.biases[k]), delta=_image(twin, k, d, None))
@@ -163,7 +113,7 @@ def _line(form: Array, slope: Array, constant: Array | float) -> Array:
 
 def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Array) -> tuple[Forms, Forms]:
     """Forms of y and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
-    slope = twin.slopes[0]
+    slope = twin.hidden[0].slope
     shift = twin.shift[question]
     y = _relaxed_copy(Forms(lower=first, upper=first), ReluLines.of(below.lower, below.upper), slope)
     one = np.ones_like(shift)
@@ -172,6 +122,28 @@ def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Arr
     lower = _line(first, (1 - slope) * low_slope, slope * shift + (1 - slope) * low_constant)
     upper = _line(first, -(1 - slope) * up_slope, slope * shift - (1 - slope) * up_constant)
     return y, Forms(lower=lower, upper=upper)
+
+
+def _curved(
+    twin: Twin, question: Indices, below: LayerBounds, layer: SmoothLayer, forms: LayerForms | Array
+) -> tuple[Forms, Forms]:
+    """Forms of y and d = y - y' above a smooth layer, from its forms: the one exact form of a where it is the first layer."""
+    lines = copy_lines(layer, below.lower, below.upper)
+    if isinstance(forms, LayerForms):
+        apart = difference_lines(layer, below)
+        a, delta = forms.first, forms.delta
+        d = Forms(
+            lower=_line(delta.lower, apart.low_slope, apart.low_constant),
+            upper=_line(delta.upper, apart.up_slope, apart.up_constant),
+        )
+    else:
+        a, shift = Forms(lower=forms, upper=forms), twin.shift[question]
+        one = np.ones_like(shift)
+        low_slope, low_constant, _ = pair_line(layer, one, -one, shift, below)
+        up_slope, up_constant, _ = pair_line(layer, -one, one, shift, below)
+        d = Forms(lower=_line(forms, low_slope, low_constant), upper=_line(forms, -up_slope, -up_constant))
+    y = Forms(lower=_line(a.lower, lines.low_slope, lines.low_constant), upper=_line(a.upper, lines.up_slope, lines.up_constant))
+    return y, d
 
 
 def _relaxed_copy(a: Forms, lines: ReluLines, slope: Array) -> Forms:
@@ -203,39 +175,3 @@ def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error:
         delta_upper=np.minimum(bounds.delta_upper, delta_high + form_error),
     )
     return crossed(narrower, error)
-
-
-def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[Array, Array, Array]:
-    """A line under h(a) = p relu(a) + p' relu(a - s) on [l, u], neuron by neuron: slope, constant and gap, shaped as p.
-
-    h is piecewise linear with kinks at 0 and s, so for *any* slope m the line m a + min over t in {l, 0, s, u} of (h(t) - m t)
-    lies under it (0 and s clipped to [l, u]). m is the slope of the lower hull's chord over the midpoint: exact for one pair.
-    p, p_prime may carry leading dimensions over (B, n): (B, R, n) with `shift` and the bounds broadcast.
-    """
-    shape = np.broadcast_shapes(p.shape, shift.shape)
-    low, high, s = (np.broadcast_to(v, shape) for v in (layer.lower, layer.upper, shift))
-    first_on, second_on = layer.lower >= 0, layer.lower_prime >= 0
-    slope = p * first_on + p_prime * second_on
-    constant = -p_prime * second_on * shift
-    gap = np.zeros(shape)
-    kinked = ~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0)))
-    index = np.nonzero(np.broadcast_to(kinked, shape) & ((p != 0) | (p_prime != 0)))
-    slope[index], constant[index], gap[index] = _hull_line(p[index], p_prime[index], s[index], low[index], high[index])
-    return slope, constant, gap
-
-
-def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
-    values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)
-    middle = (low + high) / 2
-    best, slope = np.full_like(low, np.inf), np.zeros_like(low)
-    for i, j in ((0, 3), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3)):
-        width = points[j] - points[i]
-        over = (points[i] <= middle) & (middle <= points[j]) & (width > 0)
-        m = np.divide(values[j] - values[i], width, out=np.zeros_like(width), where=over)
-        at = values[i] + m * (middle - points[i])
-        better = over & (at < best)
-        best, slope = np.where(better, at, best), np.where(better, m, slope)
-    constant = (values - slope * points).min(axis=0)
-    at_middle = p * np.maximum(middle, 0.0) + p_prime * np.maximum(middle - s, 0.0)
-    return slope, constant, at_middle - (slope * middle + constant)

@@ -20,15 +20,22 @@ so a line is at most 3 times the form below it, and the middle and the half-widt
 
     F_2 = 8 |W_2| Q_1 + |b_2|,        F_k = 8 |W_k| F_{k-1} + |b_k|
 
-takes the place of Q_k there. Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and
-taken off every final bound, which covers underflow.
+takes the place of Q_k there.
+
+Above a smooth layer (`curve_lines`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a bound:
+F + 1 takes the place of F, and backward substitution is charged by 2 Q + 4 instead of Q.
+
+Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and taken off every final bound,
+which covers underflow.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from encoders.network import Array, Layer
+from encoders.network import Array, Layer, SmoothLayer
 
 UNIT = 2.0**-53
 TINY = 1e-200
@@ -48,7 +55,7 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
     """F_k (B, n_k) of hidden layers 2 ... N - 1, from Q_1 (B, n_1)."""
     out: list[Array] = []
     size = first
-    for layer in layers[1:-1]:
-        size = magnitude(layer.weight, layer.bias, 8 * size)
+    for below, layer in pairwise(layers[:-1]):
+        size = magnitude(layer.weight, layer.bias, 8 * (size + 1 if isinstance(below, SmoothLayer) else size))
         out.append(size)
     return out

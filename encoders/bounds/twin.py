@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from encoders.bounds.curve_intervals import curved
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
-from encoders.network import Array, Layer
+from encoders.curves import Curve
+from encoders.network import Array, Layer, SmoothLayer, activate
 from encoders.problem import Domain, TwinProblem
 
 Indices = npt.NDArray[np.int64]
@@ -26,8 +28,10 @@ class Twin:
 
     variables: raw variables that some box moves; moving: their network columns; local: the domain of these alone.
     weights: (n_1, d) then (n_k, n_{k-1}); the last one is margin . W_N as a (1, n_{N-1}) row, with its bias.
+    hidden: the hidden layers as they are, for their activations.
     base, shift: (B, n_1).   equal: (B, n_1) neurons that the protected columns do not reach, so that a - a' is exactly 0.
-    error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: Q_k likewise.
+    error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: what backward substitution is charged by, Q_k
+    (2 Q_k + 4 where the layer is smooth).
     form_error: the same for linear forms, hidden layers from the second on.
     """
 
@@ -38,7 +42,7 @@ class Twin:
     weights: tuple[Array, ...]
     absolute: tuple[Array, ...]
     biases: tuple[Array, ...]
-    slopes: tuple[Array, ...]
+    hidden: tuple[Layer, ...]
     base: Array
     shift: Array
     equal: npt.NDArray[np.bool_]
@@ -77,11 +81,13 @@ class Twin:
         spread = radius @ np.abs(first.weight[:, moving]).T + 2 * error[0]
         copies = [(centre - spread, centre + spread), (centre - shift - spread, centre - shift + spread)]
         for k, layer in enumerate(network.layers[1:], start=1):
-            slope, after = network.layers[k - 1].slope, len(network.layers) - 1 - k
+            below, after = network.layers[k - 1], len(network.layers) - 1 - k
             if k > 1 and not after:
-                size = 2 * sizes[-1]  # |y| <= |a| <= Q for both copies: cruder, but the last layer needs no better
+                # |y| <= |a| <= Q for both copies (of a curve, 1): cruder, but the last layer needs no better
+                size = 2 * sizes[-1]
+                size = np.where(below.curve == Curve.BENT, size, 2.0) if isinstance(below, SmoothLayer) else size
             else:
-                ends = [(np.maximum(low_a, slope * low_a), np.maximum(high_a, slope * high_a)) for low_a, high_a in copies]
+                ends = [_outputs(below, low_a, high_a) for low_a, high_a in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
@@ -95,6 +101,9 @@ class Twin:
             base, shift = base @ problem.margin[:, None], shift @ problem.margin[:, None]
             reached = reached @ np.abs(problem.margin)[:, None]
         weights[0] = weights[0][:, moving]
+        charged = [
+            2 * one + 4 if isinstance(layer, SmoothLayer) else one for one, layer in zip(sizes, network.layers, strict=True)
+        ]
         form_error = [
             factor(layer.weight.shape[1]) * size
             for layer, size in zip(network.layers[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
@@ -107,13 +116,13 @@ class Twin:
             weights=tuple(weights),
             absolute=tuple(np.abs(w) for w in weights),
             biases=tuple(biases),
-            slopes=tuple(layer.slope for layer in network.layers[:-1]),
+            hidden=network.layers[:-1],
             base=base,
             shift=shift,
             equal=reached == 0,
             error=tuple(error),
             form_error=tuple(form_error),
-            magnitude=tuple(sizes),
+            magnitude=tuple(charged),
             rows=problem.rows,
             constants=problem.constants,
         )
@@ -122,14 +131,27 @@ class Twin:
         """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""
         a = self.base[question] + x @ self.weights[0].T
         pair = np.stack([a, a - self.shift[question]])
-        for slope, weight, bias in zip(self.slopes, self.weights[1:], self.biases[1:], strict=True):
+        for layer, weight, bias in zip(self.hidden, self.weights[1:], self.biases[1:], strict=True):
+            if isinstance(layer, SmoothLayer):
+                pair = activate(pair, layer) @ weight.T + bias
+                continue
+            slope = layer.slope
             pair = np.maximum(pair, slope * pair if slope.any() else 0.0) @ weight.T + bias
         return pair[:, :, 0].T
 
     @property
     def depth(self) -> int:
         """Number of hidden layers."""
-        return len(self.slopes)
+        return len(self.hidden)
+
+
+def _outputs(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
+    """Ends of y = activation(a) for a in [low, high]."""
+    if isinstance(layer, SmoothLayer):
+        ends = np.maximum(low, layer.bend * low), np.maximum(high, layer.bend * high)
+        return curved(layer, low, high, ends)
+    slope = layer.slope
+    return np.maximum(low, slope * low), np.maximum(high, slope * high)
 
 
 def _image(layer: Layer, low: Array, high: Array, error: Array) -> tuple[Array, Array]:

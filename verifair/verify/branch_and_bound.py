@@ -4,7 +4,8 @@ A node is a box of one question with the goals still open there. In each step th
 at their centres, bounded (intervals first, linear bounds for what stays open), evaluated at the corners that the linear bounds
 point to, and split where the bounds' gap comes from. Witness candidates are confirmed in exact arithmetic before they count.
 Sound? yes: PROVED rests on rigorous bounds of every leaf, VIOLATED on exact evaluation.
-Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides.
+Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides. Of smooth networks
+balls decide points, and a row that is 0 there stays open.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from encoders.bounds.difference import interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.evaluate import exact_goals
+from encoders.evaluate import settled_goals
 from encoders.problem import TwinProblem
 from verifair.verify.boxes import Nodes, anywhere, borders, centre, corner, divide, divisible, legal_pairs, roots, rows_at, widest
 from verifair.verify.ledger import OPEN, Decision, Ledger
@@ -143,7 +144,7 @@ class _Search:
                 if legal_pairs(self.twin, one.question, one.lower)[0]:
                     met, lower = self.ledger.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that cannot be: the goal may hold there, or the box is cut further
-                    met, _ = exact_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    met, _, _ = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
                     lower = np.full(met.shape, -np.inf)
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
                 self.ledger.close_one(one, met[0], lower[0])

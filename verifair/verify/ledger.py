@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.bounds.twin import Twin
-from encoders.evaluate import exact_goals, seems_unmet
+from encoders.evaluate import seems_unmet, settled_goals
 from verifair.verify.boxes import Nodes, legal_pairs, rows_at
 from verifair.verify.forest import Forest
 from verifair.verify.slots import Slots
@@ -102,11 +102,11 @@ class Ledger:
         return margins
 
     def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array]:
-        """Exact verdict (N, G) of the goals at raw legal points of different questions; failed goals become VIOLATED. Also a lower
-        bound (N, G) of each goal's best row there."""
+        """Which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of a
+        smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there."""
         raw = rows_at(self.twin, question, point)
-        met, margins = exact_goals(self.problem, question, raw)
-        index, goal = np.nonzero(~met & (self.status[question] == OPEN))
+        met, unmet, margins = settled_goals(self.problem, question, raw)
+        index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
         self.status[question[index], goal] = VIOLATED
         self.witness[question[index], goal] = raw[index]
         self.margins[question[index], goal] = margins[index]

@@ -1,0 +1,109 @@
+r"""Sigmoid and tanh, enclosed: float64 numbers surely below and above the true value, from basic operations alone.
+
+Both are one curve: sigma(a) = 1/2 + tanh(a / 2) / 2, and halving is exact. So with T = tanh a neuron is  y = c + p T(q a), where
+(q, p, c) is (1/2, 1/2, 1/2) for a sigmoid and (1, 1, 0) for a tanh, and everything here and in the bounds is about T alone.
+
+A mathematical library promises no error bound for its tanh, so T is computed here from +, -, *, / and scaling by powers of two,
+which IEEE 754 rounds correctly (u = 2^-53). With z = min(|t|, 20):  e = exp(-2 z),  T = sign(t) (1 - e) / (1 + e),
+T' = 4 e / (1 + e)^2.
+
+    exp(w), w in [-40, 0]:  k = the whole number nearest w / log 2 (|k| <= 58),  r = (w - k L1) - k L2, where L1 holds the leading
+    bits of log 2, so that k L1 is exact, and L2 the rest to 2^-86: |r| < 0.35 and r is off by less than 2 u. Taylor to degree 13
+    leaves out less than 0.35^14 / 14! * e^0.35 < u / 10; Horner's scheme is off by gamma_26 sum |r|^j / j! < 40 u (Higham, Accuracy
+    and Stability, section 5.1), its coefficients by 2 u; relative to e^r > 0.7, with the error of r:  e is right to 65 u.
+    T:   the derivative of (1 - e) / (1 + e) times e is at most 1/2: off by 33 u, the three roundings by 4 u; cutting at 20 costs
+         2 e^-40 < u / 10. |error| < 40 u: `ERROR` = 64 u, which a rounding or two around it does not use up.
+    T':  relatively off by 65 u (1 + 2 e / (1 + e)) + 6 u < 140 u: `RELATIVE` = 256 u. Beyond 20 it lies in (0, T'(20)].
+
+Reference for the method: Muller, Elementary Functions, 3rd ed. 2016, chapters 3 and 11.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Kinds = npt.NDArray[np.int8]
+
+UNIT = 2.0**-53
+ERROR = 64 * UNIT
+"""By how much `tanh` may be off, absolutely."""
+RELATIVE = 256 * UNIT
+"""By how much T' may be off, relatively."""
+FAR = 20.0
+"""Where T is as good as 1: 1 - T(20) < 2^-57."""
+TINY = 1e-300
+"""Pays for underflow."""
+
+_LEADING = float.fromhex("0x1.62e42fee00000p-1")
+_REST = float.fromhex("0x1.a39ef35793c76p-33")
+_COEFFICIENTS = tuple(1.0 / np.cumprod(np.arange(1.0, 14.0))[::-1])
+
+
+class Curve(IntEnum):
+    """What a neuron does to its pre-activation: bend (or nothing at all), or a smooth curve."""
+
+    BENT = 0
+    SIGMOID = 1
+    TANH = 2
+
+    @property
+    def shown(self) -> str:
+        return {Curve.BENT: "piecewise linear", Curve.SIGMOID: "sigmoid", Curve.TANH: "tanh"}[self]
+
+
+def _decay(t: Array) -> Array:
+    """exp(-2 min(|t|, 20)), right to 65 u."""
+    w = -2.0 * np.minimum(np.abs(t), FAR)
+    k = np.rint(w * (1 / (_LEADING + _REST)))
+    r = (w - k * _LEADING) - k * _REST
+    out = r * _COEFFICIENTS[0]
+    for coefficient in _COEFFICIENTS[1:]:
+        out += coefficient
+        out *= r
+    out += 1.0
+    with np.errstate(invalid="ignore"):  # NaN stays NaN
+        return np.asarray(np.ldexp(out, np.nan_to_num(k).astype(np.int32)))
+
+
+def tanh(t: Array) -> Array:
+    """tanh(t), off by less than ERROR; NaN stays NaN."""
+    e = _decay(t)
+    return np.asarray(np.copysign((1 - e) / (1 + e), t))
+
+
+def tanh_bounds(t: Array) -> tuple[Array, Array]:
+    """(below, above) tanh(t), within [-1, 1] and on the right side of 0; NaN stays NaN. Exactly 0 at 0."""
+    size = np.abs(t)
+    value = np.abs(tanh(t))
+    with np.errstate(over="ignore", invalid="ignore"):  # where size is large; not used there
+        sharp = size - size * size * size / 3 - 8 * UNIT * size - TINY  # t - t^3 / 3 < T(t) < t for t > 0
+    low = np.maximum(np.maximum(value - ERROR, np.where(size < 1, sharp, -1.0)), 0.0)
+    high = np.minimum(np.minimum(value + ERROR, size), 1.0)
+    positive = t > 0
+    return np.where(positive, low, -high), np.where(positive, high, -low)
+
+
+def slope_bounds(low: Array, high: Array) -> tuple[Array, Array]:
+    """(below, above) all T'(t) for t in [low, high]: T' falls on both sides of 0, where it is 1."""
+    farthest = np.maximum(np.abs(low), np.abs(high))
+    across = (low <= 0) & (high >= 0)
+    nearest = np.where(across, 0.0, np.minimum(np.abs(low), np.abs(high)))
+    far, near = _decay(farthest), _decay(nearest)
+    least = np.where(farthest > FAR, 0.0, 4 * far / ((1 + far) * (1 + far)) * (1 - RELATIVE))
+    return least, np.minimum(4 * near / ((1 + near) * (1 + near)) * (1 + RELATIVE), 1.0)
+
+
+def value(a: Array, kind: Kinds) -> Array:
+    """Sigmoid or tanh of a (..., m) by neuron kinds (m,), in float64; numbers of BENT neurons are meaningless."""
+    q, p, c = parts(kind)
+    return np.asarray(c + p * tanh(q * a))
+
+
+def parts(kind: Kinds) -> tuple[Array, Array, Array]:
+    """(q, p, c) of the neurons (m,):  y = c + p T(q a)."""
+    half = np.where(kind == Curve.SIGMOID, 0.5, 1.0)
+    return half, half, np.where(kind == Curve.SIGMOID, 0.5, 0.0)
