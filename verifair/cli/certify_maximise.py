@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
 from typing import Literal
 
 import typer
@@ -13,6 +12,7 @@ from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.cli.certify_verdict import asked
 from verifair.queries import IndividualFairness, ProbabilityGap
+from verifair.report.numbers import rounded
 from verifair.verdict import Reason
 from verifair.verify.maximise import MaximumGap, maximise
 
@@ -45,14 +45,6 @@ def run(
         options.console().print(line, soft_wrap=True, markup=False)
     if result.reason is Reason.INTERRUPTED:
         raise typer.Exit(options.INTERRUPTED)
-
-
-def rounded(value: float, *, up: bool) -> str:
-    """Five decimals, on the safe side: a bound from above is not shown smaller, one from below not larger."""
-    if abs(value) == float("inf"):
-        return "infinity"
-    way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
-    return str(decimal.Decimal(value).quantize(decimal.Decimal("1e-5"), rounding=way, context=decimal.Context(prec=60)))
 
 
 def _show(query: ProbabilityGap, result: MaximumGap, tolerance: float) -> None:

@@ -3,6 +3,7 @@
 from verifair.datasets.sources import (
     Dataset,
     adult,
+    audit_path,
     causal_path,
     compas,
     german,
@@ -18,6 +19,7 @@ from verifair.datasets.table import read_table
 __all__ = [
     "Dataset",
     "adult",
+    "audit_path",
     "causal_path",
     "compas",
     "german",

@@ -84,6 +84,15 @@ def causal_path(name: str) -> Path:
         return path
 
 
+def audit_path(name: str) -> Path:
+    """Path of the shipped audit file of a dataset (german or adult)."""
+    resource = DATA / f"{name}.audit.toml"
+    if not resource.is_file():
+        raise DataError(f"no audit file is shipped for {name!r}; there is one for german and one for adult")
+    with as_file(resource) as path:
+        return path
+
+
 def network_path(name: str) -> Path:
     """Path of the shipped network of a dataset (german or adult)."""
     resource = DATA / f"{name}.onnx"

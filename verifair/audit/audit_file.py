@@ -1,0 +1,155 @@
+"""The audit file, TOML: which model, schema and table, which features are sensitive, and which analyses are asked for.
+
+    title = "German credit, 2026"                          [analyses.pba]
+    seed = 0                                               delta = [1, 2]
+    timeout = 150
+                                                           [analyses.certify]
+    [model]                                                partition = 10
+    file = "german.onnx"
+                                                           [analyses.kmax]
+    [schema]                                               [analyses.fgce]
+    file = "german.toml"                                   k = 20
+
+    [data]                                                 [analyses.cec]
+    file = "german.csv"                                    certify = 1
+
+    [sensitive]                                            [analyses.cst]
+    features = ["sex", "age"]                              causal = "german.causal.toml"
+
+Paths are relative to the audit file, and stay in its folder unless whoever runs the audit names a wider one (--root).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verifair import schema_file
+from verifair.audit.settings import ANALYSES, SECTIONS, Analysis, Data, Head, Model, SchemaOf, Sensitive
+from verifair.errors import QueryError, SchemaError
+from verifair.situation.causal.checks import nearest
+from verifair.situation.causal.file import Section
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditFile:
+    """What an audit file says.   name: of the file, for errors.   folder: which its paths are relative to.   root: which they may
+    not leave.   analyses: in the file's order.   sha256: of its text.
+    """
+
+    name: str
+    folder: Path
+    root: Path
+    head: Head
+    model: Model
+    schema: SchemaOf | None
+    data: Data | None
+    sensitive: Sensitive | None
+    analyses: Mapping[str, Analysis]
+    sha256: str = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        return self.head.title_ or f"Audit of {self.model.file or self.model.demo}"
+
+    def inside(self, section: str, key: str, written: str) -> Path:
+        """The path that a key names. Raises SchemaError for one that leaves the root, links followed, or names no file."""
+        place = f"{self.name}: [{section}]: {key} = {written!r}"
+        try:
+            found = (self.folder / written).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise SchemaError(f"{place}: is no path ({error}); name a file beside the audit file") from None
+        if not found.is_relative_to(self.root):
+            raise SchemaError(
+                f"{place}: leads out of the folder {self.root}; put the file there, or run the audit with --root and a folder that "
+                "holds both"
+            )
+        if not found.is_file():
+            raise SchemaError(f"{place}: there is no such file ({found}); correct the path, which is relative to the audit file")
+        return found
+
+
+def load(path: str | Path, *, root: Path | None = None) -> AuditFile:
+    """An audit file from its path.   root: the folder that its paths may not leave; None: its own.
+
+    Raises SchemaError naming file, section, key, what was found and the remedy, one line a problem.
+    """
+    path = Path(path)
+    text = schema_file.read(path)
+    folder = path.resolve().parent
+    if root is not None and not root.is_dir():
+        raise QueryError(f"--root {root}: is no folder; name one that holds the files that the audit file names")
+    return loads(text, name=str(path), folder=folder, root=folder if root is None else root.resolve())
+
+
+def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> AuditFile:
+    """An audit file from its text."""
+    content = schema_file.loaded(text, name, "an audit file")
+    try:
+        return _build(content, name, folder, root or folder, hashlib.sha256(text.encode()).hexdigest())
+    except SchemaError as error:
+        raise SchemaError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+
+
+def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha256: str) -> AuditFile:
+    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "timeout")
+    lines = [f"{one}: unknown key or section; {nearest(one, (*own, *titles))}" for one in content if one not in (*own, *titles)]
+    found: dict[str, Any] = {}
+    for title, kind in SECTIONS.items():
+        if title in content:
+            found[title] = _read(kind, content[title], f"[{title}]", lines)
+    head = _read(Head, {key: content[key] for key in own if key in content}, "", lines)
+    if "model" not in content:
+        lines.append('[model]: is missing; name the network with file = "...", or a shipped one with demo = "german"')
+    analyses = _analyses(content.get("analyses"), lines)
+    lines += [] if lines else _misfits(found)
+    if lines:
+        raise SchemaError("\n".join(lines))
+    model: Model = found["model"]
+    data = found.get("data") or (Data(demo=model.demo) if model.demo is not None else None)
+    return AuditFile(
+        name=name, folder=folder, root=root, head=head, model=model, schema=found.get("schema"), data=data,
+        sensitive=found.get("sensitive"), analyses=analyses, sha256=sha256,
+    )  # fmt: skip
+
+
+def _misfits(found: Mapping[str, Any]) -> list[str]:
+    """What does not fit together of sections that are right by themselves."""
+    demo = found["model"].demo
+    if demo is not None and "schema" in found:
+        return [f"[schema]: [model] demo = {demo!r} brings its own schema; drop the section, or name a model's file"]
+    if demo is None and "schema" not in found:
+        return ['[schema]: is missing; describe what the network takes in a schema, and name it with file = "..."']
+    return []
+
+
+def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
+    known = ", ".join(f"[analyses.{one}]" for one in ANALYSES)
+    if not isinstance(content, Mapping) or not content:
+        lines.append(f"[analyses]: names no analysis; add one or more of {known}")
+        return {}
+    out = {}
+    for title, section in content.items():
+        kind = ANALYSES.get(title)
+        if kind is None:
+            lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, ANALYSES)}")
+            continue
+        read = _read(kind, section, f"[analyses.{title}]", lines)
+        if read is not None:
+            out[title] = read
+    return out
+
+
+def _read(kind: type[Section], data: Any, title: str, lines: list[str]) -> Any:
+    """A section, or None and what is wrong with it in `lines`."""
+    if not isinstance(data, Mapping):
+        lines.append(f"{title}: found {data!r}, expected a section of keys; write {title} on a line of its own, and the keys below")
+        return None
+    try:
+        return kind.read(data)
+    except SchemaError as error:
+        lines += [line.removeprefix(": ") for line in str(error).splitlines()]
+        return None

@@ -1,0 +1,47 @@
+"""An audit file to begin with."""
+
+EXAMPLE = """\
+# What to audit, and how. Paths are relative to this file and stay in its folder (wider: verifair audit --root FOLDER).
+# Run it with: verifair audit THIS_FILE --out report.html
+title = "Our credit model"
+seed = 0                        # of every random draw
+timeout = 600                   # seconds for the whole audit; each analysis gets an equal share of what is left
+
+[model]
+file = "model.onnx"
+
+[schema]
+file = "schema.toml"            # a first draft: verifair schema infer table.csv --target LABEL
+
+[data]
+file = "table.csv"              # rows of raw features and the label; without it some analyses are skipped
+outside = "error"               # or "drop": leave out rows outside the schema's ranges
+
+[sensitive]
+features = ["sex"]              # without this section: the features that the schema declares protected
+
+# Each section below is one analysis; delete those you do not want. `protected = [...]` and `timeout = ...` may stand in each.
+
+[analyses.pba]                  # persistent bias of rows, proved
+delta = [1]                     # neighbourhoods, in the schema's units
+# rows = 1000                   # use so many rows only, drawn with the seed
+
+[analyses.certify]              # anybody treated differently? proved, or an exact counterexample
+# epsilon = 0.05                # probabilities move by no more than this; without it: no decision flips
+# box = { age = [30, 40] }      # only there
+# partition = 10                # also in parts of so many values
+maximise = true                 # the largest change of the probability, from both sides
+
+[analyses.kmax]                 # the person whose outcome depends most on sensitive values
+buckets = 20
+
+[analyses.fgce]                 # what people refused have to change, by group
+k = 5                           # examples a group
+robust = [1]                    # prove that they keep the favourable decision within 1 unit
+
+[analyses.cec]                  # comparable people, comparable reasons? needs features with merit = true, and a label
+certify = 1                     # prove it for everybody within 1 unit of both
+
+# [analyses.cst]                # situation testing under a causal model that you state: see docs/cst.md
+# causal = "causal.toml"
+"""

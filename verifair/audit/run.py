@@ -1,0 +1,228 @@
+"""The audit: every analysis in its share of the time, kept as soon as it is finished; then page, answer and proofs, all at once.
+
+Each analysis gets an equal share of the time that is left (or its own `timeout`); what it leaves goes to those after it. One that
+cannot run says why, one that runs out of time says so, and the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from encoders.errors import ModelError
+from solvers.errors import BackendError
+from verifair.audit import answer
+from verifair.audit.audit_file import AuditFile
+from verifair.audit.page import page
+from verifair.audit.result import AuditResult, Section, Source, Standing, Statement, Tone
+from verifair.audit.sections import cec, certify, cst, fgce, kmax, pba
+from verifair.audit.sections.about import ABOUT
+from verifair.audit.settings import Analysis, Cst
+from verifair.audit.subject import Subject
+from verifair.audit.work import OutOfTime, Work
+from verifair.errors import Disagreement, QueryError, VerifairError
+from verifair.report.figures import save_text
+from verifair.verify.certificate import semantics
+
+RUN: Mapping[str, Callable[..., Section]] = {
+    "pba": pba.section, "certify": certify.section, "kmax": kmax.section, "fgce": fgce.section, "cec": cec.section,
+    "cst": cst.section,
+}  # fmt: skip
+PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
+MARK = ".verifair-audit"
+"""Says that a folder is ours, to be replaced."""
+KEPT = "resume"
+"""Where finished sections are, within the folder."""
+Tell = Callable[[str, str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """page, json: files.   final: the folder of proofs beside the page.   work: the same while the audit runs."""
+
+    page: Path
+    json: Path
+
+    @property
+    def final(self) -> Path:
+        return self.page.with_name(f"{self.page.stem}.files")
+
+    @property
+    def work(self) -> Path:
+        return self.page.with_name(f"{self.page.stem}.files.part")
+
+    def check(self) -> None:
+        """Before the run. Raises QueryError for a folder in the way that is not ours."""
+        for folder in (self.final, self.work):
+            if folder.is_symlink() or (folder.exists() and not (folder.is_dir() and (folder / MARK).is_file())):
+                raise QueryError(f"--out {self.page}: {folder} is in the way and no audit wrote it; move it, or name another page")
+
+
+def run(
+    file: AuditFile, subject: Subject, places: Places, *, timeout: float, seed: int, jobs: int, resume: bool, only: Sequence[str],
+    tell: Tell, done: Callable[[Section], None],
+) -> AuditResult:  # fmt: skip
+    """Run what the file asks for, and write page, JSON and proofs.
+
+    only: some of the analyses; empty: all.   tell(key, what, done, total): progress.   done: told of every finished section.
+    Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
+    """
+    started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
+    sources = _sources(wanted, subject)
+    _prepare(places, resume)
+    sections: list[Section] = []
+    for n, (key, settings) in enumerate(wanted.items()):
+        left = max(started + timeout - time.monotonic(), 1e-3)
+        share = min(left, settings.timeout) if settings.timeout is not None else left / (len(wanted) - n)
+        pin = _pin(key, settings, subject, seed)
+        section = _kept(places, key, pin, share) if resume else None
+        if section is None:
+            work = Work(
+                key=key, deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
+                options=subject.check_options(places.page.resolve().parent), resume=resume, tell=_of(key, tell),
+            )  # fmt: skip
+            section = _one(key, settings, subject, work, share)
+            section = _keep(places, section, pin, share)
+        sections.append(section)
+        done(section)
+    result = AuditResult(
+        title=file.title, sections=tuple(sections), sources=sources, rows=0 if subject.frame is None else len(subject.frame),
+        protected=subject.protected, favourable=subject.favourable, unfavourable=subject.unfavourable, network=_network(subject),
+        started=now, seconds=time.monotonic() - started, seed=seed, versions=_versions(),
+    )  # fmt: skip
+    _publish(places, result)
+    return result
+
+
+def _sources(wanted: Mapping[str, Analysis], subject: Subject) -> tuple[Source, ...]:
+    """All files, those of the analyses included: a wrong path costs no time."""
+    more = [one for settings in wanted.values() if isinstance(settings, Cst) for one in cst.sources(settings, subject)]
+    return (*subject.sources, *more)
+
+
+def _of(key: str, tell: Tell) -> Callable[[str, int, int], None]:
+    return lambda what, done, total: tell(key, what, done, total)
+
+
+def _one(key: str, settings: Analysis, subject: Subject, work: Work, share: float) -> Section:
+    """One analysis, whatever becomes of it."""
+    started = time.monotonic()
+    try:
+        section = RUN[key](settings, subject, work)
+    except Disagreement:
+        raise
+    except OutOfTime as error:
+        told = f"Not decided within {share:.0f} seconds: {error}. Allow more time (timeout), or ask for less."
+        section = _without(key, settings, subject, told, Standing.UNKNOWN)
+    except MemoryError:
+        told = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
+        section = _without(key, settings, subject, told, Standing.UNKNOWN)
+    except (VerifairError, ModelError, BackendError) as error:
+        section = _without(key, settings, subject, f"Did not run: {error}", Standing.SKIPPED)
+    return replace(section, seconds=time.monotonic() - started)
+
+
+def _without(key: str, settings: Analysis, subject: Subject, told: str, standing: Standing) -> Section:
+    """A section that has nothing to say but why."""
+    about = ABOUT[key]
+    return Section(
+        key=key, title=about.title, question=about.question, method="", source=about.source, semantics=semantics(subject.network),
+        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),), settings=settings.model_dump(exclude_none=True),
+    )  # fmt: skip
+
+
+# What is kept
+
+
+def _prepare(places: Places, resume: bool) -> None:
+    """An empty folder to work in, or that of the run to go on with."""
+    places.check()
+    places.page.parent.mkdir(parents=True, exist_ok=True)
+    if not resume and places.work.exists():
+        shutil.rmtree(places.work)
+    if resume and not places.work.exists() and places.final.exists():
+        shutil.copytree(places.final, places.work)
+    (places.work / KEPT).mkdir(parents=True, exist_ok=True)
+    (places.work / MARK).touch()
+
+
+def _pin(key: str, settings: Analysis, subject: Subject, seed: int) -> str:
+    """Hash of everything that a section's answer depends on, time aside."""
+    content = {
+        "key": key, "settings": settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
+        "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
+        "sources": [(one.role, one.sha256) for one in _sources({key: settings}, subject) if one.role != "audit file"],
+        "options": subject.check_options(Path("/")) if subject.file.model.demo else "", "verifair": _versions()["verifair"],
+    }  # fmt: skip
+    return sha256(json.dumps(answer.plain(content), sort_keys=True).encode()).hexdigest()
+
+
+def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
+    """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
+    content = {"pin": pin, "share": share, "section": answer.section_dict(section)}
+    answer.save(places.work / KEPT / f"{section.key}.json", content)
+    return answer.section_of(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
+
+
+def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
+    """A section that was finished before: same question, nothing left open that more time could close, proofs still there."""
+    try:
+        content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
+        section = answer.section_of(content["section"])
+        if content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
+            return None
+        late = any(one.standing in (Standing.UNKNOWN, Standing.CLAIMED) for one in section.statements)
+        if late and share > content["share"]:
+            return None
+        for one in section.evidence:
+            if sha256((places.work / Path(one.file).name).read_bytes()).hexdigest() != one.sha256:
+                return None
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or of another version: asked again
+        return None
+    return section
+
+
+def _publish(places: Places, result: AuditResult) -> None:
+    """Page, answer and proofs take the place of older ones; whatever fails before leaves these as they were."""
+    html, content = page(result), answer.to_dict(result)
+    shown = {Path(proof.file).name for section in result.sections for proof in section.evidence}
+    for path in places.work.iterdir():  # stores whose proofs are in certificates, and files of other questions
+        if path.is_file() and path.name not in (*shown, MARK):
+            path.unlink()
+    old = places.final.with_name(f"{places.final.name}.old")
+    if old.is_dir() and not old.is_symlink() and (old / MARK).is_file():
+        shutil.rmtree(old)
+    if places.final.exists():
+        places.final.rename(old)
+    places.work.rename(places.final)
+    save_text(places.page, html)
+    answer.save(places.json, content)
+    if old.is_dir():
+        shutil.rmtree(old)
+
+
+def _network(subject: Subject) -> str:
+    network = subject.network
+    hidden = [str(len(layer.bias)) for layer in network.layers[:-1]]
+    layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
+    return f"{network.inputs} inputs, {layers}, {network.outputs} output{'s' if network.outputs > 1 else ''}"
+
+
+def _versions() -> dict[str, Any]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,264 @@
+"""Certification: does anybody's decision or probability depend on a sensitive value, in a box or anywhere?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.runtime import runtime_logits
+from verifair.audit.pictures import picture
+from verifair.audit.result import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.audit.sections.about import ABOUT
+from verifair.audit.settings import Certify
+from verifair.audit.subject import Subject
+from verifair.audit.words import firmly, of, value_words, witness_row
+from verifair.audit.work import Work, called, standing
+from verifair.queries import IndividualFairness, ProbabilityGap
+from verifair.report.numbers import rounded
+from verifair.report.partition import summary
+from verifair.report.partition_views import partition_plot, percent
+from verifair.verdict import Status
+from verifair.verify.api import verify
+from verifair.verify.certificate import semantics
+from verifair.verify.check import check
+from verifair.verify.check_partition import check_partition
+from verifair.verify.maximise import maximise
+from verifair.verify.partitioned import certify_partition, describe, run_key
+from verifair.verify.questions import box_of, decisions, margin
+from verifair.witness import Witness
+
+SHOWN = 300
+"""People of the table who are shown one by one."""
+
+
+@dataclass(kw_only=True)
+class _Found:
+    """What is collected on the way."""
+
+    statements: list[Statement]
+    witnesses: list[WitnessRow]
+    pictures: list[Picture]
+    evidence: list[Evidence]
+    answer: list[dict[str, Any]]
+
+
+def section(settings: Certify, subject: Subject, work: Work) -> Section:
+    names = subject.names(settings.protected)
+    found = _Found(statements=[], witnesses=[], pictures=[], evidence=[], answer=[])
+    steps = [_box, *([_largest] if settings.maximise else []), *([_parts] if settings.partition is not None else [])]
+    left = len(names) * len(steps)
+    for name in names:
+        query = IndividualFairness(
+            network=subject.network, schema=subject.schema, protected=[name], box=settings.box, epsilon=settings.epsilon
+        )
+        found.answer.append({"protected": name})
+        if subject.frame is not None:
+            _exchange(subject, name, found)
+        for step in steps:
+            step(settings, subject, query, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)), found)
+            left -= 1
+    where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
+    return Section(
+        key="certify", title=ABOUT["certify"].title, question=ABOUT["certify"].question,
+        method=(
+            f"Asked of all pairs of people who differ in the sensitive feature alone, {where}: bounds, branch-and-bound on inputs "
+            "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was evaluated in "
+            "exact arithmetic and replayed in the runtime."
+        ),
+        source=ABOUT["certify"].source, semantics=semantics(subject.network),
+        statements=tuple(found.statements), witnesses=tuple(found.witnesses), pictures=tuple(found.pictures),
+        evidence=tuple(found.evidence),
+        settings={
+            "protected": names, "epsilon": settings.epsilon, "box": dict(settings.box), "partition": settings.partition,
+            "maximise": settings.maximise, "tolerance": settings.tolerance, "seed": work.seed,
+        },
+        answer={"by_feature": found.answer},
+    )  # fmt: skip
+
+
+def _where(subject: Subject, settings: Certify) -> str:
+    parts = []
+    for name, value in settings.box.items():
+        ends = [value_words(subject.schema, name, subject.schema[name].word(subject.schema.raw_value(name, end)))
+                for end in (value if isinstance(value, tuple) else (value,))]  # fmt: skip
+        parts.append(f"{name} is {' to '.join(ends)}")
+    return ", ".join(parts)
+
+
+def _asked(query: IndividualFairness) -> str:
+    name = query.protected[0]
+    return f"no decision changes with {name}" if query.epsilon is None else (
+        f"no probability moves by more than {query.epsilon:g} with {name}"
+    )
+
+
+def _exchange(subject: Subject, name: str, found: _Found) -> None:
+    """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
+    schema, network = subject.schema, subject.network
+    raw, v = schema.raw(subject.rows()), schema.index(name)
+    flips: list[tuple[float, int, float]] = []
+    asked = 0
+    own = decisions(network, schema.encode(raw))
+    weights = margin(network, 1, 0)
+    for value in schema.values(name):
+        other = raw.copy()
+        other[:, v] = value
+        legal = (raw[:, v] != value) & schema.inside(other)
+        asked += int(legal.sum())
+        changed = np.flatnonzero(legal)[decisions(network, schema.encode(other[legal])) != own[legal]] if legal.any() else []
+        gap = np.abs(expit(network.forward(schema.encode(other)) @ weights) - expit(network.forward(schema.encode(raw)) @ weights))
+        flips += [(float(gap[row]), int(row), float(value)) for row in changed]
+    people = len({row for _, row, _ in flips})
+    flips.sort(key=lambda one: (-one[0], one[1]))
+    cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
+    found.statements.append(Statement(
+        text=f"Of the table's people, {of(people, len(raw))} would be decided otherwise with another {name}, all else equal.{cap}"
+        if people else f"None of the table's {len(raw):,} people would be decided otherwise with another {name}, all else equal.",
+        standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
+    ))  # fmt: skip
+    found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
+    found.witnesses += [_row_witness(subject, raw[row], v, value, row) for _, row, value in flips[:SHOWN]]
+
+
+def _row_witness(subject: Subject, row: Any, v: int, value: float, number: int) -> WitnessRow:
+    schema, network = subject.schema, subject.network
+    pair = np.stack([row, row])
+    pair[1, v] = value
+    x, weights = schema.encode(pair), margin(network, 1, 0)
+    outputs = network.forward(x) @ weights
+    agrees = None
+    if network.source is not None:
+        shown = runtime_logits(network, x.astype(np.float32)) @ weights
+        agrees = bool((shown[0] > 0) != (shown[1] > 0))
+    witness = Witness(
+        x=schema.decode(pair[0]), x_prime=schema.decode(pair[1]), outputs=(float(outputs[0]), float(outputs[1])),
+        probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=float(abs(outputs[0] - outputs[1])),
+        float32_agrees=agrees,
+    )  # fmt: skip
+    return witness_row("certify", schema, witness, person=f"The person of row {number}")
+
+
+def _box(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:
+    """One verdict about the whole box."""
+    name, where = query.protected[0], "anywhere" if not settings.box else f"where {_where(subject, settings)}"
+    work.tell(f"verdict {name}", 0, 1)
+    verdict = verify(query, budget=work.budget())
+    found.answer[-1]["verdict"] = verdict.to_dict()
+    asked = _asked(query)
+    match verdict.status:
+        case Status.PROVED:
+            assert verdict.certificate is not None
+            proof = work.keep(
+                f"certify-{called(name)}.json.gz", verdict.certificate, f"{asked[0].upper()}{asked[1:]}, {where}.",
+                lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
+            )  # fmt: skip
+            found.evidence.append(proof)
+            text = f"{firmly(standing(proof))}: {asked}, {where}."
+            found.statements.append(Statement(text=text, standing=standing(proof), tone=Tone.GOOD, headline=True))
+        case Status.VIOLATED:
+            assert verdict.witness is not None
+            row = witness_row("certify", subject.schema, verdict.witness, person="A possible person")
+            found.witnesses.append(row)
+            text = f"Refuted by an exact counterexample: “{asked}” does not hold {where}. {row.sentence}"
+            found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=subject.frame is None))
+        case Status.UNKNOWN:
+            assert verdict.reason is not None
+            text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
+            head = subject.frame is None
+            found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=head))
+
+
+def _largest(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:
+    """The largest change of the probability, from both sides."""
+    name, where = query.protected[0], "anywhere" if not settings.box else f"where {_where(subject, settings)}"
+    asked = ProbabilityGap(network=query.network, schema=query.schema, protected=query.protected, box=query.box)
+    result = maximise(
+        asked, budget=work.budget(0.75), tolerance=settings.tolerance,
+        progress=lambda low, high: work.tell(f"largest change {name}", int(1000 * min(low, 1)), int(1000 * min(high, 1)) + 1),
+    )  # fmt: skip
+    _reraise(result.reason)
+    found.answer[-1]["largest_gap"] = result.to_dict()
+    if result.certificate is not None:
+        bound = rounded(result.upper, up=True, digits=4)
+        proof = work.keep(
+            f"gap-{called(name)}.json.gz", result.certificate, f"No probability moves by more than {bound} with {name}, {where}.",
+            lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
+        )  # fmt: skip
+        found.evidence.append(proof)
+        text = f"{firmly(standing(proof))}: {name} alone moves nobody's probability of {subject.favourable} by more than {bound}"
+        text += f", {where}."
+        tone = Tone.GOOD if result.upper <= 0.05 else Tone.PLAIN if result.upper < 0.999 else Tone.WATCH
+        found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True))
+    else:
+        text = f"No bound on how far {name} alone can move a probability was proved in the time given."
+        found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
+    if result.witness is not None and result.lower > 0:
+        row = witness_row("certify", subject.schema, result.witness, person="A possible person")
+        found.witnesses.append(row)
+        text = f"The largest change found for {name} is {rounded(result.lower, up=False, digits=4)} (exact). {row.sentence}"
+        found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD if row.flips else Tone.WATCH))
+
+
+def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:
+    """The certified share of the box, and of the table's people."""
+    name = query.protected[0]
+    assert settings.partition is not None
+    question = run_key(describe(query, settings.partition, box_of(query.schema, query.box)))
+    store = f"partition-{called(name)}-{question}.sqlite"
+    path = work.folder / store
+    if path.exists() and not work.resume:
+        path.unlink()
+    certify_partition(
+        query, size=settings.partition, store=path, resume=path.exists(), budget=work.budget(0.7), jobs=work.jobs,
+        progress=work.progress(f"parts {name}"),
+    )  # fmt: skip
+    rows = None if subject.frame is None else subject.schema.raw(subject.frame)
+    parts = summary(path, query=query, rows=rows)
+    found.answer[-1]["partition"] = parts.to_dict()
+    found.witnesses += [witness_row("certify", subject.schema, one, person="A possible person") for one in parts.examples]
+    proof = None
+    if parts.parts["proved"] or parts.parts["violated"]:
+        proof = work.checked(
+            store, f"In each part that is proved, {_asked(query)}; each refuted part holds an exact counterexample.",
+            lambda at, tell: check_partition(at, network=query.network, schema=query.schema, progress=tell),
+        )  # fmt: skip
+        found.evidence.append(proof)
+    found.statements += list(_shares(query, parts, proof))
+    found.pictures.append(picture(
+        f"certify-{subject.schema.index(name)}", f"Where {_asked(query)}",
+        f"Share of all possible people for whom it is proved that {_asked(query)}: {percent(parts.volume['proved'])}; refuted "
+        f"parts make up {percent(parts.volume['violated'])}.",
+        lambda to: partition_plot(parts, subject.schema, _asked(query), to),
+    ))  # fmt: skip
+
+
+def _shares(query: IndividualFairness, parts: Any, proof: Evidence | None) -> Iterator[Statement]:
+    every, volume = sum(parts.parts.values()), parts.volume
+    decided = parts.parts["proved"] + parts.parts["violated"]
+    text = (
+        f"Of {every:,} parts of all possible people, {decided:,} were decided in the time given: {_asked(query)} in parts that "
+        f"make up {percent(volume['proved'])}, while each of the parts that make up {percent(volume['violated'])} holds a pair "
+        "treated differently."
+    )
+    if parts.rows is not None and decided:
+        people = sum(parts.rows.values())
+        text += f" Of the table's people, {of(parts.rows['proved'], people)} lie in proved parts."
+    if proof is None:
+        yield Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH)
+        return
+    refuted = parts.parts["violated"] > 0
+    at = standing(proof)
+    if at is Standing.PROVED and not parts.parts["proved"]:
+        at = Standing.REFUTED
+    tone = Tone.BAD if refuted else Tone.GOOD if decided == every else Tone.WATCH
+    yield Statement(text=text, standing=at, tone=tone)
+
+
+def _reraise(reason: Any) -> None:
+    """`maximise` ends quietly on Ctrl-C; the audit is to stop."""
+    if reason is not None and reason.value == "interrupted":
+        raise KeyboardInterrupt

@@ -1,0 +1,216 @@
+"""The sections of an audit file: which keys each has, and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
+
+from verifair.situation.causal.file import Name, Number, Section, Value
+
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Units = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+
+def _box(value: Any) -> Any:
+    """feature -> value, or [low, high] as (low, high)."""
+    if not isinstance(value, Mapping):
+        raise ValueError('expected { feature = value } or { feature = [low, high] }, such as { age = [30, 40], sex = "Male" }')
+    out = {}
+    for name, one in value.items():
+        ends = one if isinstance(one, list) else [one]
+        if not all(isinstance(end, (str, int, float)) for end in ends) or (isinstance(one, list) and len(ends) != 2):
+            raise ValueError(f"{name}: found {one!r}, expected a value, or [low, high]")
+        out[name] = tuple(ends) if isinstance(one, list) else one
+    return out
+
+
+Box = Annotated[dict[str, Any], BeforeValidator(_box)]
+
+
+class File(Section):
+    """A file, or what a shipped example brings in its place."""
+
+    file: Name | None = None
+    demo: Literal["german", "adult"] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> File:
+        if (self.file is None) == (self.demo is None):
+            raise ValueError('needs file = "..." or demo = "german", one of the two')
+        return self
+
+
+class Model(File):
+    """[model]"""
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[model]"
+
+
+class SchemaOf(Section):
+    """[schema]"""
+
+    file: Name
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[schema]"
+
+
+class Data(File):
+    """[data]   rows: a shipped example's test rows, or all.   outside: what to do with rows outside the schema's ranges."""
+
+    rows: Literal["all", "test"] = "all"
+    outside: Literal["error", "drop"] = "error"
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[data]"
+
+    @model_validator(mode="after")
+    def _test_rows_are_known(self) -> Data:
+        if self.rows == "test" and self.demo is None:
+            raise ValueError('rows = "test": only shipped examples say which rows are test rows; name a file of the rows you mean')
+        return self
+
+
+class Sensitive(Section):
+    """[sensitive]"""
+
+    features: Names
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[sensitive]"
+
+
+class Analysis(Section):
+    """Of every analysis.   protected: features in place of [sensitive]'s.   timeout: seconds in place of an equal share."""
+
+    protected: Names | None = None
+    timeout: Positive | None = None
+
+
+class OfRows(Analysis):
+    """rows: use so many rows of the table only, drawn with the audit's seed."""
+
+    rows: Whole | None = None
+
+
+class Pba(OfRows):
+    """[analyses.pba]: each protected feature alone.   delta: neighbourhoods, in units.   robustness: prove RB as well."""
+
+    delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0,)
+    robustness: StrictBool = True
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.pba]"
+
+
+class Certify(Analysis):
+    """[analyses.certify]: each protected feature alone, in `box` or anywhere.
+
+    epsilon: the gap that is allowed; None: no decision flips.   partition: certify in parts of so many values, too.
+    maximise: bracket the largest gap, to `tolerance`.
+    """
+
+    epsilon: Share | None = None
+    box: Box = Field(default_factory=dict)
+    partition: Annotated[int, Field(strict=True, ge=2)] | None = None
+    maximise: StrictBool = True
+    tolerance: Annotated[float, Field(strict=True, ge=1e-6, lt=1)] = 1e-3
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.certify]"
+
+
+class Kmax(Analysis):
+    """[analyses.kmax]: all protected features combined.   values: only these of a feature.   buckets: of equal width in 0 .. 1."""
+
+    values: dict[Name, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    buckets: Annotated[int, Field(strict=True, ge=2)] = 20
+    box: Box = Field(default_factory=dict)
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.kmax]"
+
+
+class Grouped(OfRows):
+    """protected: also columns that the network does not see.   split: feature -> rising numbers that cut it into groups."""
+
+    split: dict[Name, Annotated[tuple[Number, ...], Field(min_length=1)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _rising(self) -> Grouped:
+        for name, cuts in self.split.items():
+            if sorted(set(cuts)) != list(cuts):
+                raise ValueError(f"split of {name!r}: expected numbers that rise, such as [25, 60]")
+        return self
+
+
+class Fgce(Grouped):
+    """[analyses.fgce]: see `verifair.group.estimator`.   robust: neighbourhoods, in units, to stay positive in."""
+
+    k: Whole = 5
+    coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    max_cost: Positive | None = None
+    cost: Literal["l2", "path", "hops"] = "l2"
+    eps: Positive | None = None
+    factuals: Literal["negatives", "false-negatives"] = "negatives"
+    changes: dict[Name, Literal["increase", "decrease", "fixed", "free"]] = Field(default_factory=dict)
+    robust: tuple[Units, ...] = ()
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.fgce]"
+
+
+class Cec(Grouped):
+    """[analyses.cec]: see `verifair.consistency.audit`.   certify: prove regime A wherever both move within so many units."""
+
+    tau: Positive | None = None
+    threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
+    certify: Units | None = None
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.cec]"
+
+
+class Cst(OfRows):
+    """[analyses.cst]: under the causal model of a file, whose [situation] counts where nothing is said here.
+
+    do: attribute -> value of those not protected.   certify: prove decisions on counterfactuals at this level, such as 0.95.
+    """
+
+    causal: Name
+    do: dict[Name, Value] | None = None
+    k: Annotated[tuple[Whole, ...], Field(min_length=1)] | None = None
+    tau: Units | None = None
+    certify: Annotated[float, Field(strict=True, ge=0.5, lt=1)] | None = None
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[analyses.cst]"
+
+
+ANALYSES: dict[str, type[Analysis]] = {"pba": Pba, "certify": Certify, "kmax": Kmax, "fgce": Fgce, "cec": Cec, "cst": Cst}
+SECTIONS: dict[str, type[Section]] = {"model": Model, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
+
+
+class Head(Section):
+    """What stands above the sections.   timeout: seconds for the whole audit."""
+
+    title_: Name | None = Field(default=None, alias="title")
+    seed: Seed = 0
+    timeout: Positive = 600.0

@@ -1,0 +1,170 @@
+"""What is audited: the network, its schema and the table that an audit file names, read and checked against each other."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Network
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.audit.audit_file import AuditFile
+from verifair.audit.result import Source
+from verifair.datasets import read_table
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """frame: the table, None where none was named.   words: where it is from.   dropped: rows outside the schema, left out.
+
+    protected: the sensitive features.   sources: every file read so far.   demo: the shipped example that brought the network.
+    """
+
+    file: AuditFile
+    network: Network
+    schema: Schema
+    frame: pd.DataFrame | None
+    words: str
+    dropped: int
+    protected: tuple[str, ...]
+    model_path: Path
+    schema_path: Path | None
+    sources: tuple[Source, ...]
+
+    @property
+    def favourable(self) -> str:
+        return self.schema.outcomes[1]
+
+    @property
+    def unfavourable(self) -> str:
+        return self.schema.outcomes[0]
+
+    @property
+    def without(self) -> str:
+        """What the table lacks, in words."""
+        return f" ({self.dropped:,} rows outside the schema's ranges were left out)" if self.dropped else ""
+
+    def rows(self) -> pd.DataFrame:
+        """The table. Raises DataError where there is none."""
+        if self.frame is None:
+            raise DataError("no table of people was named; add a [data] section with the file of the rows")
+        return self.frame
+
+    def some(self, rows: int | None, seed: int) -> tuple[pd.DataFrame, str]:
+        """So many rows of the table, drawn with the seed, in the table's order; and which these are in words."""
+        frame = self.rows()
+        if rows is None or rows >= len(frame):
+            return frame, f"all {len(frame):,} rows of the table{self.without}"
+        drawn = np.sort(np.random.default_rng(seed).choice(len(frame), size=rows, replace=False))
+        words = f"{rows:,} of the table's {len(frame):,} rows, drawn with seed {seed}{self.without}"
+        return frame.iloc[drawn].reset_index(drop=True), words
+
+    def names(self, asked: Sequence[str] | None) -> list[str]:
+        """Protected features of an analysis, each of the schema. Raises SchemaError naming the closest one."""
+        chosen = list(dict.fromkeys(asked or self.protected))
+        for name in chosen:
+            self.schema.index(name)
+        return chosen
+
+    def check_options(self, folder: Path) -> str:
+        """The options that name network and schema to `verifair check`, typed in a folder."""
+        if self.file.model.demo is not None:
+            return f"--demo {self.file.model.demo}"
+        assert self.schema_path is not None
+        return f"--model {_from(folder, self.model_path)} --schema {_from(folder, self.schema_path)}"
+
+
+def read(file: AuditFile) -> Subject:
+    """Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
+    model, schema_path, described = _model(file)
+    network = read_onnx(model)
+    described.check_network(network)
+    protected = _protected(file, described)
+    sources = [Source(role="audit file", file=Path(file.name).name, sha256=file.sha256)]
+    written = file.model.file or f"shipped example {file.model.demo}"
+    sources.append(Source(role="model", file=written, sha256=network.source_sha256))
+    schema_name = file.schema.file if file.schema is not None else f"shipped example {file.model.demo}"
+    digest = described.sha256 if schema_path is None else sha256(schema_path.read_bytes()).hexdigest()
+    sources.append(Source(role="schema", file=schema_name, sha256=digest))
+    frame, words, dropped = None, "no table", 0
+    if file.data is not None:
+        frame, words, digest, name = _table(file)
+        frame, dropped = _fitting(described, frame, file.data.outside, words)
+        sources.append(Source(role="data", file=name, sha256=digest))
+    return Subject(
+        file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
+        model_path=model, schema_path=schema_path, sources=tuple(sources),
+    )  # fmt: skip
+
+
+def _model(file: AuditFile) -> tuple[Path, Path | None, Schema]:
+    if file.model.demo is not None:
+        return datasets.network_path(file.model.demo), None, datasets.load(file.model.demo).schema
+    assert file.model.file is not None
+    assert file.schema is not None
+    path = file.inside("schema", "file", file.schema.file)
+    return file.inside("model", "file", file.model.file), path, Schema.load(path)
+
+
+def _protected(file: AuditFile, schema: Schema) -> tuple[str, ...]:
+    if file.sensitive is None:
+        if not schema.protected_names:
+            raise SchemaError(
+                f"{file.name}: [sensitive]: is missing, and the schema declares no feature protected; add features = [...] with "
+                "the sensitive ones"
+            )
+        return schema.protected_names
+    for name in file.sensitive.features:
+        try:
+            schema.index(name)
+        except SchemaError as error:
+            raise SchemaError(f"{file.name}: [sensitive]: features: {error}") from None
+    return tuple(dict.fromkeys(file.sensitive.features))
+
+
+def _table(file: AuditFile) -> tuple[pd.DataFrame, str, str, str]:
+    """The table, where it is from in words, its hash, and how the audit file calls it."""
+    assert file.data is not None
+    if file.data.demo is not None:
+        dataset = datasets.load(file.data.demo)
+        frame = dataset.test if file.data.rows == "test" else dataset.frame
+        rows = "test rows" if file.data.rows == "test" else "all rows"
+        content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
+        name = f"shipped example {file.data.demo}, {rows}"
+        return frame, name, sha256(content).hexdigest(), name
+    assert file.data.file is not None
+    path = file.inside("data", "file", file.data.file)
+    return read_table(path), file.data.file, sha256(path.read_bytes()).hexdigest(), file.data.file
+
+
+def _fitting(schema: Schema, frame: pd.DataFrame, outside: str, words: str) -> tuple[pd.DataFrame, int]:
+    """The rows within the schema. Raises DataError for rows outside it, unless these are to be dropped."""
+    if outside == "error":
+        try:
+            schema.raw(frame)
+        except DataError as error:
+            remedy = "(--outside drop)"
+            raise DataError(str(error).replace(remedy, '([data] outside = "drop")')) from None
+        return frame, 0
+    inside = schema.inside(schema.raw(frame, outside="keep"))
+    if not inside.any():
+        raise DataError(f"{words}: no row lies within the schema's ranges; correct the table, or widen the ranges")
+    kept = frame[inside].reset_index(drop=True)
+    kept.attrs = dict(frame.attrs)
+    return kept, int((~inside).sum())
+
+
+def _from(folder: Path, path: Path) -> str:
+    try:
+        return shlex.quote(os.path.relpath(path, folder))
+    except ValueError as error:  # another drive
+        raise QueryError(f"--out: {folder} and {path} lie on different drives; write the page to the drive of the model") from error

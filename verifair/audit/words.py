@@ -1,0 +1,75 @@
+"""How the page says it: people, shares and counterexamples in the schema's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verifair.audit.result import Standing, WitnessRow
+from verifair.report.partition_views import percent
+from verifair.schema import Schema
+from verifair.witness import Witness
+
+
+def value_words(schema: Schema, name: str, value: Any) -> str:
+    """A value with its unit: "34 years", "3,500 DM"; a category by its name."""
+    feature = schema[name]
+    if not feature.numeric:
+        return str(value)
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return f"{number} {feature.unit_name}" if feature.unit_name else number
+
+
+def of(part: int, whole: int) -> str:
+    """A count out of another, with the share: "312 of 1,000 (31.2%)"."""
+    return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
+
+
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def units(delta: float) -> str:
+    return f"{delta:g} unit{'' if delta == 1 else 's'}"
+
+
+def moves(schema: Schema, still: Sequence[str]) -> str:
+    """What one unit of delta moves: "duration by 1 months, credit-amount by 100 DM"."""
+    steps = zip(schema.features, schema.steps(still), strict=True)
+    return ", ".join(f"{f.name} by {step:g}{f' {f.unit_name}' if f.unit_name else ''}" for f, step in steps if step)
+
+
+def firmly(standing: Standing) -> str:
+    """How a sentence with a certificate begins."""
+    return "Proved" if standing is Standing.PROVED else "Claimed, not re-checked"
+
+
+def witness_row(analysis: str, schema: Schema, witness: Witness, *, person: str = "The same person") -> WitnessRow:
+    """A counterexample of a fairness query as the page shows it.   person: how the sentence calls them."""
+    shared = {name: value_words(schema, name, value) for name, value in witness.x.items() if witness.x_prime[name] == value}
+    changes = {
+        name: (value_words(schema, name, value), value_words(schema, name, witness.x_prime[name]))
+        for name, value in witness.x.items() if witness.x_prime[name] != value
+    }  # fmt: skip
+    first, second = (int(output > 0) for output in witness.outputs)
+    return WitnessRow(
+        analysis=analysis, person=shared, changes=changes, before=witness.probabilities[0], after=witness.probabilities[1],
+        flips=first != second, float32_agrees=witness.float32_agrees,
+        sentence=sentence(schema, person, changes, witness.probabilities, (first, second)),
+    )  # fmt: skip
+
+
+def sentence(
+    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], probabilities: tuple[float, float],
+    classes: tuple[int, int],
+) -> str:  # fmt: skip
+    """ "The same person, Male instead of Female: probability of good credit 0.31 to 0.64; bad credit becomes good credit." """
+    several = len(changes) > 1
+    other = listed([f"{name} {became} instead of {was}" if several else f"{became} instead of {was}"
+                    for name, (was, became) in changes.items()]) if changes else "unchanged"  # fmt: skip
+    before, after = (f"{p:.2f}" for p in probabilities)
+    if before == after:
+        before, after = (f"{p:.6g}" for p in probabilities)
+    decisions = [schema.outcomes[one] for one in classes]
+    flips = f"{decisions[0]} becomes {decisions[1]}" if classes[0] != classes[1] else f"{decisions[0]} both times"
+    return f"{person}, {other}: probability of {schema.outcomes[1]} {before} to {after}; {flips}."
