@@ -69,6 +69,8 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     if status != z3.sat:
         reason = solver.reason_unknown()
         limit = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(reason)
+        if limit is None and reason == "unknown" and time.perf_counter() - started >= budget.seconds:
+            limit = Limit.TIME  # an optimisation that runs into its timer has no better word for it
         return answer(termination=Termination.ERROR if limit is None else Termination.LIMIT, limit=limit, message=reason)
     model = solver.model()
     exact = tuple(_fraction(model.eval(variable, model_completion=True)) for variable in variables)

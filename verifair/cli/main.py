@@ -11,7 +11,24 @@ from rich.console import Console
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
-from verifair.cli import audit, cec, certify, check, cst, doctor, explain, export, fgce, guard, kmax, pba, schema, train, verify
+from verifair.cli import (
+    audit,
+    bench,
+    cec,
+    certify,
+    check,
+    cst,
+    doctor,
+    explain,
+    export,
+    fgce,
+    guard,
+    kmax,
+    pba,
+    schema,
+    train,
+    verify,
+)
 from verifair.errors import VerifairError
 
 app = typer.Typer(
@@ -34,6 +51,7 @@ cst.register(app)
 train.register(app)
 export.register(app)
 verify.register(app)
+bench.register(app)
 audit.register(app)
 doctor.register(app)
 app.add_typer(schema.app, name="schema")

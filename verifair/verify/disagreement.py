@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,18 @@ def disagree(problem: TwinProblem, question: int, row: np.ndarray, answers: Mapp
     answers: what each engine says, by its name. The file holds the raw box, the protected values, margin and row, so that the
     question can be asked again of the network whose sha256 it names.
     """
+    content = {**reproducer(problem, question, row), "answers": {name: str(answer) for name, answer in answers.items()}}
+    text = json.dumps(content, indent=2)
+    path = Path(f"disagreement-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json")
+    path.write_text(text + "\n", encoding="utf-8")
+    said = "; ".join(f"{name}: {answer}" for name, answer in content["answers"].items())
+    return Disagreement(f"two engines contradict each other ({said}); saved as {path.resolve()}, please report it")
+
+
+def reproducer(problem: TwinProblem, question: int, row: np.ndarray) -> dict[str, Any]:
+    """What is needed to ask one question again, of the network whose sha256 it names. row: (2,) or (R, 2)."""
     batch = problem.batch
-    content = {
+    return {
         "network": problem.network.source,
         "network_sha256": problem.network.source_sha256,
         "lower": batch.lower[question].tolist(),
@@ -29,10 +40,4 @@ def disagree(problem: TwinProblem, question: int, row: np.ndarray, answers: Mapp
         "protected": batch.protected.tolist(),
         "margin": problem.margin.tolist(),
         "row": row.tolist(),
-        "answers": {name: str(answer) for name, answer in answers.items()},
     }
-    text = json.dumps(content, indent=2)
-    path = Path(f"disagreement-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json")
-    path.write_text(text + "\n", encoding="utf-8")
-    said = "; ".join(f"{name}: {answer}" for name, answer in content["answers"].items())
-    return Disagreement(f"two engines contradict each other ({said}); saved as {path.resolve()}, please report it")

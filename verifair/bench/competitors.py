@@ -1,0 +1,135 @@
+"""Who competes: every method with every backend that is installed and takes its programs, and peers from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.util import find_spec
+
+import numpy as np
+import scipy.sparse as sp
+
+from solvers import registry
+from solvers.outcome import Budget, installed_version
+from solvers.program import Program
+from solvers.registry import Capability
+from verifair.bench import fairify, marabou, methods
+from verifair.bench.answer import Answered
+from verifair.bench.questions import Center, Decision, Minimum, Question, Relaxation
+
+DEFAULTS = {"decision": "auto", "relaxation": "lp:highs", "minimum": "bnb", "center": "exact"}
+"""Kind of question -> who answers it when the user chooses nothing."""
+BACKENDS = {"lp": "highs", "milp": "highs", "smt": "z3", "mip": "highs"}
+"""Method -> the backend it asks when the user names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competitor:
+    """A method, and the backend that it asks (None: none).
+
+    package: what has to be importable.   remedy: how to install it.   version: of the backend, "" where there is none.
+    """
+
+    method: str
+    solver: str | None = None
+    package: str | None = None
+    remedy: str = ""
+    version: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.method if self.solver is None else f"{self.method}:{self.solver}"
+
+    @property
+    def available(self) -> bool:
+        return self.package is None or find_spec(self.package) is not None
+
+    def takes(self, question: Question) -> bool:
+        """Whether it answers questions of this kind at all."""
+        match question:
+            case Decision():
+                if self.method == "marabou":
+                    return marabou.takes(question.problem)
+                if self.method == "fairify":
+                    return fairify.takes(question.problem)
+                return self.method in ("auto", "bnb", "lp", "milp", "smt")
+            case Relaxation():
+                return self.method == "lp"
+            case Minimum():
+                return self.method in ("bnb", "milp")
+            case Center():
+                return self.method in ("exact", "mip") or (self.method == "components" and question.coverage == 1)
+
+    def ask(self, question: Question, budget: Budget) -> Answered:
+        """Its answer. Errors are the caller's to record."""
+        match question:
+            case Decision():
+                if self.method == "marabou":
+                    return marabou.decide(question.problem, budget)
+                if self.method == "fairify":
+                    return fairify.decide(question.problem, budget)
+                return methods.decide(question, self.method, self.solver, budget)
+            case Relaxation():
+                assert self.solver is not None
+                return methods.relax(question, self.solver, budget)
+            case Minimum():
+                return methods.least(question, self.method, self.solver, budget)
+            case Center():
+                return methods.cover(question, self.method, self.solver, budget)
+
+    def warm_up(self) -> None:
+        """Load the backend's package and take its licence, by the least program there is; no part of a measurement."""
+        if self.method == "marabou":
+            marabou.load()
+        else:
+            one = np.ones(1)
+            backend = self.solver or "highs"  # the engine and the exact k-center come to ask it too
+            pure = backend == "ortools-cpsat"
+            program = Program(
+                lower=np.zeros(1), upper=one, integer=np.array([pure]), rows=sp.csr_array(np.ones((1, 1))), row_lower=np.zeros(1),
+                row_upper=one, objective=one,
+            )  # fmt: skip
+            registry.solve(program, backend=backend, budget=Budget(seconds=10))
+
+
+def competitors() -> list[Competitor]:
+    """Everybody, installed or not, in a fixed order."""
+    return [*_ours(), *_peers()]
+
+
+def _ours() -> Iterator[Competitor]:
+    yield Competitor(method="auto")
+    yield Competitor(method="bnb")
+    needed = {
+        "lp": {Capability.LP},
+        "milp": {Capability.MIP},
+        "smt": {Capability.LP, Capability.RELU, Capability.CLAUSES},
+        "mip": {Capability.PURE_INTEGER},
+    }
+    for method, capabilities in needed.items():
+        if method == "mip":
+            yield Competitor(method="exact")
+            yield Competitor(method="components")
+        for backend in registry.backends():
+            if backend.capabilities.issuperset(capabilities):
+                remedy = f'pip install "verifair[{backend.extra}]"' if backend.extra else f"pip install {backend.distribution}"
+                yield Competitor(
+                    method=method, solver=backend.name, package=backend.package, remedy=remedy, version=backend.version() or ""
+                )
+
+
+def _peers() -> Iterator[Competitor]:
+    remedy = 'pip install "verifair[peers]"'
+    yield Competitor(method="marabou", package="maraboupy", remedy=remedy, version=_version("maraboupy"))
+    z3 = registry.get("z3")
+    yield Competitor(
+        method="fairify", solver="z3", package=z3.package, remedy=f'pip install "verifair[{z3.extra}]"', version=z3.version() or ""
+    )
+
+
+def _version(distribution: str) -> str:
+    try:
+        return installed_version(distribution)
+    except PackageNotFoundError:
+        return ""

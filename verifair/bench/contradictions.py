@@ -1,0 +1,127 @@
+"""Contradictions between competitors: what one proves another refutes, or bounds that exclude each other.
+
+Three tests, the same slack as between engine and solver in `verify` (`by_solver.compare`), far beyond any solver's tolerance:
+
+    proved against violated        one question, any two competitors, whatever they trust
+    lower above upper              one question, or questions about one subject: a bound below and a value met of the same number
+    optimum against optimum        k-centers: costs are given numbers, so two optima are equal or one of them is wrong
+
+The LP's optimum lies below the exact minimum, so its lower bounds take part for the subject, its upper ones among LPs only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verifair.bench.answer import DISAGREEMENT
+from verifair.bench.questions import Center, Question
+from verifair.bench.record import Record
+from verifair.verify.disagreement import reproducer
+
+SLACK = 1e-4
+EXACT = 1e-9
+"""Costs of a k-center are told apart from here on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """what: in words.   first, second: the two answers that cannot both be true (the same one where the engine noticed itself)."""
+
+    what: str
+    first: Record
+    second: Record
+
+    @property
+    def name(self) -> str:
+        sides = f"{self.first.case} {self.first.competitor} {self.second.case} {self.second.competitor} {self.what}"
+        return f"disagreement-{hashlib.sha256(sides.encode()).hexdigest()[:12]}.json"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"what": self.what, "answers": [self.first.to_dict(), self.second.to_dict()]}
+
+
+def contradictions(records: Iterable[Record]) -> list[Contradiction]:
+    """All of them, at most one of a kind for each question and pair of competitors."""
+    by_question: dict[str, list[Record]] = defaultdict(list)
+    by_subject: dict[str, list[Record]] = defaultdict(list)
+    found = []
+    for record in records:
+        if record.reason == DISAGREEMENT:
+            found.append(Contradiction(what=record.note, first=record, second=record))
+        by_question[record.question].append(record)
+        by_subject[record.subject].append(record)
+    for group in by_question.values():
+        found += _statuses(group)
+        found += _bounds(group, group)
+    for group in by_subject.values():
+        relaxed = [record for record in group if record.kind == "relaxation"]
+        met = [record for record in group if record.kind != "relaxation"]
+        found += _bounds(relaxed, met)
+        found += [one for one in _bounds(met, met) if one.first.question != one.second.question]
+    return _once(found)
+
+
+def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Question]) -> list[Path]:
+    """Both answers of each, and the questions in full, in folder/disagreement-HASH.json.   questions: by their cases' names."""
+    paths = []
+    for one in found:
+        path = folder / one.name
+        asked = {case: asked_again(questions[case]) for case in dict.fromkeys((one.first.case, one.second.case))}
+        content = {**one.to_dict(), "cases": asked}
+        half = path.with_name(f".{path.name}.part")
+        half.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        half.replace(path)
+        paths.append(path)
+    return paths
+
+
+def asked_again(question: Question) -> dict[str, Any]:
+    """A question in JSON."""
+    if isinstance(question, Center):
+        costs = [[cost if math.isfinite(cost) else None for cost in row] for row in question.instance.costs().tolist()]
+        return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": costs}
+    problem = question.problem
+    boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
+    drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full
+    return {
+        "kind": type(question).__name__.lower(), "boxes": boxes, "constants": problem.constants.tolist(),
+        "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in drawn],
+    }  # fmt: skip
+
+
+def _statuses(group: Sequence[Record]) -> list[Contradiction]:
+    proved = [record for record in group if record.status == "proved"]
+    violated = [record for record in group if record.status == "violated"]
+    return [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
+
+
+def _bounds(below: Sequence[Record], above: Sequence[Record]) -> list[Contradiction]:
+    """Lower bounds of the one that exclude upper bounds of the other."""
+    return [
+        Contradiction(what=f"at least {a.lower!r} against at most {b.upper!r}", first=a, second=b)
+        for a in below
+        for b in above
+        if a.comparable and b.comparable and a.lower > b.upper + _slack(a, b)
+    ]
+
+
+def _slack(a: Record, b: Record) -> float:
+    if a.kind == "center":
+        return EXACT
+    return SLACK * (1 + min(abs(a.lower), abs(b.upper)))
+
+
+def _once(found: Sequence[Contradiction]) -> list[Contradiction]:
+    """Repeats of one measurement contradict in the same way; the first of them tells."""
+    kept: dict[tuple[str, ...], Contradiction] = {}
+    for one in found:
+        key = (one.first.case, one.first.competitor, one.second.case, one.second.competitor, one.what.split()[0])
+        kept.setdefault(key, one)
+    return list(kept.values())

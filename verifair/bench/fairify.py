@@ -1,0 +1,97 @@
+"""A baseline in the style of Fairify: partition the box, prune neurons that interval bounds show stable, ask Z3 part by part.
+
+Parts are taken in random order; each gets a soft time-out, 1/18 of the whole, as in the paper (100 seconds of 30 minutes); what is
+still open then is left, and one witness ends the run. Cutting starts at 10 values a block, as the paper does for Adult, and takes
+ten times as many until there are at most MAX_PARTS. Two differences from the paper: pruning is by interval bounds alone (its
+heuristic pruning, of neurons that no simulation activates, is unsound and left out), and neurons that are always active are
+linear here, where the paper only prunes dead ones.
+Sound? UNSAT of every part is Z3's claim, over exact rationals; a point counts once it is confirmed exactly.
+Complete? no: a soft time-out leaves its part open.
+Reference: Biswas and Rajan, Fairify, ICSE 2023, section IV.  Only in `bench`: `verifair certify --partition` does it better.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import numpy as np
+
+from encoders.bounds.twin import Twin
+from encoders.evaluate import exact_goals
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from encoders.smt import smt, violated
+from encoders.twin_box import Method, TwinBox
+from solvers import registry
+from solvers.outcome import Budget, Outcome, Termination
+from verifair.bench.answer import Answered, unknown
+from verifair.verify.partition import Partition
+
+SOFT = 18
+ENGINE = "fairify:z3"
+FIRST, MAX_PARTS = 10, 1000
+
+
+def takes(problem: TwinProblem) -> bool:
+    """Decision flips and differences, not probability gaps: Fairify compares decisions."""
+    return all(goal.gap is None for goal in problem.goals)
+
+
+def decide(problem: TwinProblem, budget: Budget) -> Answered:
+    """All parts of all questions, in both directions."""
+    deadline, soft = time.monotonic() + budget.seconds, budget.seconds / SOFT
+    rng = np.random.default_rng(budget.seed)
+    twin = Twin.of(problem)
+    parts = [_partition(problem, q) for q in range(len(problem.batch))]
+    work = [(q, n) for q, partition in enumerate(parts) for n in range(partition.count)]
+    spent, open_, version = 0.0, 0, ""
+    for k in rng.permutation(len(work)).tolist():
+        q, n = work[k]
+        lower, upper = (ends[0] for ends in parts[q].boxes(np.array([n])))
+        encoding = smt(TwinBox.of(twin, q, lower, upper, method=Method.INTERVAL))
+        for g, goal in enumerate(problem.goals):
+            left = min(deadline - time.monotonic(), soft)
+            if left <= 0:
+                return unknown("time", f"{len(work)} parts")
+            outcome = registry.solve(violated(encoding, goal), backend="z3", budget=Budget(seconds=left, seed=budget.seed))
+            spent += outcome.solve_seconds
+            version = outcome.version
+            said, value = _said(problem, q, g, outcome, None if outcome.values is None else encoding.decode(outcome.values)[0])
+            if said == "violated":
+                return Answered(
+                    status="violated", reason=None, trust="exact", upper=value, solve_seconds=spent, engine=ENGINE, version=version
+                )
+            open_ += said == "open"
+    if open_:
+        return Answered(
+            status="unknown", reason="time", trust="", solve_seconds=spent, engine=ENGINE, version=version,
+            note=f"{open_} soft time-outs in {len(work)} parts",
+        )  # fmt: skip
+    return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine=ENGINE, version=version)
+
+
+def _partition(problem: TwinProblem, q: int) -> Partition:
+    batch, size = problem.batch, FIRST
+    whole = np.flatnonzero(batch.protected).tolist()
+    while True:
+        partition = Partition.of(problem.domain, batch.lower[q], batch.upper[q], size=size, whole=whole)
+        if partition.count <= MAX_PARTS:
+            return partition
+        size *= 10
+
+
+def _said(
+    problem: TwinProblem, q: int, g: int, outcome: Outcome, point: Array | None
+) -> tuple[Literal["proved", "violated", "open"], float]:
+    """What Z3's answer about one part is worth, and the goal's best row at a witness."""
+    if outcome.termination is Termination.INFEASIBLE:
+        return "proved", np.inf
+    if point is None:
+        return "open", np.inf
+    index, goal = np.array([q]), problem.goals[g]
+    met, margins = exact_goals(problem, index, point[None])
+    legal = problem.domain.legal(point[None])[0] and problem.domain.legal(problem.batch.take(index).second(point[None]))[0]
+    if not legal or met[0, g]:
+        return "open", np.inf
+    return "violated", float((goal.rows @ margins[0] + goal.constants).max())

@@ -1,0 +1,57 @@
+"""A family of cases: one kind of question, asked at growing sizes, each the same for the same seed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from verifair.bench.questions import Question
+
+Kind = Literal["decision", "relaxation", "minimum", "center"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One question with a name: family/size-number, e.g. pba-adult/30-1."""
+
+    family: Family
+    size: int
+    number: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.family.name}/{self.size}-{self.number}"
+
+    def question(self) -> Question:
+        """Built anew, the same each time; a shipped network is read once."""
+        return self.family.build(self.size, self.number, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """about: one line for the list.   size_is: what the sizes count.   count: cases of each size.
+
+    build: (size, number, seed) -> the question. Cases with the same number share what does not grow, such as the row.
+    """
+
+    name: str
+    kind: Kind
+    about: str
+    size_is: str
+    sizes: tuple[int, ...]
+    count: int
+    build: Callable[[int, int, int], Question]
+
+    def cases(self, seed: int) -> list[Case]:
+        """Smallest first."""
+        return [Case(family=self, size=size, number=n, seed=seed) for size in self.sizes for n in range(self.count)]
+
+
+def generator(name: str, number: int, seed: int) -> np.random.Generator:
+    """The draws of one case of a family, the same on every machine (Python's own hash is not)."""
+    return np.random.default_rng([seed, number, zlib.crc32(name.encode())])

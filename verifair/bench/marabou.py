@@ -1,0 +1,152 @@
+"""Marabou as a peer: the product network of the twin, one query for each question and goal, its word weighed as a solver's.
+
+Inputs range over the box as reals (Marabou has no integers; a one-hot block keeps its sum), so `unsat` covers every legal row, and
+the point of a `sat` is rounded to the nearest legal row and counts once that violates the goal exactly.
+Sound? `unsat` is Marabou's claim, in floats with tolerances, and is CLAIMED here.  Complete? no: a `sat` that rounding loses is
+UNKNOWN, and so is a probability gap that only outlines the curve (no line is added).
+Reference: Wu et al., Marabou 2.0, CAV 2024.  Only in `bench`: `verify` never asks it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from encoders.evaluate import exact_goals
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from encoders.product_network import product_network
+from solvers.outcome import Budget
+from verifair.bench.answer import Answered, unknown
+
+SPLITTING = "relu-violation"
+"""Of its strategies the one that decides most of our cases; its own choice splits inputs and decides none of the random ones."""
+
+
+def load() -> Any:
+    """Its core, without its readers of other files (they warn about tensorflow)."""
+    return import_module("maraboupy.MarabouCore")
+
+
+def takes(problem: TwinProblem) -> bool:
+    """ReLU networks, and copies that differ in protected values alone."""
+    return problem.batch.offset is None and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in problem.network.layers)
+
+
+def decide(problem: TwinProblem, budget: Budget) -> Answered:
+    """All goals of all questions, one query each."""
+    deadline = time.monotonic() + budget.seconds
+    spent, reasons = 0.0, []
+    for q in range(len(problem.batch)):
+        for g in range(len(problem.goals)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return unknown("time")
+            said, point, seconds = _ask(problem, q, g, left)
+            spent += seconds
+            if said == "sat" and point is not None:
+                violated, value = _confirmed(problem, q, g, point)
+                if violated:
+                    return Answered(
+                        status="violated", reason=None, trust="exact", upper=value, comparable=_single(problem),
+                        solve_seconds=spent, engine="marabou",
+                    )  # fmt: skip
+                reasons.append("witness-rejected")
+            elif said != "unsat":
+                reasons.append("time" if said == "TIMEOUT" else "solver-error")
+    if reasons:
+        return Answered(status="unknown", reason=reasons[0], trust="", solve_seconds=spent, engine="marabou")
+    return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine="marabou")
+
+
+def _single(problem: TwinProblem) -> bool:
+    return all(len(goal.rows) == 1 and goal.gap is None for goal in problem.goals)
+
+
+def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Array | None, float]:
+    """sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
+    core, goal, batch, domain = load(), problem.goals[g], problem.batch, problem.domain
+    own = domain.columns_of(np.flatnonzero(batch.protected))
+    network = product_network(problem.network, own=own, margin=problem.margin, rows=goal.rows)
+    low, high = (ends[0] for ends in domain.box(batch.lower[[q]], batch.upper[[q]]))
+    prime, _ = domain.box(batch.second(batch.lower[[q]]), batch.second(batch.lower[[q]]))
+    query = core.InputQuery()
+    query.setNumberOfVariables(network.inputs + sum(len(layer.bias) + int((layer.slope == 0).sum()) for layer in network.layers))
+    number = itertools.count()
+    inputs = _variables(query, number, np.concatenate([low, prime[0, own]]), np.concatenate([high, prime[0, own]]))
+    for position, variable in enumerate(inputs):
+        query.markInputVariable(variable, position)
+    for v in np.flatnonzero(domain.one_hot):
+        block = range(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
+        if (low[list(block)] != high[list(block)]).any():
+            _equation(core, query, [(1.0, inputs[j]) for j in block], 1.0)
+    below = inputs
+    for k, layer in enumerate(network.layers):
+        width, last = len(layer.bias), k == len(network.layers) - 1
+        above = _variables(query, number, np.full(width, -np.inf), -goal.constants if last else np.full(width, np.inf))
+        for i in range(width):
+            terms = [(float(w), below[j]) for j, w in enumerate(layer.weight[i].tolist()) if w]
+            _equation(core, query, [*terms, (-1.0, above[i])], -float(layer.bias[i]))
+        if last:
+            for position, variable in enumerate(above):
+                query.markOutputVariable(variable, position)
+            continue
+        below = []
+        for i, variable in enumerate(above):
+            if layer.slope[i] == 1:
+                below.append(variable)
+                continue
+            (active,) = _variables(query, number, np.zeros(1), np.full(1, np.inf))
+            core.addReluConstraint(query, variable, active)
+            below.append(active)
+    options = core.Options()
+    options._verbosity = 0
+    options._splittingStrategy = SPLITTING
+    options._timeoutInSeconds = max(int(seconds), 1)
+    started = time.perf_counter()
+    said, values, _ = core.solve(query, options, "")
+    point = np.array([values[j] for j in inputs[: domain.columns]]) if said == "sat" else None
+    return said, point, time.perf_counter() - started
+
+
+def _variables(query: Any, number: Iterator[int], lower: Array, upper: Array) -> list[int]:
+    """The next variables, with these bounds."""
+    out = [next(number) for _ in lower]
+    for j, low, high in zip(out, lower.tolist(), upper.tolist(), strict=True):
+        if np.isfinite(low):
+            query.setLowerBound(j, low)
+        if np.isfinite(high):
+            query.setUpperBound(j, high)
+    return out
+
+
+def _equation(core: Any, query: Any, terms: list[tuple[float, int]], constant: float) -> None:
+    equation = core.Equation()
+    for coefficient, variable in terms:
+        equation.addAddend(coefficient, variable)
+    equation.setScalar(constant)
+    query.addEquation(equation)
+
+
+def _confirmed(problem: TwinProblem, q: int, g: int, x: Array) -> tuple[bool, float]:
+    """Whether the legal row nearest to inputs x (n,) is a witness against the goal, exactly; and the goal's best row there."""
+    domain, batch = problem.domain, problem.batch
+    lower, upper = batch.lower[q], batch.upper[q]
+    raw = lower.copy()
+    for v in range(domain.variables):
+        columns = x[domain.start[v] : domain.start[v] + domain.width[v]]
+        if domain.one_hot[v]:
+            raw[v] = int(np.argmax(columns))
+        else:
+            raw[v] = columns[0] * domain.scale[v] + domain.offset[v]
+    raw = np.clip(np.where(domain.integer, np.rint(raw), raw), lower, upper)
+    index = np.array([q])
+    met, margins = exact_goals(problem, index, raw[None])
+    legal = domain.legal(raw[None])[0] and domain.legal(batch.take(index).second(raw[None]))[0]
+    goal = problem.goals[g]
+    return bool(legal and not met[0, g]), float((goal.rows @ margins[0] + goal.constants).max())

@@ -1,0 +1,162 @@
+"""How each method answers each kind of question: one function a kind, through the same doors that the rest of verifair uses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from encoders.big_m import big_m
+from encoders.bounds.twin import Twin
+from encoders.evaluate import exact_goals
+from encoders.k_center import k_center
+from encoders.triangle import triangle
+from encoders.twin import Encoding
+from encoders.twin_box import Method, TwinBox
+from solvers import registry
+from solvers.outcome import Budget, Outcome, Termination
+from verifair.bench.answer import Answered, unknown, why
+from verifair.bench.questions import Center, Decision, Minimum, Relaxation
+from verifair.errors import QueryError
+from verifair.group.center import OutOfTime, centers, needed
+from verifair.group.center_components import by_components
+from verifair.verdict import Reason, Status
+from verifair.verify.answer import Answer
+from verifair.verify.engine import solve
+from verifair.verify.optimum import minimum
+
+
+def decide(question: Decision, method: str, solver: str | None, budget: Budget) -> Answered:
+    """By the engine, as `verifair.verify` does: all pairs and directions together, one violation refutes."""
+    problem = question.problem
+    group = np.zeros(len(problem.batch), dtype=np.int64)
+    rows = solve(problem, method=method, solver=solver, budget=budget, group=group)
+    return together([answer for row in rows for answer in row], comparable=single(question))
+
+
+def single(question: Decision) -> bool:
+    """Whether every method bounds the same number: goals of one row each."""
+    return all(len(goal.rows) == 1 and goal.gap is None for goal in question.problem.goals)
+
+
+def together(answers: Sequence[Answer], *, comparable: bool) -> Answered:
+    """All goals hold, one fails, or neither is known."""
+    outcomes = [outcome for answer in answers for outcome in answer.outcomes]
+    statuses = {answer.status for answer in answers}
+    status = next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
+    reasons = [answer.reason for answer in answers if answer.reason is not None]
+    trust = {Status.VIOLATED: "exact", Status.UNKNOWN: ""}.get(status)
+    if trust is None:
+        trust = "checked" if all(answer.tree is not None for answer in answers) else "claimed"
+    return Answered(
+        status=status.value,
+        reason=_worst(reasons).value if status is Status.UNKNOWN else None,
+        trust=trust,
+        lower=min(answer.lower for answer in answers),
+        upper=min(answer.upper for answer in answers),
+        comparable=comparable,
+        solve_seconds=sum(outcome.solve_seconds for outcome in outcomes) if outcomes else None,
+        version=outcomes[-1].version if outcomes else "",
+        engine="+".join(sorted({answer.engine for answer in answers})),
+        note=next((outcome.message for outcome in outcomes if outcome.termination is Termination.ERROR), ""),
+    )
+
+
+def _worst(reasons: Sequence[Reason]) -> Reason:
+    """Of several goals that are open: what more time would not have changed, first."""
+    order = (Reason.SOLVER_ERROR, Reason.NUMERICAL, Reason.RELAXATION_TOO_WEAK, Reason.WITNESS_REJECTED, Reason.MEMORY)
+    return next((reason for reason in order if reason in reasons), reasons[0])
+
+
+def relax(question: Relaxation, solver: str, budget: Budget) -> Answered:
+    """The LP's optimum on one backend."""
+    started = time.monotonic()
+    problem = question.problem
+    encoding = triangle(TwinBox.of(Twin.of(problem), 0, method=Method.INTERVAL))
+    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_left(budget, started))
+    return _optimum(outcome, outcome.primal_bound)
+
+
+def least(question: Minimum, method: str, solver: str | None, budget: Budget) -> Answered:
+    """The exact minimum: by our bracket, or by the exact MILP on a backend, its point decoded and evaluated."""
+    started = time.monotonic()
+    problem = question.problem
+    if method == "bnb":
+        found = minimum(problem, tolerance=question.tolerance, seconds=budget.seconds)
+        lower, upper = float(found.lower[0]), float(found.upper[0])
+        closed = upper - lower <= 2 * question.tolerance  # rounding may leave a little more than was asked for
+        return Answered(
+            status="optimal" if closed else "unknown", reason=None if closed else "time", trust="checked" if closed else "",
+            lower=lower, upper=upper, comparable=True, engine="bracket",
+        )  # fmt: skip
+    assert solver is not None
+    encoding = big_m(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
+    outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_left(budget, started))
+    return _optimum(outcome, _attained(question, encoding, outcome))
+
+
+def _attained(question: Minimum, encoding: Encoding, outcome: Outcome) -> float | None:
+    """The row's value at the point that the solver found, once that is decoded to a legal row; else the solver's own word."""
+    if outcome.values is None:
+        return None
+    point = encoding.decode(outcome.values)
+    problem = question.problem
+    if not problem.domain.legal(point)[0]:
+        return outcome.primal_bound
+    _, margins = exact_goals(problem, np.array([0]), point)
+    return float(margins[0] @ problem.rows[0] + problem.constants[0])
+
+
+def _optimum(outcome: Outcome, upper: float | None) -> Answered:
+    done = outcome.termination is Termination.OPTIMAL and outcome.dual_bound is not None and upper is not None
+    return Answered(
+        status="optimal" if done else "unknown", reason=None if done else why(outcome), trust="claimed" if done else "",
+        lower=-np.inf if outcome.dual_bound is None else outcome.dual_bound, upper=np.inf if upper is None else upper,
+        comparable=True, solve_seconds=outcome.solve_seconds, version=outcome.version, engine=outcome.backend,
+        note="" if done else outcome.message,
+    )  # fmt: skip
+
+
+def cover(question: Center, method: str, solver: str | None, budget: Budget) -> Answered:
+    """The k-center: exact, by components, or by the paper's MIP (with ranks) on a backend."""
+    if method == "mip":
+        assert solver is not None
+        return _cover_by_solver(question, solver, budget)
+    try:
+        if method == "components":
+            found = by_components(question.instance, question.k, budget=budget)
+        else:
+            found = centers(question.instance, question.k, question.coverage, budget=budget)
+    except OutOfTime:
+        return unknown("time")
+    return Answered(
+        status="optimal" if found.optimal else "unknown", reason=None if found.optimal else "time",
+        trust="checked" if found.optimal else "", lower=found.lower, upper=found.cost, comparable=True, engine=method,
+    )  # fmt: skip
+
+
+def _cover_by_solver(question: Center, solver: str, budget: Budget) -> Answered:
+    """The optimum is one of the costs, so that what a solver says is either right or wrong, never nearly right."""
+    started = time.monotonic()
+    program = k_center(
+        question.instance.costs(), k=question.k, coverage=needed(question.instance, question.coverage), ranked=True
+    )
+    outcome = registry.solve(program.program, backend=solver, budget=_left(budget, started))
+    found = None if outcome.values is None else program.decode(outcome.values)
+    answered = _optimum(outcome, None if found is None else found.cost)
+    lower = found.cost if found is not None and answered.decided else program.lower_bound(outcome.dual_bound)
+    return replace(answered, lower=lower)
+
+
+def _left(budget: Budget, started: float) -> Budget:
+    """What building has left of the budget. Raises QueryError when that is nothing: the worker records it as TIME."""
+    seconds = budget.seconds - (time.monotonic() - started)
+    if seconds <= 0:
+        raise OutOfBudget("building the program took all the time there is")
+    return replace(budget, seconds=seconds)
+
+
+class OutOfBudget(QueryError):
+    """Time was up before a solver was asked."""

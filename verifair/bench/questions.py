@@ -1,0 +1,93 @@
+"""What a benchmark asks: four kinds of question, each small enough to be sent to a process of its own, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from encoders.network import Network
+from encoders.problem import TwinProblem
+from verifair.group.instance import Instance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decision:
+    """Do all goals hold everywhere in all boxes of the problem?  PROVED, VIOLATED, or UNKNOWN with its reason.
+
+    One box and one goal for PBA and robustness; every pair of protected values, both directions, for individual fairness.
+    """
+
+    problem: TwinProblem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relaxation:
+    """The optimum of the paper's triangle LP for the problem's single row over its single box."""
+
+    problem: TwinProblem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Minimum:
+    """The exact least value of the problem's single row over its single box, to within `tolerance`."""
+
+    problem: TwinProblem
+    tolerance: float = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Center:
+    """The k-center: at most k counterfactuals that cover a share of the factuals at the least largest cost.  (FGCE)"""
+
+    instance: Instance
+    k: int
+    coverage: float
+
+
+Question = Decision | Relaxation | Minimum | Center
+
+
+def fingerprint(question: Question | TwinProblem | Instance) -> str:
+    """sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
+    digest = hashlib.sha256()
+    _feed(digest, question)
+    return digest.hexdigest()
+
+
+def subject(question: Question) -> str:
+    """sha256 of what is asked about: questions of different kinds about one box, or one instance, share it."""
+    return fingerprint(question.instance if isinstance(question, Center) else question.problem)
+
+
+def _feed(digest: Any, value: Any) -> None:
+    digest.update(type(value).__name__.encode())
+    if is_dataclass(value):
+        for field in fields(value):
+            if not (isinstance(value, Network) and field.name == "source"):
+                digest.update(field.name.encode())
+                _feed(digest, getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, (tuple, list)):
+        digest.update(str(len(value)).encode())
+        for one in value:
+            _feed(digest, one)
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            _feed(digest, (repr(key), value[key]))
+    elif isinstance(value, Enum):
+        digest.update(value.name.encode())
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        digest.update(repr(value).encode())
+    elif sp.issparse(value):
+        for part in (value.tocsr().data, value.tocsr().indices, value.tocsr().indptr):
+            _feed(digest, part)
+    else:
+        raise TypeError(f"a question holds a {type(value).__name__}, which has no fingerprint")

@@ -1,0 +1,36 @@
+"""The registry of cases: every family there is, and the cases that a glob chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from verifair.bench import bias_cases, center_cases, fairness_cases, random_cases
+from verifair.bench.family import Case, Family
+from verifair.errors import QueryError
+
+QUICK = ("pba-german/*-0", "lp-german/*-0", "min-german/*-0", "fair-german/2-*", "random-wide/4-*", "center-german/[12]0-0")
+"""A taste of every kind, for `--quick`."""
+
+
+@lru_cache
+def families() -> tuple[Family, ...]:
+    """All families of the shipped data and of random networks."""
+    return (*bias_cases.families(), *fairness_cases.families(), *random_cases.families(), *center_cases.families())
+
+
+def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[Case]:
+    """Cases whose name one of the globs matches (all without any), families in their order, smallest first.
+
+    Raises QueryError for a glob that matches nothing.
+    """
+    known = families() if known is None else known
+    every = [case for family in known for case in family.cases(seed)]
+    for glob in globs:
+        if not any(fnmatchcase(case.name, glob) for case in every):
+            raise QueryError(
+                f"--cases {glob}: no case is called so; families are {', '.join(family.name for family in known)}, "
+                "and cases FAMILY/SIZE-NUMBER, e.g. --cases 'pba-*/3-*'; verifair bench --list shows all"
+            )
+    return [case for case in every if not globs or any(fnmatchcase(case.name, glob) for glob in globs)]

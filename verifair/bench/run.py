@@ -1,0 +1,98 @@
+"""The run: every case through every competitor, in turns, each measurement kept as it is made. Reads top to bottom in `run`.
+
+Cases come smallest first. Within a case all competitors answer once, then all again, each round in an order rotated by one, so that
+a machine that gets slower or warmer gets so for all of them. Who ran out of time is not asked to do so again in the next round, and
+after `patience` cases of a family in a row, smaller or as large, is not asked about larger ones: recorded as unknown, "skipped".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from verifair.bench.answer import LICENCE, SKIPPED, unknown
+from verifair.bench.competitors import Competitor
+from verifair.bench.family import Case
+from verifair.bench.journal import Journal
+from verifair.bench.questions import Question, fingerprint, subject
+from verifair.bench.record import Record
+from verifair.bench.worker import Measured, measure
+
+HOPELESS = ("time", "memory", LICENCE)
+"""Reasons that a larger case of the same family will not change."""
+
+
+def run(
+    cases: Sequence[Case], competitors: Sequence[Competitor], journal: Journal, *,
+    limit: float, repeats: int, seed: int, patience: int, progress: Callable[[int, int, str], None] | None = None,
+) -> None:  # fmt: skip
+    """Ask what the journal does not hold yet. limit: seconds a run.   progress: runs done and in all, and what is asked now.
+
+    Ctrl-C raises KeyboardInterrupt; the journal keeps what was measured.
+    """
+    tell = progress or (lambda done, total, now: None)
+    total, done = len(cases) * len(competitors) * repeats, 0
+    for turn, case in enumerate(in_turns(cases)):
+        question = case.question()
+        marks = fingerprint(question), subject(question)
+        able = [one for one in competitors if one.takes(question)]
+        done += (len(competitors) - len(able)) * repeats
+        for repeat in range(repeats):
+            for one in rotated(able, turn + repeat):
+                tell(done, total, f"{case.name} {one.name}")
+                done += 1
+                if journal.holds(case.name, one.name, repeat, marks[0]) or _pointless(journal, case, one, repeat):
+                    continue
+                if repeat == 0 and worn_out(journal, cases, case, one, patience):
+                    note = f"not asked: {patience} cases of the family in a row, no larger, took too much"
+                    skipped = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
+                    journal.add(_record(case, question, marks, one, repeat, seed, limit, skipped))
+                    continue
+                found = measure(one, question, seconds=limit, seed=seed)
+                journal.add(_record(case, question, marks, one, repeat, seed, limit, found))
+    tell(total, total, "")
+
+
+def in_turns(cases: Sequence[Case]) -> list[Case]:
+    """The smallest case of every family, then the next of each: a run that ends early has seen them all."""
+    position: dict[str, int] = {}
+    ranked = []
+    for case in cases:
+        position[case.family.name] = position.get(case.family.name, -1) + 1
+        ranked.append((position[case.family.name], case))
+    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
+    """The same competitors, starting with another one."""
+    start = by % len(competitors) if competitors else 0
+    return [*competitors[start:], *competitors[:start]]
+
+
+def worn_out(journal: Journal, cases: Sequence[Case], case: Case, competitor: Competitor, patience: int) -> bool:
+    """Whether the last `patience` cases of the family before this one, in their order, were all too much for the competitor."""
+    own = [other.name for other in cases if other.family.name == case.family.name]
+    before = own[: own.index(case.name)]
+    said = [journal.records.get((name, competitor.name, 0)) for name in before]
+    last = [record for record in said if record is not None][-patience:]
+    return patience > 0 and len(last) == patience and all(record.reason in (*HOPELESS, SKIPPED) for record in last)
+
+
+def _pointless(journal: Journal, case: Case, competitor: Competitor, repeat: int) -> bool:
+    """Whether the first round has shown that another one takes the whole limit again, or fails again."""
+    first = journal.records.get((case.name, competitor.name, 0))
+    return repeat > 0 and first is not None and first.reason in (*HOPELESS, SKIPPED)
+
+
+def _record(
+    case: Case, question: Question, marks: tuple[str, str], competitor: Competitor, repeat: int, seed: int, limit: float,
+    found: Measured,
+) -> Record:  # fmt: skip
+    said = found.answered
+    return Record(
+        case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],
+        method=competitor.method, solver=competitor.solver, version=competitor.version, repeat=repeat, seed=seed, limit=limit,
+        status=said.status, reason=said.reason, trust=said.trust, lower=said.lower, upper=said.upper, comparable=said.comparable,
+        build_seconds=None if said.solve_seconds is None else max(found.total_seconds - said.solve_seconds, 0.0),
+        solve_seconds=said.solve_seconds, total_seconds=found.total_seconds, peak_mb=found.peak_mb, base_mb=found.base_mb,
+        engine=said.engine, note=said.note,
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+"""What runs are summed up to: medians, PAR-2, cactus and performance profiles, and who is fastest where.
+
+A case counts as solved by a competitor when every round decided it within the limit; its time is the median of the rounds. What a
+competitor does not take, or was not asked any more, counts as unsolved where competitors are compared on the same cases.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from verifair.bench.record import Record
+
+SHORTEST = 1e-4
+"""Seconds: shorter times are the clock's and the call's, and would make ratios of noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One competitor on one case. seconds: median of the rounds, least and most beside it; infinite where it is not solved."""
+
+    case: str
+    family: str
+    kind: str
+    size: int
+    competitor: str
+    method: str
+    limit: float
+    solved: bool
+    status: str
+    reason: str | None
+    trust: str
+    rounds: int
+    seconds: float
+    least: float
+    most: float
+    build_seconds: float | None
+    solve_seconds: float | None
+    peak_mb: float | None
+
+    @property
+    def par2(self) -> float:
+        """Its seconds, or twice the limit."""
+        return self.seconds if self.solved else 2 * self.limit
+
+
+def entries(records: Iterable[Record]) -> list[Entry]:
+    """Rounds of one competitor on one case together."""
+    grouped: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        grouped[record.case, record.competitor].append(record)
+    return [_entry(sorted(rounds, key=lambda record: record.repeat)) for rounds in grouped.values()]
+
+
+def _entry(rounds: Sequence[Record]) -> Entry:
+    solved = all(record.solved for record in rounds)
+    first = next((record for record in rounds if not record.solved), rounds[0])
+    seconds = [record.total_seconds for record in rounds]
+    return Entry(
+        case=first.case, family=first.family, kind=first.kind, size=first.size, competitor=first.competitor, method=first.method,
+        limit=first.limit, solved=solved, status=first.status, reason=first.reason, trust=first.trust, rounds=len(rounds),
+        seconds=statistics.median(seconds) if solved else math.inf, least=min(seconds), most=max(seconds),
+        build_seconds=_median(record.build_seconds for record in rounds),
+        solve_seconds=_median(record.solve_seconds for record in rounds),
+        peak_mb=max((record.peak_mb for record in rounds if record.peak_mb is not None), default=None),
+    )  # fmt: skip
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+Times = Mapping[str, Mapping[str, float]]
+"""competitor -> case -> seconds, infinite for unsolved; every competitor has every case."""
+
+
+def times(found: Sequence[Entry]) -> dict[str, dict[str, float]]:
+    """Seconds of everybody who takes any of the cases on all of them."""
+    cases = list(dict.fromkeys(entry.case for entry in found))
+    out: dict[str, dict[str, float]] = {}
+    for entry in found:
+        out.setdefault(entry.competitor, dict.fromkeys(cases, math.inf))[entry.case] = max(entry.seconds, SHORTEST)
+    return out
+
+
+def par2(seconds: Times, limit: float) -> dict[str, float]:
+    """Penalised average runtime: the mean over all cases, twice the limit for an unsolved one.  (SAT competitions)"""
+    return {
+        name: statistics.fmean(one if math.isfinite(one) else 2 * limit for one in own.values()) for name, own in seconds.items()
+    }
+
+
+def cactus(seconds: Times) -> dict[str, list[float]]:
+    """For each competitor the times of what it solved, ascending: its n-th entry is how long n cases take each at most."""
+    return {name: sorted(one for one in own.values() if math.isfinite(one)) for name, own in seconds.items()}
+
+
+def ratios(seconds: Times) -> dict[str, list[float]]:
+    """r = t / (least t of anybody on the same case), ascending, infinite for unsolved.  (Dolan and Moré 2002, section 2)"""
+    cases = next(iter(seconds.values()), {})
+    best = {case: min(own[case] for own in seconds.values()) for case in cases}
+    return {
+        name: sorted(own[case] / best[case] if math.isfinite(own[case]) else math.inf for case in cases)
+        for name, own in seconds.items()
+    }
+
+
+def profile(ratio: Sequence[float], tau: float) -> float:
+    """rho(tau): the share of all cases on which a competitor is within tau times the best.  (Dolan and Moré 2002, eq. 2.1)"""
+    return sum(one <= tau for one in ratio) / len(ratio)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One family at one size. best: who has the least PAR-2 there, None where nobody solves anything.   default: likewise of the
+    competitor that answers when nothing is chosen.   trust: of the best one's answers, the weakest."""
+
+    family: str
+    size: int
+    cases: int
+    best: str | None
+    seconds: float
+    trust: str
+    default: str
+    default_seconds: float
+
+
+def cells(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Cell]:
+    """Who for which job: families in their order, sizes ascending.   defaults: kind -> competitor."""
+    grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+    for entry in found:
+        grouped[entry.family, entry.size].append(entry)
+    order = list(dict.fromkeys(entry.family for entry in found))
+    return [_cell(grouped[key], defaults) for key in sorted(grouped, key=lambda key: (order.index(key[0]), key[1]))]
+
+
+def _cell(found: Sequence[Entry], defaults: Mapping[str, str]) -> Cell:
+    by_name: dict[str, list[Entry]] = defaultdict(list)
+    for entry in found:
+        by_name[entry.competitor].append(entry)
+    cost = {name: statistics.fmean(entry.par2 for entry in own) for name, own in by_name.items()}
+    able = {name: cost[name] for name, own in by_name.items() if any(entry.solved for entry in own)}
+    best = min(able, key=lambda name: able[name]) if able else None
+    default = defaults[found[0].kind]
+    trust = {entry.trust for entry in by_name[best] if entry.solved} if best else set()
+    return Cell(
+        family=found[0].family, size=found[0].size, cases=len({entry.case for entry in found}), best=best,
+        seconds=cost[best] if best else math.inf, trust="claimed" if "claimed" in trust else next(iter(trust), ""),
+        default=default, default_seconds=cost.get(default, math.inf),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One method with its backends on the same cases. default: its PAR-2; best: the backend with the least one."""
+
+    kind: str
+    method: str
+    cases: int
+    default: str
+    default_par2: float
+    default_solved: int
+    best: str
+    best_par2: float
+    best_solved: int
+
+
+def choices(found: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]:
+    """Whether the backend that a method asks when none is named is the right one.   backends: method -> default."""
+    out = []
+    for kind in dict.fromkeys(entry.kind for entry in found):
+        for method, backend in backends.items():
+            own = [entry for entry in found if entry.kind == kind and entry.method == method]
+            default = f"{method}:{backend}"
+            if default not in {entry.competitor for entry in own}:
+                continue
+            seconds = times(own)
+            scored = par2(seconds, own[0].limit)
+            best = min(scored, key=lambda name: scored[name])
+            solved = {name: sum(map(math.isfinite, one.values())) for name, one in seconds.items()}
+            out.append(
+                Choice(
+                    kind=kind, method=method, cases=len(seconds[default]), default=default, default_par2=scored[default],
+                    default_solved=solved[default], best=best, best_par2=scored[best], best_solved=solved[best],
+                )
+            )  # fmt: skip
+    return out

@@ -1,0 +1,231 @@
+"""One run in a process of its own: honest memory, a time-out that holds, and crashes that cost one answer, not the run.
+
+Each run forks from a server that has imported verifair and the backends and nothing else (`forkserver`; `spawn` where there is
+none), takes its licence, and says so; only then does the clock start. A run that outlives its limit by GRACE is killed, with what
+it started.
+Memory is the process's peak resident set (Linux resets it just before the question is asked), less what it held then. Where peaks
+cannot be reset it is the growth of the peak since: less, never more. A backend that starts a program of its own (CBC) adds that
+program's peak; until it exceeds what it was forked from, that cannot be told apart, and the memory is not known.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from solvers.errors import BackendError, LicenceLimit
+from solvers.outcome import Budget
+from verifair.bench.answer import DISAGREEMENT, LICENCE, Answered, unknown
+from verifair.bench.competitors import Competitor
+from verifair.bench.methods import OutOfBudget
+from verifair.bench.questions import Question
+from verifair.errors import Disagreement
+
+GRACE = 1.5, 3.0
+"""A run is killed at this many times its limit, and these seconds: decided late is told from never."""
+PRELOADED = ("highspy", "gurobipy", "pyscipopt", "ortools.math_opt.core.python.solver", "pulp", "z3", "maraboupy")
+"""Packages of backends: imported once, not once a run."""
+STARTING = 60.0
+"""Seconds that a process may take to load its backend."""
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """answered, and what it took: total_seconds by the clock of the process that worked; peak_mb and base_mb as in `Record`."""
+
+    answered: Answered
+    total_seconds: float
+    peak_mb: float | None
+    base_mb: float | None
+
+
+def measure(competitor: Competitor, question: Question, *, seconds: float, seed: int) -> Measured:
+    """Ask once. Ctrl-C kills the process that works and raises KeyboardInterrupt."""
+    context = _context()
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(there, competitor, question, seconds, seed), daemon=True)  # type: ignore[attr-defined]
+    process.start()
+    there.close()
+    try:
+        return _listen(here, process, seconds)
+    finally:
+        _kill(process)
+        process.join()
+        here.close()
+
+
+def _listen(here: Connection, process: BaseProcess, seconds: float) -> Measured:
+    base: float | None = None
+    started = time.perf_counter()
+    try:
+        if not here.poll(STARTING):
+            return _lost("solver-error", f"the backend did not load within {STARTING:g} s", started, None, None)
+        base = here.recv()
+        started = time.perf_counter()
+        if not here.poll(seconds * GRACE[0] + GRACE[1]):
+            peak = _peak_of(process.pid)
+            grown = None if peak is None or base is None else max(peak - base, 0.0)
+            return _lost("time", "killed: it did not stop at its limit", started, grown, base)
+        found = here.recv()
+    except EOFError:
+        process.join(5)
+        return _lost("solver-error", f"the process ended with {_exit(process.exitcode)}", started, None, base)
+    assert isinstance(found, Measured)
+    return found
+
+
+def _lost(reason: str, note: str, started: float, peak: float | None, base: float | None) -> Measured:
+    return Measured(
+        answered=unknown(reason, note), total_seconds=time.perf_counter() - started, peak_mb=peak, base_mb=base
+    )
+
+
+def work(there: Connection, competitor: Competitor, question: Question, seconds: float, seed: int) -> None:
+    """The process that works: tells its memory once it is ready, then its answer."""
+    _alone()
+    with threadpool_limits(limits=1):
+        try:
+            competitor.warm_up()
+        except Exception as error:  # whatever a backend throws, it is this run's answer
+            there.send(None)
+            there.send(Measured(answered=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
+            return
+        base = _resident("VmRSS")
+        before = _reset_peak()
+        there.send(base)
+        started = time.perf_counter()
+        try:
+            answered = competitor.ask(question, Budget(seconds=seconds, seed=seed))
+        except Exception as error:  # a crash in a backend's Python must cost one answer, not the run
+            answered = _failed(error)
+        total = time.perf_counter() - started
+    there.send(Measured(answered=answered, total_seconds=total, peak_mb=_peak_since(before), base_mb=base))
+
+
+def _failed(error: Exception) -> Answered:
+    """What an error says about the question: nothing, and why."""
+    match error:
+        case Disagreement():
+            return unknown(DISAGREEMENT, str(error))
+        case OutOfBudget():
+            return unknown("time", str(error))
+        case LicenceLimit():
+            return unknown(LICENCE, str(error))
+        case MemoryError():
+            return unknown("memory")
+        case BackendError():
+            return unknown("solver-error", str(error))
+        case _:
+            return unknown("solver-error", f"{type(error).__name__}: {error}")
+
+
+def _context() -> BaseContext:
+    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+    context = get_context(method)
+    there = [package for package in PRELOADED if find_spec(package.partition(".")[0])]
+    context.set_forkserver_preload([__name__, "__main__", *there])
+    return context
+
+
+def _alone() -> None:
+    """A group of its own, so that what it starts dies with it; deaf to Ctrl-C, which its parent answers; no word on the screen."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(silence, stream)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """No run outlives a benchmark that was killed."""
+    parent.join()
+    os._exit(1)
+
+
+def _kill(process: BaseProcess) -> None:
+    """The process and its group; nothing where it has ended."""
+    if process.pid is None or process.exitcode is not None:
+        return
+    try:
+        if hasattr(os, "killpg") and os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.kill()
+
+
+def _exit(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    return f"exit code {code}"
+
+
+def _resident(field: str, status: Path = STATUS) -> float | None:
+    """Megabytes of a field of /proc/PID/status; None where there is no such file."""
+    try:
+        line = next(one for one in status.read_text(encoding="ascii").splitlines() if one.startswith(f"{field}:"))
+    except (OSError, StopIteration):
+        return None
+    return int(line.split()[1]) / 1024
+
+
+def _peak_of(pid: int | None) -> float | None:
+    return _resident("VmHWM", Path(f"/proc/{pid}/status"))
+
+
+def _reset_peak() -> float | None:
+    """What the peak is counted from: the memory held now, once the kernel has reset the peak; else the peak so far."""
+    try:
+        CLEAR.write_text("5", encoding="ascii")
+        return _resident("VmRSS")
+    except OSError:
+        return _ever()
+
+
+def _peak_since(before: float | None) -> float | None:
+    peak = _resident("VmHWM") or _ever()
+    if peak is None or before is None:
+        return None
+    own, started = max(peak - before, 0.0), _children()
+    if started == 0:
+        return own
+    return own + started if started > 1.1 * peak else None
+
+
+def _ever() -> float | None:
+    """The process's peak so far, in megabytes."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _UNIT
+
+
+def _children() -> float:
+    """The peak of the largest process that this one has started and waited for, 0 without any."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / _UNIT
+
+
+_UNIT = 1024 * 1024 if sys.platform == "darwin" else 1024
+"""ru_maxrss is in kilobytes, on macOS in bytes."""
