@@ -25,13 +25,14 @@ class ChainLink:
     """A layer and where its neurons come from.
 
     inputs, neurons: which of all neurons (see `Neurons`) the layer's inputs and outputs are; no outputs for the last layer.
-    size: sums of absolute contributions to each weight, and to the bias (see `Exact.size`).
+    magnitude: absolute weights.   size: sums of absolute contributions to each weight, and to the bias (see `Exact.size`).
     operations: float32 roundings in a neuron.
     """
 
     layer: Layer
     inputs: Integers
     neurons: Integers
+    magnitude: scipy.sparse.csr_array
     size: scipy.sparse.csr_array
     bias_size: Array
     operations: int
@@ -148,6 +149,7 @@ def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], 
     bias = np.concatenate(biases)[order]
     if not (np.isfinite(weight.data).all() and np.isfinite(bias).all()):
         raise ModelError(neurons.reading.path, f"folding its constants leaves the range of float64 (nodes {rounded})")
-    return ChainLink(layer=Layer(weight=weight.toarray(), bias=bias, slope=slope), inputs=inputs, neurons=outputs, size=size,
+    return ChainLink(layer=Layer(weight=weight.toarray(), bias=bias, slope=slope), inputs=inputs, neurons=outputs,
+                     magnitude=abs(weight), size=size,
                       bias_size=np.concatenate(bias_sizes)[order], operations=max(tensor.operations for tensor in tensors),
                       rounded=tuple(rounded))

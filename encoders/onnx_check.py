@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from encoders.errors import ModelError
 from encoders.feed import Feed
-from encoders.network import Array, Layer, activate, affine
-from encoders.onnx_chain import ChainLink, Integers, Neurons
+from encoders.network import Array, activate, affine
+from encoders.onnx_chain import ChainLink, Neurons
 from encoders.onnx_file import LogitsModel
 from encoders.onnx_tensor import Tensor
 from encoders.runtime import open_session
@@ -51,7 +51,8 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
                 continue
             entering, leaving = found[source.before], found[source.after]
             compare(path, x, here[:, at], entering, allowed[:, at], [source.node] * len(at))
-            expected = activate(entering, _part(link.layer, at))
+            here[:, at] = entering
+            expected = activate(here, link.layer)[:, at]
             compare(path, x, expected, leaving, 2 * _UNIT * np.abs(entering) + _TINY, [source.node] * len(at))
             values[:, all_of_it] = leaving
         carried = np.flatnonzero(neurons.level[link.neurons] < k)
@@ -64,11 +65,7 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
 def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, Array]:
     """Pre-activations (B, m) of a layer, and how far onnxruntime's may lie from them. slack: how far `below` may."""
     sizes = np.abs(below) @ link.size.T + link.bias_size
-    return affine(below, link.layer), (link.operations + 4) * _UNIT * sizes + slack @ np.abs(link.layer.weight).T + _TINY
-
-
-def _part(layer: Layer, rows: Integers) -> Layer:
-    return Layer(weight=layer.weight[rows], bias=layer.bias[rows], slope=layer.slope[rows])
+    return affine(below, link.layer), (link.operations + 4) * _UNIT * sizes + slack @ link.magnitude.T + _TINY
 
 
 def _check_rewritten(path: Path, x: npt.NDArray[np.float32], neurons: Neurons, tensor: Tensor, values: Array, slack: Array,

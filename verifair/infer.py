@@ -8,9 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from encoders.feed import NO_COLUMN
+from encoders.network import Network
 from verifair.errors import DataError
 from verifair.feature import text
 from verifair.schema import Feature, Schema
+from verifair.schema_network import exported
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -18,9 +21,11 @@ CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 
 
-def draft(frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()) -> str:
+def draft(
+    frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
+) -> str:
     """TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind fits."""
-    schema = infer(frame, target=target, positive=positive, protected=protected)
+    schema = infer(frame, target=target, positive=positive, protected=protected, network=network)
     notes = {feature.name: _note(feature) for feature in schema.features}
     lines = [
         "# Drafted from the data. The order of the features must be the order of the network's input columns: check it first,",
@@ -34,19 +39,56 @@ def draft(frame: pd.DataFrame, *, target: str, positive: str | None = None, prot
     return "\n".join(lines) + "\n"
 
 
-def infer(frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()) -> Schema:
-    """The drafted schema itself."""
+def infer(
+    frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
+) -> Schema:
+    """The drafted schema itself.
+
+    network: the model that it is for, read from a file. Of a pipeline that takes the table's columns it knows the order, which of
+    them are encoded, with which categories, and that numbers come unscaled; ranges come from the table.
+    """
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
-    features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+    if network is None:
+        features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+    else:
+        features = _of_model(network, frame, target, protected)
     values = sorted({text(v) for v in frame[target].dropna()})
     if not 2 <= len(values) <= CLASSES:
         raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
     chosen = positive if positive is not None else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
-    return Schema.build({"features": features, "positive": "class = 1", "label": target, "positive_label": chosen})
+    rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
+    return Schema.build({"features": features, "positive": rule, "label": target, "positive_label": chosen})
+
+
+def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Sequence[str]) -> list[dict[str, object]]:
+    """A feature for each column that a stored model takes. Models with a single input take the table's columns in their order."""
+    columns = [str(name) for name in frame.columns if name != target]
+    inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
+    if len(network.feeds) > 1:
+        known = {exported(name): name for name in columns}
+        columns = [known.get(exported(feed.name), feed.name) for feed, _ in inputs]
+    if len(inputs) != len(columns):
+        found = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
+        raise DataError(f"{found}; give the table that it was trained on")
+    features = []
+    for name, (feed, position) in zip(columns, inputs, strict=True):
+        if feed.start[position] == NO_COLUMN:
+            continue
+        if name not in frame.columns:
+            known_names = ", ".join(map(str, frame.columns))
+            raise DataError(f"the table has no column {name!r}, which the model takes; known are {known_names}")
+        if position in feed.categories:
+            feature: dict[str, object] = {"name": name, "kind": "one-hot", "categories": list(feed.categories[position])}
+        else:
+            feature = {k: v for k, v in _feature(name, frame[name], name in protected).items() if k != "scale"}
+            if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] != [0, 1]):
+                raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
+        features.append(feature | ({"protected": True} if name in protected else {}))
+    return features
 
 
 def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]:

@@ -22,11 +22,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapVal
 
 from encoders.network import Array, Network
 from encoders.problem import Domain
-from verifair import schema_file, schema_rows
+from verifair import schema_file, schema_network, schema_rows
 from verifair.constraint import Constraint
 from verifair.constraint_boxes import broken, forbidden, nothing_left, told
 from verifair.errors import DataError, SchemaError
-from verifair.feature import Feature, Scale, text
+from verifair.feature import Feature, Scale, repeated, text
 
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 Integers = npt.NDArray[np.int64]
@@ -63,8 +63,7 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Schema:
-        names = [feature.name for feature in self.features]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = repeated(feature.name for feature in self.features)
         if twice:
             raise ValueError(f"features named twice: {', '.join(twice)}; give each its own name")
         if self.label in [feature.source for feature in self.features]:
@@ -112,12 +111,16 @@ class Schema(BaseModel):
 
     @classmethod
     def infer(
-        cls, frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = ()
+        cls, frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (),
+        network: Network | None = None,
     ) -> Schema:
-        """A first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError."""
+        """A first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
+
+        network: the model that the schema is for, where it is a pipeline that takes the table's own columns.
+        """
         from verifair.infer import infer  # it builds schemas itself
 
-        return infer(frame, target=target, positive=positive, protected=protected)
+        return infer(frame, target=target, positive=positive, protected=protected, network=network)
 
     def dumps(self) -> str:
         """The schema as TOML, the same for equal schemas; `loads` gives it back."""
@@ -232,23 +235,7 @@ class Schema(BaseModel):
 
     def check_network(self, network: Network) -> None:
         """Raise SchemaError unless the schema's columns and outcome fit the network."""
-        if self.domain.columns != network.inputs:
-            blocks = ", ".join(f"{f.name} {len(f.categories)}" for f in self.features if f.kind == "one-hot" and f.categories)
-            raise SchemaError(
-                f"the schema describes {self.domain.columns} input columns ({len(self.features)} features"
-                + (f"; one-hot blocks: {blocks}" if blocks else "")
-                + f"), but the network takes {network.inputs}; describe every column, in the network's order"
-            )
-        if self.positive == "logit > 0" and network.outputs != 1:
-            raise SchemaError(
-                f'positive = "logit > 0" needs a network with one logit, this one has {network.outputs}; '
-                'write positive = "class = 1"'
-            )
-        if self.positive == "class = 1" and network.outputs == 1:
-            raise SchemaError(
-                'positive = "class = 1" needs a network with a logit for each class, this one has one; '
-                'write positive = "logit > 0"'
-            )
+        schema_network.check(self.features, self.domain, self.positive, network)
 
     # Tables
 
