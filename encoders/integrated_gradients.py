@@ -57,7 +57,7 @@ def integrated_gradients(
     expected = steps or 2 + sum(network.hidden) // 2  # a neuron in two or fewer changes its sign on a path
     size = max(1, POINTS // expected)
     parts = [slice(start, start + size) for start in range(0, len(x), size)]
-    found = Parallel(n_jobs=threads, prefer="threads")(
+    found = Parallel(n_jobs=threads, require="sharedmem")(
         delayed(_attributions)(network, margin, x[part], baseline[part], steps) for part in parts
     )
     return np.concatenate(found) if found else np.zeros_like(x)

@@ -38,6 +38,12 @@ class MissingPackage(VerifairError):
     exit_code = 4
 
 
+class ClusterError(VerifairError):
+    """A cluster that cannot be used, or that was lost during a run."""
+
+    exit_code = 4
+
+
 class Disagreement(VerifairError):
     """Two engines contradict each other; the message names the saved reproducer."""
 

@@ -1,16 +1,17 @@
 """Verdicts for every row of a table: plan the questions, solve them in batches, keep each batch as it is decided.
 
 One job, top to bottom: `verify_rows` reads the table, finds the eligible rows, cuts them into batches, solves these (in
-several processes if asked, on several machines through joblib's dask backend), and returns one verdict a line.
+several processes if asked, on the machines of a cluster within `parallel.cluster`), and returns one verdict a line.
+Which questions make a batch is fixed by the run, for a bound's last bit, and with it the tree of a proof, can depend on what is
+computed beside it: so whole batches are what is stored and what a resumed run asks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,8 +22,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from encoders.network import Array, Network
+from encoders.runtime import Replay
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
+from verifair.parallel import Deadline, Shared
 from verifair.queries import PersistentBias, Robustness
 from verifair.schema import Schema
 from verifair.verdict import Reason, Status
@@ -70,6 +73,17 @@ class Batch:
         return ("observed", "flipped") if self.kind == "bias" else (self.kind,)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Run:
+    """What all batches of a run have in common."""
+
+    query: PersistentBias | Robustness
+    method: str
+    solver: str | None
+    budget: Budget
+    replay: Replay | None
+
+
 def verify_rows(
     query: PersistentBias | Robustness,
     frame: pd.DataFrame,
@@ -99,15 +113,16 @@ def verify_rows(
     run = run_key(query, table, method, solver)
     with TemporaryDirectory() as scratch, Store(store or Path(scratch) / "verdicts.sqlite") as kept:
         kept.begin(run, describe(query, table, method, solver), resume=resume)
-        done = kept.decided(run)
+        done = kept.decided(run, budget.nodes)
         batches = [left for batch in everything if (left := _left_over(batch, table, done)) is not None]
         asked = sum(len(batch.rows) * len(batch.goals) for batch in batches)
         total = max(len(done), sum(len(batch.rows) * len(batch.goals) for batch in everything))
         finished = total - asked
         if progress is not None:
             progress(finished, total)
-        deadline = time.time() + budget.seconds
-        work = (joblib.delayed(_solve_batch)(query, table, batch, method, solver, budget, deadline) for batch in batches)
+        deadline = Deadline.after(budget.seconds)
+        common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
+        work = (joblib.delayed(_solve_batch)(common, batch, table.raw[batch.rows], deadline) for batch in batches)
         for records in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
             kept.add(run, records)
             finished += len(records)
@@ -214,21 +229,14 @@ def _left_over(batch: Batch, table: Table, done: set[tuple[object, ...]]) -> Bat
     )  # fmt: skip
 
 
-def _solve_batch(
-    query: PersistentBias | Robustness,
-    table: Table,
-    batch: Batch,
-    method: str,
-    solver: str | None,
-    budget: Budget,
-    deadline: float,
-) -> list[Record]:
-    """One batch, in whatever process joblib runs it; BLAS keeps to the budget's threads."""
-    raw = table.raw[batch.rows]
-    seconds = max(deadline - time.time(), 1e-3)
-    limited = Budget(
-        seconds=seconds, nodes=budget.nodes, memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed
-    )
+def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadline) -> list[Record]:
+    """One batch with its raw rows (B, V), in whatever process joblib runs it; BLAS keeps to the budget's threads."""
+    run = common.value
+    query, budget = run.query, run.budget
+    limited = replace(budget, seconds=max(deadline.left(), 1e-3))
+    own = raw[:, query.schema.index(query.sensitive)] if query.sensitive else np.zeros(len(raw))
+    if run.replay is not None:
+        run.replay.open()
     with threadpool_limits(limits=budget.threads):
         if batch.kind == "bias":
             problem = bias_problem(
@@ -241,15 +249,13 @@ def _solve_batch(
             problem = robustness_problem(
                 query.network, query.schema, raw, batch.delta, query.sensitive, batch.winner, batch.loser
             )
-        answers = solve(problem, method=method, solver=solver, budget=limited)
-    return list(_records(query, table, batch, answers))
+        answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
+    return list(_records(batch, own, answers))
 
 
-def _records(
-    query: PersistentBias | Robustness, table: Table, batch: Batch, answers: Sequence[Sequence[Answer]]
-) -> Iterator[Record]:
-    own = table.raw[:, query.schema.index(query.sensitive)] if query.sensitive else np.zeros(len(table.raw))
-    for row, to, of_row in zip(batch.rows, batch.to, answers, strict=True):
+def _records(batch: Batch, own: Array, answers: Sequence[Sequence[Answer]]) -> Iterator[Record]:
+    """own: (B,) the sensitive value of each row."""
+    for row, to, group, of_row in zip(batch.rows, batch.to, own, answers, strict=True):
         for goal, answer in zip(batch.goals, of_row, strict=True):
             proved = answer.status is Status.PROVED
             yield Record(
@@ -259,7 +265,7 @@ def _records(
                 row=int(row),
                 to=float(to),
                 against=batch.loser,
-                group=float(own[row]),
+                group=float(group),
                 label=batch.winner,
                 status=answer.status.value,
                 reason=answer.reason.value if isinstance(answer.reason, Reason) else "",

@@ -41,7 +41,7 @@ The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keep
 """
 ONLY = {
     "--logit": "--maximise", "--tolerance": "--maximise", "--store": "--partition", "--resume": "--partition",
-    "--jobs": "--partition", "--data": "--partition", "--plot": "--partition",
+    "--jobs": "--partition", "--cluster": "--partition", "--data": "--partition", "--plot": "--partition",
 }  # fmt: skip
 """Options that mean something in one mode alone."""
 
@@ -78,6 +78,7 @@ def certify(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run that the store holds.")] = False,
     jobs: options.Jobs = 1,
+    cluster: options.Cluster = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table: which share of its rows lies in certified parts?")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the certified share (PNG, PDF or SVG).")] = None,
     method: options.Method = "auto",
@@ -94,7 +95,7 @@ def certify(
     mode = _mode(targeted, maximise, partition)
     used = {
         "--logit": logit, "--tolerance": tolerance is not None, "--store": store is not None, "--resume": resume,
-        "--jobs": jobs > 1, "--data": data is not None, "--plot": plot is not None,
+        "--jobs": jobs > 1, "--cluster": cluster is not None, "--data": data is not None, "--plot": plot is not None,
     }  # fmt: skip
     for option, belongs in ONLY.items():
         if used[option] and mode != belongs:
@@ -109,6 +110,7 @@ def certify(
         raise QueryError(f"{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
     if mode == "--partition" and certificate is not None:
         raise QueryError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+    options.check_workers(jobs, cluster)
     options.check_outputs(
         {"--json": json, "--plot": plot, "--store": store, "--certificate": None if mode == "--targeted" else certificate}
     )
@@ -124,7 +126,7 @@ def certify(
     if mode == "--partition":
         assert partition is not None
         settings = certify_partition.Settings(
-            size=partition, store=store, resume=resume, jobs=jobs, plot=options.picture(plot),
+            size=partition, store=store, resume=resume, jobs=jobs, cluster=cluster, plot=options.picture(plot),
             data=None if demo is not None and relax else given.frame,
         )
         code = certify_partition.run(query, budget, settings, out)

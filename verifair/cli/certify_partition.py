@@ -13,6 +13,7 @@ from rich.console import Console
 
 from encoders.network import Array
 from solvers.outcome import Budget
+from verifair import parallel
 from verifair.cli import options
 from verifair.cli.certify_verdict import EXIT_CODES, asked, holds
 from verifair.errors import DataError, QueryError
@@ -33,6 +34,7 @@ class Settings:
     store: Path | None
     resume: bool
     jobs: int
+    cluster: str | None
     data: pd.DataFrame | None
     plot: Path | None
 
@@ -53,7 +55,7 @@ def run(query: IndividualFairness, budget: Budget, settings: Settings, out: opti
     store.parent.mkdir(parents=True, exist_ok=True)
     interrupted = False
     try:
-        with options.progress_bar("parts") as progress:
+        with parallel.cluster(settings.cluster), options.progress_bar("parts") as progress:
             certify_partition(
                 query, size=settings.size, store=store, resume=settings.resume, budget=budget, jobs=settings.jobs, progress=progress
             )

@@ -45,6 +45,9 @@ Method = Annotated[
 ]
 Solver = Annotated[str | None, typer.Option("--solver", help="Backend of lp, milp and smt; see `verifair doctor`.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes (joblib); each keeps to one BLAS thread.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Use the workers of a dask cluster instead: tcp://host:port of its scheduler.")
+]
 Nodes = Annotated[int | None, typer.Option("--nodes", help="Boxes of branch-and-bound a question may take.")]
 ExitVerdict = Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 proved, 10 violated, 20 unknown.")]
 
@@ -54,6 +57,12 @@ def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
         return Budget(seconds=timeout, nodes=nodes, seed=seed)
     except ValueError as error:
         raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+
+
+def check_workers(jobs: int, cluster: str | None) -> None:
+    """Raise QueryError for two answers to who does the work."""
+    if cluster is not None and jobs > 1:
+        raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
 
 
 def picture(path: Path | None) -> Path | None:

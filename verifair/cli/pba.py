@@ -12,7 +12,7 @@ from rich.console import Console
 
 from encoders.network import Network
 from encoders.onnx_reader import read_onnx
-from verifair import datasets
+from verifair import datasets, parallel
 from verifair.bias.evidence import certificate_of
 from verifair.bias.rows import Table, verify_rows
 from verifair.bias.scores import complementary, group_rates, proved_shares
@@ -50,6 +50,7 @@ def pba(
     store: Annotated[Path | None, typer.Option("--store", help="SQLite file of verdicts (default: OUT/verdicts.sqlite).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run of the same question.")] = False,
     jobs: options.Jobs = 1,
+    cluster: options.Cluster = None,
     nodes: options.Nodes = None,
     timeout: options.Timeout = 3600.0,
     seed: options.Seed = 0,
@@ -64,6 +65,7 @@ def pba(
     if resume and store is None and out is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     frame = _chosen_rows(described, frame, limit, outside)
+    options.check_workers(jobs, cluster)
     kept = store or (out / "verdicts.sqlite" if out else None)
     deltas = delta or [1.0, 2.0, 3.0]
     options.budget(timeout, nodes, seed)
@@ -73,26 +75,28 @@ def pba(
     for name in protected:
         _check_groups(described, table, name)
         options.console().print(_moves(described, name))
-    for name in protected:
-        rates.append(group_rates(network, described, table, name))
-        for query in (
-            PersistentBias(network=network, schema=described, sensitive=name, delta=deltas),
-            Robustness(network=network, schema=described, sensitive=name, delta=deltas),
-        ):
-            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
-            left = max(timeout - (time.monotonic() - started), 1e-3)
-            try:
-                with options.progress_bar(label) as progress:
-                    found = verify_rows(
-                        query, frame, budget=options.budget(left, nodes, seed), method=options.method_name(method),
-                        solver=solver, jobs=jobs, store=kept, resume=resume, progress=progress,
-                    )  # fmt: skip
-            except KeyboardInterrupt:
-                where = f"finished batches are in {kept}; run the same command with --resume" if kept else "pass --out to keep work"
-                Console(stderr=True, highlight=False).print(f"interrupted during {label}: {where}", soft_wrap=True)
-                raise typer.Exit(options.INTERRUPTED) from None
-            verdicts.append(found)
-            certificates.append((query, found))
+    with parallel.cluster(cluster):
+        for name in protected:
+            rates.append(group_rates(network, described, table, name))
+            for query in (
+                PersistentBias(network=network, schema=described, sensitive=name, delta=deltas),
+                Robustness(network=network, schema=described, sensitive=name, delta=deltas),
+            ):
+                label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
+                left = max(timeout - (time.monotonic() - started), 1e-3)
+                try:
+                    with options.progress_bar(label) as progress:
+                        found = verify_rows(
+                            query, frame, budget=options.budget(left, nodes, seed), method=options.method_name(method),
+                            solver=solver, jobs=jobs, store=kept, resume=resume, progress=progress,
+                        )  # fmt: skip
+                except KeyboardInterrupt:
+                    again = f"finished batches are in {kept}; run the same command with --resume"
+                    where = again if kept else "pass --out to keep work"
+                    Console(stderr=True, highlight=False).print(f"interrupted during {label}: {where}", soft_wrap=True)
+                    raise typer.Exit(options.INTERRUPTED) from None
+                verdicts.append(found)
+                certificates.append((query, found))
     all_verdicts = pd.concat(verdicts, ignore_index=True)
     all_rates, shares = pd.concat(rates, ignore_index=True), proved_shares(all_verdicts, described)
     seconds = time.monotonic() - started

@@ -69,7 +69,7 @@ def log_densities(
         return rows, top + np.log(np.exp(power - top[:, None]).sum(axis=1)) + constant
 
     jobs = (delayed(of_leaf)(rows) for rows in leaves)
-    for done, (rows, value) in enumerate(Parallel(n_jobs=threads, prefer="threads", return_as="generator")(jobs), 1):
+    for done, (rows, value) in enumerate(Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs), 1):
         out[rows] = value
         if progress is not None:
             progress(done, len(leaves))

@@ -65,7 +65,7 @@ class FeasibilityGraph:
         leaves = list(_leaves(points, moves))
         limit = float(eps)
         jobs = (delayed(_edges_of)(leaf, points, raw, moves, limit) for leaf in leaves)
-        for done, (rows, count, found) in enumerate(Parallel(n_jobs=threads, prefer="threads", return_as="generator")(jobs), 1):
+        for done, (rows, count, found) in enumerate(Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs), 1):
             counts[rows] = count
             for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
@@ -208,7 +208,7 @@ def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> 
     """(N,) length of the shortest allowed move from or to each row; infinite where there is none."""
     out = np.full(len(points), np.inf)
     jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in _leaves(points, moves))
-    for rows, found in Parallel(n_jobs=threads, prefer="threads", return_as="generator")(jobs):
+    for rows, found in Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs):
         out[rows] = found
     return out
 

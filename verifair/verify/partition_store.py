@@ -139,13 +139,16 @@ class PartitionStore:
         self.connection.close()
 
     def add(self, chunk: Chunk) -> None:
-        """Keep a chunk, in one transaction; a later one of the same parts takes its place."""
+        """Keep a chunk, in one transaction. One of the same parts that is there already stays if it has more of them decided: it
+        had more time."""
         packed = io.BytesIO()
         arrays = {name: getattr(chunk, name).astype(SMALL.get(name, getattr(chunk, name).dtype)) for name in ARRAYS}
         np.savez_compressed(packed, **arrays)
         row = (chunk.first, len(chunk), chunk.status.astype(np.int8).tobytes(), chunk.nodes, chunk.seconds, packed.getvalue())
         with self.connection:
-            self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
+            before = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
+            if before is None or np.count_nonzero(np.frombuffer(before[0], np.int8)) <= np.count_nonzero(chunk.status):
+                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """(first, status) of all chunks, in order: all that a report needs."""

@@ -23,8 +23,10 @@ from threadpoolctl import threadpool_limits
 
 from encoders.network import Array
 from encoders.problem import Integers, TwinProblem
+from encoders.runtime import Replay
 from solvers.outcome import Budget
 from verifair.errors import QueryError
+from verifair.parallel import Deadline, Shared
 from verifair.queries import IndividualFairness
 from verifair.verdict import Reason, Status
 from verifair.verify import ledger
@@ -48,14 +50,14 @@ REASONS = tuple(Reason)
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Everything a worker needs: the query, its partition, and what it may use."""
+    """What all chunks of a run have in common: the query, its partition, and what each may use."""
 
     query: IndividualFairness
     partition: Partition
     pairs: Pairs
-    deadline: float
     max_nodes: int
     seed: int
+    replay: Replay | None
 
 
 def certify_partition(
@@ -84,10 +86,12 @@ def certify_partition(
     if partition.count > 1 << 60:
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
+    deadline = Deadline.after(budget.seconds)
     task = Task(
-        query=query, partition=partition, pairs=pairs, deadline=time.time() + budget.seconds,
-        max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
+        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
+        replay=Replay.of(query.network),
     )  # fmt: skip
+    common = Shared(value=task)
     about = describe(query, size, box)
     with PartitionStore(store, about, resume=resume) as kept:
         count, finished = partition.count, _finished(kept)
@@ -95,11 +99,11 @@ def certify_partition(
         if progress is not None:
             progress(done, count)
         work = (
-            joblib.delayed(_decide_chunk)(task, first, size)
-            for first, size in _order(count, about["step"], budget.seed, task.deadline)
+            joblib.delayed(_decide_chunk)(common, first, size, deadline)
+            for first, size in _order(count, about["step"], budget.seed, deadline)
             if first not in finished
         )
-        for chunk in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch=2 * jobs)(work):
+        for chunk in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
             kept.add(chunk)
             done += len(chunk)
             if progress is not None:
@@ -112,7 +116,7 @@ def _finished(kept: PartitionStore) -> dict[int, int]:
     return {first: len(status) for first, status in kept.statuses() if (status != UNKNOWN).all()}
 
 
-def _order(count: int, step: int, seed: int, deadline: float) -> Iterator[tuple[int, int]]:
+def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tuple[int, int]]:
     """(first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
     k -> a k + b modulo their number, with a prime to it."""
     chunks = -(-count // step)
@@ -121,7 +125,7 @@ def _order(count: int, step: int, seed: int, deadline: float) -> Iterator[tuple[
     while math.gcd(a, chunks) > 1:
         a += 1
     for k in range(chunks):
-        if time.time() > deadline:
+        if deadline.left() < 0:
             return
         first = (a * k + b) % chunks * step
         yield first, min(step, count - first)
@@ -145,15 +149,18 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
     }
 
 
-def _decide_chunk(task: Task, first: int, count: int) -> Chunk:
+def _decide_chunk(common: Shared[Task], first: int, count: int, deadline: Deadline) -> Chunk:
     """The verdicts on parts first ... first + count - 1."""
     started = time.perf_counter()
+    task = common.value
     query = task.query
+    if task.replay is not None:
+        task.replay.open()
     with threadpool_limits(limits=1):
         lower, upper = task.partition.boxes(np.arange(first, first + count))
         batch, part, pair = task.pairs.batch(query.schema.domain, lower, upper, (task.partition.lower, task.partition.upper))
         problem = twin_problem(query, batch, goals_of(query))
-        chunk = _Chunk(task, problem, part, pair, count)
+        chunk = _Chunk(task, deadline, problem, part, pair, count)
         chunk.decide()
         return chunk.result(first, time.perf_counter() - started)
 
@@ -161,8 +168,10 @@ def _decide_chunk(task: Task, first: int, count: int) -> Chunk:
 class _Chunk:
     """One chunk under way: the questions of its parts, and what has been found out about them."""
 
-    def __init__(self, task: Task, problem: TwinProblem, part: Integers, pair: Integers, count: int) -> None:
-        self.task, self.problem, self.part, self.pair = task, problem, part, pair
+    def __init__(
+        self, task: Task, deadline: Deadline, problem: TwinProblem, part: Integers, pair: Integers, count: int
+    ) -> None:
+        self.task, self.deadline, self.problem, self.part, self.pair = task, deadline, problem, part, pair
         self.status = np.zeros(count, dtype=np.int8)
         self.reason = np.full(count, -1, dtype=np.int8)
         self.nodes = 0
@@ -187,7 +196,7 @@ class _Chunk:
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
         problem = replace(self.problem, batch=self.problem.batch.take(questions))
         decision = decide(
-            problem, seconds=self.task.deadline - time.time(), max_nodes=min(max_nodes, self.task.max_nodes),
+            problem, seconds=self.deadline.left(), max_nodes=min(max_nodes, self.task.max_nodes),
             group=self.part[questions], seed=self.task.seed,
         )  # fmt: skip
         self.nodes += int(decision.nodes.sum())
@@ -222,7 +231,7 @@ class _Chunk:
                 continue
             trees = []
             for goal in range(len(self.problem.goals)):
-                seconds = self.task.deadline - time.time()
+                seconds = self.deadline.left()
                 if seconds <= 0:
                     return
                 answer = decide_by_phases(self.problem, q, goal, seconds=seconds, max_nodes=PHASE_NODES)

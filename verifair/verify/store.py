@@ -55,6 +55,8 @@ COLUMNS = tuple(field.name for field in fields(Record))
 RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
 """Reasons for which a resumed run asks again."""
 
+_UNLIMITED = 2**63 - 1
+
 
 class Store:
     """Verdicts of one or more runs; a run is named by the hash of everything that determines its answers."""
@@ -97,11 +99,16 @@ class Store:
         with self.connection:
             self.connection.executemany(f"INSERT INTO verdicts VALUES ({marks}) {keep}", rows)
 
-    def decided(self, run: str) -> set[tuple[Any, ...]]:
-        """Keys of the verdicts that need not be asked again."""
+    def decided(self, run: str, nodes: int | None = None) -> set[tuple[Any, ...]]:
+        """Keys of the verdicts that need not be asked again. nodes: what a question may take now; one that had as many and needed
+        more would end the same way."""
         key = ", ".join(f'"{name}"' for name in KEY)
         marks = ", ".join("?" * len(RETRY))
-        found = self.connection.execute(f"SELECT {key} FROM verdicts WHERE run = ? AND reason NOT IN ({marks})", (run, *RETRY))
+        spent = "reason = ? AND nodes >= ?"
+        found = self.connection.execute(
+            f"SELECT {key} FROM verdicts WHERE run = ? AND (reason NOT IN ({marks}) OR ({spent}))",
+            (run, *RETRY, Reason.NODES.value, _UNLIMITED if nodes is None else nodes),
+        )
         return set(found.fetchall())
 
     def frame(self, run: str) -> pd.DataFrame:
