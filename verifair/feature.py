@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -31,6 +32,11 @@ def text(value: Any) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand more than once, sorted."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def _texts(value: Any) -> Any:
@@ -125,7 +131,7 @@ class Feature(BaseModel):
     def _problem_of_category(self) -> str | None:
         if not self.categories:
             return f"a {self.kind} feature needs categories = [...] in code order"
-        twice = sorted({c for c in self.categories if self.categories.count(c) > 1})
+        twice = repeated(self.categories)
         if twice:
             return f"categories repeat {', '.join(twice)}; each may stand once"
         for one, others in (self.moves or {}).items():
