@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.cli import options
 from verifair.infer import draft
@@ -22,6 +23,8 @@ def _group() -> None:
 EXAMPLE = """
 Drafts a schema from a table: kinds, ranges, categories and units, with notes on what to check.
 
+For a pipeline that takes the table's own columns (docs/models.md), --model gives their order, kinds and categories.
+
 Example: verifair schema infer german.csv --target credit --protected sex --out german.toml
 """
 
@@ -32,9 +35,11 @@ def infer(
     target: Annotated[str, typer.Option("--target", help="Label column.", show_default=False)],
     positive: Annotated[str | None, typer.Option("--positive", help="Label value of the desirable class.")] = None,
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected column; repeat.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", help="A pipeline (ONNX) that takes the table's columns.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
 ) -> None:
-    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [])
+    network = None if model is None else read_onnx(model)
+    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], network=network)
     if out is None:
         typer.echo(text, nl=False)
     else:
