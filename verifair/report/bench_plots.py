@@ -99,7 +99,7 @@ def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> No
     """
     families = list(dict.fromkeys(cell.family for cell in found.cells))
     wide = max(sum(cell.family == family for cell in found.cells) for family in families)
-    with figure(path, (3.0 + 2.0 * wide, 1.6 + 0.72 * len(families))) as drawn:
+    with figure(path, (max(3.0 + 2.0 * wide, 7.5), 1.6 + 0.72 * len(families))) as drawn:
         axis = drawn.axes[0]
         for row, family in enumerate(families):
             for column, cell in enumerate(cell for cell in found.cells if cell.family == family):
@@ -114,8 +114,9 @@ def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> No
             side.set_visible(False)
         axis.tick_params(length=0)
         axis.set_title(
-            "Which solver for which job: least PAR-2, seconds; thick frame: it is the default; ° its proofs are claimed",
-            loc="left", fontsize=10,
+            "Which solver for which job: who has the least PAR-2, and its seconds.\n"
+            "Thick frame: the default is the best; else how much longer it takes. ° proofs claimed by a solver.",
+            loc="left", fontsize=9,
         )  # fmt: skip
 
 

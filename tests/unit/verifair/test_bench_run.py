@@ -1,0 +1,161 @@
+"""Runs in processes of their own: what is killed or crashes is an answer like another, and a run continues where it was left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench_support import Fake, record
+from verifair.bench import worker
+from verifair.bench.competitors import Competitor
+from verifair.bench.contradictions import contradictions
+from verifair.bench.family import Case
+from verifair.bench.journal import NAME, Journal
+from verifair.bench.questions import fingerprint, subject
+from verifair.bench.registry import QUICK, chosen, families
+from verifair.bench.run import in_turns, rotated, run
+from verifair.bench.worker import measure
+from verifair.errors import DataError, QueryError
+
+SETTINGS = {"limit": 5.0}
+ENGINE = Competitor(method="bnb")
+
+
+def case(name: str = "random-wide/4-1") -> Case:
+    (one,) = chosen([name], 0)
+    return one
+
+
+def asked(journal: Journal, *competitors: Competitor, name: str = "random-wide/4-1", **changed: Any) -> None:
+    settings = {"limit": 5.0, "repeats": 1, "seed": 0, "patience": 2, **changed}
+    run(chosen([name], 0), competitors, journal, **settings)
+
+
+def test_there_are_enough_cases_of_every_kind_and_no_name_is_used_twice() -> None:
+    names = [one.name for one in chosen((), 0)]
+    assert len(names) >= 60
+    assert len(set(names)) == len(names)
+    assert {family.kind for family in families()} == {"decision", "relaxation", "minimum", "center"}
+    assert all(list(family.sizes) == sorted(family.sizes) for family in families())
+    assert {one.family.kind for one in chosen(QUICK, 0)} == {family.kind for family in families()}
+
+
+def test_a_seed_is_a_set_of_questions_on_every_start_of_python() -> None:
+    names = ["random-deep/2-1", "pba-german/3-0", "fair-german/2-1"]
+    here = [fingerprint(one.question()) for name in names for one in chosen([name], 0)]
+    text = (
+        "from verifair.bench.registry import chosen; from verifair.bench.questions import fingerprint\n"
+        f"print(*(fingerprint(one.question()) for name in {names} for one in chosen([name], 0)))"
+    )
+    there = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=True)
+    assert there.stdout.split() == here
+    other = [fingerprint(one.question()) for name in names for one in chosen([name], 1)]
+    assert not set(here) & set(other)
+
+
+def test_questions_about_one_box_share_their_subject() -> None:
+    decision, least, relaxed = (case(f"{family}/3-0").question() for family in ("pba-german", "min-german", "lp-german"))
+    assert subject(decision) == subject(least) == subject(relaxed)
+    assert len({fingerprint(decision), fingerprint(least), fingerprint(relaxed)}) == 3
+
+
+def test_a_glob_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(QueryError, match="families are pba-german"):
+        chosen(["pba-mars/*"], 0)
+
+
+def test_what_ignores_its_limit_is_killed_and_unknown_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "GRACE", (1.0, 0.3))
+    found = measure(Fake(method="hang"), case().question(), seconds=0.2, seed=0)
+    assert (found.answered.status, found.answered.reason) == ("unknown", "time")
+    assert 0.4 <= found.total_seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("method", "reason", "note"),
+    [
+        ("crash", "solver-error", "SIGSEGV"), ("throw", "solver-error", "ValueError: found a bug"),
+        ("licence", "licence", "too large"), ("unloadable", "solver-error", "no such library"),
+    ],
+)  # fmt: skip
+def test_no_failure_is_lost(method: str, reason: str, note: str) -> None:
+    found = measure(Fake(method=method), case().question(), seconds=5, seed=0)
+    assert (found.answered.status, found.answered.reason) == ("unknown", reason)
+    assert note in found.answered.note
+
+
+@pytest.mark.skipif(not worker.CLEAR.exists(), reason="peaks can be reset on Linux only")
+def test_memory_is_what_the_question_took() -> None:
+    big = measure(Fake(method="eat"), case().question(), seconds=30, seed=0)
+    small = measure(ENGINE, case().question(), seconds=30, seed=0)
+    assert big.peak_mb is not None
+    assert small.peak_mb is not None
+    assert 60 <= big.peak_mb <= 80
+    assert small.peak_mb < 40
+
+
+def test_a_liar_is_caught(tmp_path: Path) -> None:
+    with Journal(tmp_path, SETTINGS, resume=False) as journal:
+        asked(journal, ENGINE, Fake(method="lie"))
+        (found,) = contradictions(journal.records.values())
+    assert found.what == "proved against violated"
+    assert {found.first.competitor, found.second.competitor} == {"lie", "bnb"}
+
+
+def test_an_interrupted_run_continues_and_asks_nothing_twice(tmp_path: Path) -> None:
+    def stop(done: int, total: int, now: str) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    pair = ENGINE, Competitor(method="auto")
+    with Journal(tmp_path, SETTINGS, resume=False) as journal, pytest.raises(KeyboardInterrupt):
+        asked(journal, *pair, name="random-wide/4-*", repeats=2, progress=stop)
+    kept = (tmp_path / NAME).read_bytes()
+    assert kept.count(b"\n") == 1 + 3
+    (tmp_path / NAME).write_bytes(kept + b'{"case": "random-w')  # what kill -9 leaves
+    with Journal(tmp_path, SETTINGS, resume=True) as journal:
+        asked(journal, *pair, name="random-wide/4-*", repeats=2)
+    content = (tmp_path / NAME).read_bytes()
+    assert content.startswith(kept)
+    lines = [json.loads(line) for line in content.splitlines()[1:]]
+    keys = [(line["case"], line["method"], line["repeat"]) for line in lines]
+    assert len(keys) == len(set(keys)) == 2 * 2 * 2
+
+
+def test_a_journal_is_not_mixed_up(tmp_path: Path) -> None:
+    with Journal(tmp_path, SETTINGS, resume=False) as journal:
+        journal.add(record())
+    with pytest.raises(DataError, match="--resume"):
+        Journal(tmp_path, SETTINGS, resume=False)
+    with pytest.raises(DataError, match=r"limit 5\.0 there, 6\.0 now"):
+        Journal(tmp_path, {"limit": 6.0}, resume=True)
+    with Journal(tmp_path, SETTINGS, resume=True) as journal:
+        assert list(journal.records.values()) == [record()]
+        with pytest.raises(DataError, match="another question"):
+            journal.holds("f/1-0", "bnb", 0, "other")
+
+
+@pytest.mark.parametrize("content", [b"no json\n", b"[1]\n", b'{"settings": {"limit": 5.0}}\n{"case": 1}\n', b"\xff\xfe\n"])
+def test_what_is_no_journal_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(DataError, match="journal"):
+        Journal(tmp_path, SETTINGS, resume=True)
+
+
+def test_who_is_out_of_time_twice_is_not_asked_about_larger_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "GRACE", (1.0, 0.1))
+    with Journal(tmp_path, SETTINGS, resume=False) as journal:
+        asked(journal, Fake(method="hang"), name="random-wide/*-1", limit=0.05, repeats=2)
+        said = [(one.size, one.reason) for one in journal.records.values()]
+    assert said == [(4, "time"), (8, "time"), (16, "skipped"), (32, "skipped")]
+
+
+def test_competitors_take_turns() -> None:
+    assert rotated([ENGINE, *(Fake(method=m) for m in "ab")], 4)[0].method == "a"
+    order = [one.family.name for one in in_turns(chosen(["random-*/*"], 0))]
+    assert order[:4] == ["random-wide", "random-deep"] * 2
