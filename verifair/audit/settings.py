@@ -84,11 +84,17 @@ class Data(File):
 class Sensitive(Section):
     """[sensitive]"""
 
-    features: Names
+    features: tuple[Name, ...]
 
     @classmethod
     def title(cls, data: Any) -> str:
         return "[sensitive]"
+
+    @model_validator(mode="after")
+    def _some(self) -> Sensitive:
+        if not self.features:
+            raise ValueError("features names none; name the sensitive ones, or drop the section for those of the schema")
+        return self
 
 
 class Analysis(Section):

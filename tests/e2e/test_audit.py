@@ -1,0 +1,204 @@
+"""verifair audit on files of one's own: the verbs' numbers, proofs that check, what is skipped, interrupted and resumed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli_support import RUN
+from verifair import datasets
+
+Run = Callable[..., tuple[int, str, str]]
+HEAD = """
+title = "Ours"
+timeout = 60
+[model]
+file = "net.onnx"
+[schema]
+file = "schema.toml"
+[data]
+file = "rows.csv"
+[sensitive]
+features = ["sex"]
+"""
+PBA = "[analyses.pba]\ndelta = [1]\n"
+KMAX = "[analyses.kmax]\ntimeout = 20\n"
+CST = '[analyses.cst]\ncausal = "causal.toml"\nk = [15]\n'
+
+
+def files(folder: Path, analyses: str, *, head: str = HEAD, rows: int = 250) -> Path:
+    """A model, schema, table and causal model under names of their own, and the audit file."""
+    data = datasets.network_path("german").parent
+    folder.mkdir(exist_ok=True)
+    for name, ours in (("german.onnx", "net.onnx"), ("german.toml", "schema.toml"), ("german.causal.toml", "causal.toml")):
+        (folder / ours).write_bytes((data / name).read_bytes())
+    causal = (folder / "causal.toml").read_text().replace('do = { sex = "Male", age = "Senior" }', 'do = { sex = "Male" }')
+    (folder / "causal.toml").write_text(causal.replace("german.onnx", "net.onnx").replace("german.toml", "schema.toml"))
+    datasets.german().frame.head(rows).to_csv(folder / "rows.csv", index=False)
+    (folder / "audit.toml").write_text(head + analyses)
+    return folder / "audit.toml"
+
+
+def answer(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def section(path: Path, key: str) -> dict[str, Any]:
+    return next(one for one in answer(path)["sections"] if one["key"] == key)
+
+
+def without(content: Any, *names: str) -> Any:
+    """The same without some keys, at any depth."""
+    if isinstance(content, dict):
+        return {key: without(value, *names) for key, value in content.items() if key not in names}
+    return [without(one, *names) for one in content] if isinstance(content, list) else content
+
+
+def test_sections_have_the_verbs_numbers_and_their_proofs_check_as_the_page_says(inside: Run, tmp_path: Path) -> None:
+    files(tmp_path, PBA + KMAX + CST)
+    code, screen, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert code == 0, errors
+    assert "page: report.html" in screen
+    own, data = ("net.onnx", "--schema", "schema.toml"), ("--data", "rows.csv")
+    assert inside("pba", *own, *data, "--protected", "sex", "--delta", "1", "--json", "pba.json")[0] == 0
+    assert inside("kmax", *own, *data, "--protected", "sex", "--timeout", "20", "--json", "kmax.json")[0] == 0
+    assert inside("cst", *own, *data, "--causal", "causal.toml", "--k", "15", "--json", "cst.json")[0] == 0
+    report = tmp_path / "report.json"
+    pba = section(report, "pba")["answer"]
+    for key in ("counts", "rates", "shares"):
+        assert pba[key] == answer(tmp_path / "pba.json")[key]
+    kmax, verb = section(report, "kmax")["answer"], answer(tmp_path / "kmax.json")
+    for key in ("lower", "upper", "witness", "outcomes"):
+        assert kmax[key] == verb[key]
+    tests = section(report, "cst")["answer"]["tests"]
+    assert tests == answer(tmp_path / "cst.json")["tests"]
+    counted = next(one for one in tests[0]["counts"] if one["method"] == "CST")
+    said = section(report, "cst")["statements"][0]["text"]
+    assert said.startswith(f"{counted['significant']} of {tests[0]['complainants']} ")
+    assert f"more than {kmax['upper']}" in section(report, "kmax")["statements"][1]["text"]
+    proofs = [proof for one in answer(report)["sections"] for proof in one["evidence"]]
+    assert {proof["checked"] for proof in proofs} == {"accepted"}
+    for proof in (proofs[0], proofs[-1]):
+        _, *arguments = shlex.split(proof["command"])
+        code, screen, errors = inside(*arguments)
+        assert (code, "ACCEPTED" in screen) == (0, True), errors
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script src" not in page
+    assert "Ours" in page
+    assert not (tmp_path / "report.files.part").exists()
+
+
+def test_counts_of_pba_add_up_and_are_those_of_the_proved_shares(inside: Run, tmp_path: Path) -> None:
+    """The sentence counts people by whom a value favours; its proofs are the shares' of both settings together."""
+    files(tmp_path, PBA + "robustness = false\n")
+    assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
+    found = section(tmp_path / "report.json", "pba")
+    proved = sum(one["proved"] for one in found["answer"]["shares"] if one["metric"] == "PBA")
+    text = next(one["text"] for one in found["statements"] if one["headline"])
+    counts = [int(part.split(" of ")[0].split()[-1].replace(",", "")) for part in text.split("%) people")[0].split("for ")[1:2]]
+    raises = counts[0]
+    lowers = int(text.split("lowers it for ")[1].split(" of ")[0].replace(",", ""))
+    assert raises + lowers == proved > 0
+
+
+def test_what_cannot_run_says_why_and_the_others_go_on(inside: Run, tmp_path: Path) -> None:
+    head = HEAD.replace('[data]\nfile = "rows.csv"\n', "")
+    files(tmp_path, PBA + KMAX + "[analyses.cec]\n" + CST, head=head)
+    code, screen, _ = inside("audit", "audit.toml", "--out", "report.html", "--exit-verdict")
+    assert code == 10  # k-discrimination has a counterexample
+    for key in ("pba", "cec", "cst"):
+        (one,) = section(tmp_path / "report.json", key)["statements"]
+        assert one["standing"] == "skipped"
+        assert "add a [data] section" in one["text"]
+    assert section(tmp_path / "report.json", "kmax")["evidence"]
+    assert "skipped" in screen
+
+
+def test_an_analysis_without_time_is_unknown(inside: Run, tmp_path: Path) -> None:
+    files(tmp_path, PBA + CST.replace("[analyses.cst]", "[analyses.cst]\ntimeout = 0.001"))
+    assert inside("audit", "audit.toml", "--out", "report.html", "--only", "cst")[0] == 0
+    (one,) = section(tmp_path / "report.json", "cst")["statements"]
+    assert one["standing"] == "unknown"
+    assert "Allow more time" in one["text"]
+
+
+def test_mistakes_are_told_before_the_work(refused: Callable[..., str], tmp_path: Path) -> None:
+    path = files(tmp_path, PBA)
+    assert "--out PAGE.html" in refused("audit", path)
+    assert "pass one, try --demo german" in refused("audit", "--out", "r.html")
+    assert "the page is HTML" in refused("audit", path, "--out", "r.pdf")
+    assert "there is no such analysis; did you mean 'pba'?" in refused("audit", path, "--out", "r.html", "--only", "pbaa")
+    assert "add [analyses.kmax]" in refused("audit", path, "--out", "r.html", "--only", "kmax")
+    (tmp_path / "r.files").mkdir()
+    (tmp_path / "r.files" / "thesis.txt").write_text("mine")
+    assert "is in the way and no audit wrote it" in refused("audit", path, "--out", "r.html")
+    assert (tmp_path / "r.files" / "thesis.txt").read_text() == "mine"
+    (tmp_path / "audit.toml").write_text(HEAD.replace("rows.csv", "../rows.csv") + PBA)
+    assert "--root" in refused("audit", path, "--out", "q.html")
+    (tmp_path / "audit.toml").write_text(HEAD + CST.replace("causal.toml", "none.toml"))
+    assert "[analyses.cst]: causal = 'none.toml': there is no such file" in refused("audit", path, "--out", "q.html")
+
+
+def test_a_starting_file_is_written_once(inside: Run, refused: Callable[..., str], tmp_path: Path) -> None:
+    assert inside("audit", "--write-example", "my.audit.toml")[0] == 0
+    assert "[analyses.pba]" in (tmp_path / "my.audit.toml").read_text()
+    assert "is there already" in refused("audit", "--write-example", "my.audit.toml")
+
+
+def stopped(folder: Path, command: list[str], how: signal.Signals) -> tuple[int, str]:
+    """Stop an audit once its first analysis is kept: exit code and errors."""
+    running = subprocess.Popen([*RUN, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    kept = folder / "report.files.part" / "resume" / "cst.json"
+    deadline = time.monotonic() + 120
+    while not kept.exists() and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(how)
+    _, errors = running.communicate(timeout=60)
+    assert "Traceback" not in errors
+    if running.returncode == 0:
+        pytest.skip("the audit was finished before it could be stopped")
+    return running.returncode, errors
+
+
+def test_an_interrupted_audit_leaves_the_old_page_and_resumes_to_the_same(inside: Run, tmp_path: Path) -> None:
+    files(tmp_path, PBA + CST)
+    command = ["audit", "audit.toml", "--out", "report.html"]
+    assert inside(*command, "--only", "pba")[0] == 0
+    old = [(tmp_path / name).read_bytes() for name in ("report.html", "report.json", "report.files/pba-bias-sex.json.gz")]
+    code, errors = stopped(tmp_path, command, signal.SIGINT)
+    assert code == 130
+    assert "--resume" in errors
+    stopped(tmp_path, command, signal.SIGKILL)
+    assert old == [(tmp_path / name).read_bytes() for name in ("report.html", "report.json", "report.files/pba-bias-sex.json.gz")]
+    before = (tmp_path / "report.files.part" / "resume" / "cst.json").stat().st_mtime_ns
+    assert inside(*command, "--resume")[0] == 0
+    assert (tmp_path / "report.files" / "resume" / "cst.json").stat().st_mtime_ns == before
+    assert inside("audit", "audit.toml", "--out", "other.html")[0] == 0
+    times = ("seconds", "started", "file", "command", "sha256")  # gzip writes the time; sources are compared below
+    resumed, undisturbed = answer(tmp_path / "report.json"), answer(tmp_path / "other.json")
+    assert resumed["sources"] == undisturbed["sources"]
+    assert without(resumed, *times) == without(undisturbed, *times)
+
+
+def test_a_changed_question_is_asked_again(inside: Run, tmp_path: Path) -> None:
+    files(tmp_path, PBA + "robustness = false\n", rows=120)
+    assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
+    first = section(tmp_path / "report.json", "pba")
+    assert inside("audit", "audit.toml", "--out", "report.html", "--resume")[0] == 0
+    assert section(tmp_path / "report.json", "pba") == first
+    files(tmp_path, PBA + "robustness = false\n", rows=100)
+    assert inside("audit", "audit.toml", "--out", "report.html", "--resume")[0] == 0
+    assert section(tmp_path / "report.json", "pba")["settings"]["rows"] == "all 100 rows of the table"
+    kept = tmp_path / "report.files" / "resume" / "pba.json"
+    kept.write_text("{")
+    assert inside("audit", "audit.toml", "--out", "report.html", "--resume")[0] == 0
