@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.special
 from flint import arb
 
-from encoders.balls import PRECISIONS, Balls, ball, precision, sigmoid
+from encoders.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.dyadic import Dyadic, exact
 from encoders.network import Array, Layer, affine
 from encoders.probability import exceeds
@@ -52,7 +52,7 @@ def _by_balls(
     """One precision's word on goals at raw points (B, V), into rows `at` of met, unmet and margins."""
     met, unmet, margins = into
     x, x_prime = pair(problem, question, raw)
-    same = _same(problem, x, x_prime)
+    same = same_start(problem.network, x, x_prime)
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]
         logits = problem.network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
@@ -85,14 +85,6 @@ def _gap_values(gap: Gap, g: arb, g_prime: arb, same: bool) -> list[arb]:
     """epsilon - (sigma(g) - sigma(g')): the curve itself, of which the rows are tangents."""
     difference = ball(0.0) if same else sigmoid(g) - sigmoid(g_prime)
     return [ball(gap.epsilon) - (-difference if gap.rise else difference)]
-
-
-def _same(problem: TwinProblem, x: Array, x_prime: Array) -> Booleans:
-    """(B,) where nothing that differs between x and x' reaches the network: both copies are the same number, whatever it is."""
-    first = problem.network.layers[0]
-    difference = exact(x) - exact(x_prime)
-    reach = affine(difference, Layer(weight=first.weight, bias=np.zeros(len(first.bias)), slope=np.ones(len(first.bias))))
-    return np.asarray((reach.sign == 0).all(axis=1))
 
 
 def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[npt.NDArray[np.bool_], Array]:

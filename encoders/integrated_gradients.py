@@ -36,6 +36,7 @@ for each other between the many small steps of an exact integral."""
 
 def gradients(network: Network, margin: Array, x: Array) -> Array:
     """Gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
+    network.require_piecewise_linear("attributions by gradients")
     first = network.layers[0]
     slopes = _slopes(network.layers, affine(x, first))
     return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), slopes) @ first.weight

@@ -91,6 +91,16 @@ class SmoothLayer(Layer):
         return False
 
     @property
+    def smooth(self) -> npt.NDArray[np.bool_]:
+        """(m,) which neurons are curves."""
+        return np.asarray(self.curve != Curve.BENT)
+
+    @property
+    def sigmoid(self) -> npt.NDArray[np.bool_]:
+        """(m,) which neurons are sigmoids."""
+        return np.asarray(self.curve == Curve.SIGMOID)
+
+    @property
     def shown(self) -> str:
         """The kinds of its curves, for messages."""
         return " and ".join(Curve(kind).shown for kind in np.unique(self.curve[self.curve != Curve.BENT]))

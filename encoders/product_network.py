@@ -42,6 +42,7 @@ def product_network(
     shift: (s,) further columns in which x' is x plus an input, n + k .. n + k + s - 1 of the product.
     margin (n_N,) and rows (R, 2), given together: the R outputs are rows @ (g, g') instead, g = margin . logits.
     """
+    network.require_piecewise_linear("the product network")
     first, *others = network.layers
     kept = first.weight.copy()
     kept[:, own] = 0.0

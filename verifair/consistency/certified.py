@@ -126,6 +126,7 @@ def certified(
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("x", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
     schema.check_network(network)
+    network.require_piecewise_linear("certified explanation consistency")
     started = time.perf_counter()
     deadline = np.inf if budget is None else started + budget.seconds
     most = NODES if budget is None or budget.nodes is None else budget.nodes

@@ -160,6 +160,8 @@ def _task(statement: Statement, query: Query, network: Network, schema: Schema) 
 
 def phase_flaw(tree: PhaseTree, task: Task, network: Network, schema: Schema) -> str | None:
     """Why a tree that also splits neurons does not prove a task, or None."""
+    if not network.piecewise_linear:
+        return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
     if task.asked.strict:
         return "neuron branching cannot show a strict goal"
     rows = np.array(task.asked.rows)

@@ -31,6 +31,8 @@ in any order and also with fused operations, is off by at most gamma_n times the
        vanish, EPS V covers underflow in step 1, and TINY = 1e-150 covers it in step 2. T_i = 0 needs no TINY only when no
        neuron of the layer has both a coefficient and a V that is not 0: then every term is an exact zero.
     4. Whatever overflows ends as inf or NaN, and the bound is then -inf: it proves nothing.
+    5. Smooth neurons (sigmoid, tanh) have Y = 1 above them, and lines of `check_curves`, whose offsets are rounded outwards there:
+       they are at most 1 + |a| for each copy, slopes at most 1. 2 (V + V') + 4 in place of V + V' in T_i covers them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Network
+from encoders.network import Array, Layer, Network, SmoothLayer
+from verifair.verify.check_curves import CurvePairs, CurvePlanes, Smooth
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -57,7 +60,7 @@ def rounding_unit(network: Network) -> float:
     if len(network.layers) >= 100:
         return float("inf")
     for layer in network.layers:
-        for parameters in (layer.weight, layer.bias, layer.slope):
+        for parameters in (layer.weight, layer.bias, _bend(layer)):
             size = np.abs(parameters[parameters != 0])
             if size.size and not (size.min() >= 1e-200 and size.max() <= LARGEST):
                 return float("inf")
@@ -112,11 +115,12 @@ class TwinBounds:
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
         self.shift = (centre2 - centre) @ first.weight.T
+        self._curves: dict[int, CurvePlanes | CurvePairs] = {}
         self.spans = [self._first_span(centre, centre2)]
         for k, layer in enumerate(network.layers[1:], start=1):
             span = self._next_span(k)
             if close and k + 1 < len(network.layers):
-                span = self._closer(span, k, np.asarray(layer.slope < 1))
+                span = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer))
             self.spans.append(span)
 
     def _first_span(self, centre: Array, centre2: Array) -> Span:
@@ -141,13 +145,23 @@ class TwinBounds:
     def _next_span(self, k: int) -> Span:
         """Interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
         below, span, layer = self.network.layers[k - 1], self.spans[k - 1], self.network.layers[k]
-        y, y2 = _activated(span.low, span.high, below.slope), _activated(span.low2, span.high2, below.slope)
-        d = _difference(span, below.slope, y, y2)
+        slope = _bend(below)
+        y, y2 = _activated(span.low, span.high, slope), _activated(span.low2, span.high2, slope)
+        reach, reach2 = _size(span.low, span.high, slope), _size(span.low2, span.high2, slope)
+        d = _difference(span, slope, y, y2)
+        if isinstance(below, SmoothLayer):
+            smooth = Smooth.of(below)
+            for copy, ends in ((y, (span.low, span.high)), (y2, (span.low2, span.high2))):
+                copy[0][:, smooth.index], copy[1][:, smooth.index] = smooth.outputs(*ends)
+            apart = smooth.difference(span.low, span.high, span.d_low, span.d_high)
+            d[0][:, smooth.index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, smooth.index])
+            d[1][:, smooth.index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, smooth.index])
+            reach, reach2 = (np.where(_smooth(below), 1.0, one) for one in (reach, reach2))
         weight = np.abs(layer.weight)
-        size = _floored(_size(span.low, span.high, below.slope) @ weight.T + np.abs(layer.bias))
-        size2 = _floored(_size(span.low2, span.high2, below.slope) @ weight.T + np.abs(layer.bias))
+        size = _floored(reach @ weight.T + np.abs(layer.bias))
+        size2 = _floored(reach2 @ weight.T + np.abs(layer.bias))
         # Relative to d alone, so that exact zeros stay zero; with LeakyReLU, d is off by roundings of y and y' themselves.
-        leaky = ((below.slope > 0) & (below.slope < 1)).any()
+        leaky = ((slope > 0) & (slope < 1)).any()
         size_d = _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
         if leaky:  # where no neuron differs at all, y and y' are the same numbers, rounded alike
             size_d = np.where(((d[0] == 0) & (d[1] == 0)).all(axis=1, keepdims=True), size_d, size + size2)
@@ -165,10 +179,10 @@ class TwinBounds:
             low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2
         ).tightened()
 
-    def _closer(self, span: Span, k: int, kinked: Booleans) -> Span:
-        """The same enclosures, by backward substitution where a neuron is unstable in one of the copies."""
+    def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
+        """The same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
         layer = self.network.layers[k]
-        box, neuron = np.nonzero(_loose(span) & kinked)
+        box, neuron = np.nonzero(loose)
         rows, bias = layer.weight[neuron], layer.bias[neuron]
         none = np.zeros_like(rows)
 
@@ -211,9 +225,12 @@ class TwinBounds:
     def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> tuple[Array, Array, Array, Array]:
         total, error = constant.copy(), self.eps * np.abs(constant)
         for k in range(last, -1, -1):
-            layer, span = self.network.layers[k], self.spans[k]
-            error = error + self._rounding(np.abs(p) + np.abs(q), span.size[box])
-            p, q, offset = self._relaxed(k, p, q, box)
+            layer = self.network.layers[k]
+            error = error + self._rounding(np.abs(p) + np.abs(q), self._charge(k)[box])
+            if isinstance(layer, SmoothLayer):
+                p, q, offset = self._relaxed_curves(k, layer, p, q, box)
+            else:
+                p, q, offset = self._relaxed(k, layer.slope, p, q, box)
             total += offset
             if k:
                 total += p @ layer.bias + q @ layer.bias
@@ -254,9 +271,34 @@ class TwinBounds:
         error = np.where(zero, 0.0, self.eps * total + TINY)
         return np.where((total <= LARGEST) & (size.max(axis=1) <= LARGEST) & np.isfinite(self.eps), error, np.inf)
 
-    def _relaxed(self, k: int, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
+    def _charge(self, k: int) -> Array:
+        """What rounding errors of backward substitution at layer k are relative to."""
+        size, layer = self.spans[k].size, self.network.layers[k]
+        return np.where(_smooth(layer), 2 * size + 4, size) if isinstance(layer, SmoothLayer) else size
+
+    def _relaxed_curves(
+        self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers
+    ) -> tuple[Array, Array, Array]:
+        """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
+        smooth, curve = Smooth.of(layer), _smooth(layer)
+        alpha, beta, offset = self._relaxed(k, layer.bend, np.where(curve, 0.0, p), np.where(curve, 0.0, q), box)
+        if k not in self._curves:
+            span = self.spans[k]
+            ends = (span.low, span.high, span.low2, span.high2, span.d_low, span.d_high)
+            scaled = tuple(smooth.scale * end[:, smooth.index] for end in ends)
+            shift = smooth.scale * self.shift[:, smooth.index] if k == 0 else None
+            self._curves[k] = CurvePlanes.of(scaled) if shift is None else CurvePairs.of(scaled, shift)
+        lines = self._curves[k]
+        mine = smooth.half * p[:, smooth.index], smooth.half * q[:, smooth.index]
+        m, m2, c = lines.planes(*mine, box) if isinstance(lines, CurvePlanes) else lines.lines(*mine, box)
+        alpha, beta = np.array(alpha), np.array(beta)
+        alpha[:, smooth.index], beta[:, smooth.index] = smooth.scale * m, smooth.scale * m2
+        constant = c + smooth.c * (p + q)[:, smooth.index]
+        return alpha, beta, offset + constant.sum(axis=1)
+
+    def _relaxed(self, k: int, slope: Array, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta (N, m) and offsets (N,) with  p.y + q.y' >= alpha.a + beta.a' + offset  over each row's box."""
-        slope, span = self.network.layers[k].slope, self.spans[k]
+        span = self.spans[k]
         if (slope == 1).all():
             return p, q, np.zeros(len(p))
         on, on2 = span.low >= 0, span.low2 >= 0
@@ -277,6 +319,21 @@ class TwinBounds:
                 alpha[row, neuron], beta[row, neuron], c = _plane(p_at, q_at, *planes)
             offset = np.asarray(np.bincount(row, weights=c, minlength=len(p)), dtype=np.float64)
         return alpha + leak, beta + leak2, offset
+
+
+def _bend(layer: Layer) -> Array:
+    """(m,) slopes of the neurons that bend, 1 for smooth ones."""
+    return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
+
+
+def _smooth(layer: Layer) -> Booleans:
+    """(m,) which neurons are smooth."""
+    return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
+
+
+def _less(one: Array, two: Array, towards: float) -> Array:
+    """one - two, rounded outwards."""
+    return np.nextafter(one - two, towards)
 
 
 def _floored(size: Array) -> Array:

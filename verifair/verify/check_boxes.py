@@ -18,6 +18,7 @@ from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.verify.check_bounds import TwinBounds
 from verifair.verify.check_leaves import Asked, Leaves
+from verifair.verify.check_points import holds_at
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -209,11 +210,17 @@ class Checker:
         value = (mix * base[:, None]).sum(axis=2) - (np.abs(mix @ slope) @ radius[:, :, None])[:, :, 0] + rows[:, :, 2]
         return np.asarray(rows[np.arange(len(rows)), (value / mix.sum(axis=2)).argmax(axis=1)])
 
-    def _decide(self, leaf: Integers, raw: Array, text: str) -> None:
-        """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false."""
+    def _decide(self, leaf: Integers, raw: Array, text: str, *, refuting: bool = False) -> None:
+        """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false.
+
+        Of a smooth network, also where it cannot be decided, unless one is only `refuting`.
+        """
         if not len(leaf):
             return
         task = self.leaves.task[leaf]
+        if not self.network.piecewise_linear:
+            self._decide_smooth(leaf, raw, text, refuting=refuting)
+            return
         try:
             first, second = self._exact(task, raw), self._exact(task, self.tasks.second(task, raw))
             met = self._met(leaf, first, second)
@@ -223,6 +230,17 @@ class Checker:
             return
         for k in np.flatnonzero(~met):
             self._reject(int(leaf[k]), f"{text}: x = {raw[k].tolist()}")
+
+    def _decide_smooth(self, leaf: Integers, raw: Array, text: str, *, refuting: bool) -> None:
+        task = self.leaves.task[leaf]
+        x, x_prime = self.domain.encode(raw), self.domain.encode(self.tasks.second(task, raw))
+        for k, one in enumerate(leaf.tolist()):
+            asked, margin = self.tasks.asked[self.tasks.which[task[k]]], self.tasks.margin[task[k]]
+            holds = holds_at(self.network, asked, margin, float(self.target[one]), x[k], x_prime[k])
+            if holds is None and not refuting:
+                self._reject(one, f"no precision tells whether the claim holds: x = {raw[k].tolist()}")
+            elif holds is False:
+                self._reject(one, f"{text}: x = {raw[k].tolist()}")
 
     def _met(self, leaf: Integers, first: Dyadic, second: Dyadic) -> Booleans:
         """(N,) whether the goal holds at exact margins g(x), g(x'), with the claimed bound where there is one."""
@@ -266,7 +284,7 @@ class Checker:
             if gap is not None:
                 seems = (expit(first) - expit(second)) * (-1 if gap.rise else 1) > gap.epsilon - 1e-9
             false |= (which == k) & np.isfinite(best) & seems
-        self._decide(leaf[false & legal], raw[false & legal], "the claim is false")
+        self._decide(leaf[false & legal], raw[false & legal], "the claim is false", refuting=True)
 
     def _halves(
         self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array

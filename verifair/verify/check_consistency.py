@@ -71,6 +71,7 @@ def check_consistency(
 
     progress is called with the number of pairs done and of all pairs.
     """
+    network.require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     given = certificate if isinstance(certificate, ConsistencyCertificate) else ConsistencyCertificate.load(certificate)
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]

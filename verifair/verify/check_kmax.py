@@ -48,6 +48,7 @@ def check_kmax(
 
     progress is called with the number of leaves done and of all leaves.
     """
+    network.require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
     given = certificate if isinstance(certificate, KmaxCertificate) else KmaxCertificate.load(certificate)
     count, reason = 0, misfit(given, network, schema)

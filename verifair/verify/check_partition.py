@@ -27,6 +27,7 @@ from verifair.verify.certificate import Tree
 from verifair.verify.check import CheckReport, about_another, phase_flaw
 from verifair.verify.check_boxes import Checker, Rejection
 from verifair.verify.check_leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
+from verifair.verify.check_points import witnessed
 from verifair.verify.partition import Partition
 from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
 from verifair.verify.phase_tree import PhaseTree
@@ -266,13 +267,24 @@ def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Sche
     good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
     good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
     x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
-    logits = network.forward(exact(np.concatenate([domain.encode(x), domain.encode(prime)]))).to_fractions()
-    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
-    for k, (a, b) in enumerate(zip(g[: len(parts)], g[len(parts) :], strict=True)):
-        from_, to = (a, b) if chunk.goal[k] == 0 else (b, a)
-        good[k] &= from_ > 0 > to if query.epsilon is None else exceeds(from_, to, query.epsilon)
+    good &= _refuted(network, domain.encode(x), domain.encode(prime), chunk.goal, query.epsilon)
     return [
         Rejection(proof=int(chunk.first + part), reason=f"its witness x = {chunk.x[k].tolist()} is none")
         for k, part in enumerate(parts)
         if not good[k]
+def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
+    """(N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or by
+    balls where the network is smooth."""
+    if not network.piecewise_linear:
+        pairs = zip(goal.tolist(), x, prime, strict=True)
+        return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
+    logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
+    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
+    found = np.zeros(len(goal), dtype=bool)
+    for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
+        from_, to = (a, b) if goal[k] == 0 else (b, a)
+        found[k] = from_ > 0 > to if epsilon is None else exceeds(from_, to, epsilon)
+    return found
+
+
     ]

@@ -44,19 +44,23 @@ def solve(
     """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
+    Networks with smooth layers are decided by branch-and-bound alone; CurveError where a solver or program is asked for.
     """
     budget = budget or Budget()
     if solver is not None:
         registry.get(solver)  # an unknown name is an error also where no solver comes to be asked
         if method == "bnb":
             raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
+    smooth = not problem.network.piecewise_linear
+    if smooth and (solver is not None or method in ("lp", "milp", "smt")):
+        problem.network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
             limit = _first_nodes(problem, method, budget)
             decision = decide(problem, seconds=budget.seconds, max_nodes=limit, group=group, seed=budget.seed, progress=progress)
             answers = _answers(problem, decision)
-            if method == "auto":
+            if method == "auto" and not smooth:
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
         case "lp" | "milp" | "smt":
             answers = _by_solver(problem, method, solver, budget)
@@ -89,7 +93,7 @@ def _answer(decision: Decision, q: int, g: int) -> Answer:
 
 def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
     """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
-    if method == "bnb" or any(goal.strict for goal in problem.goals):
+    if method == "bnb" or not problem.network.piecewise_linear or any(goal.strict for goal in problem.goals):
         return budget.nodes
     return min(FIRST_NODES, budget.nodes or FIRST_NODES)
 

@@ -89,6 +89,7 @@ def maximise(
     """
     if not 1e-6 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 1e-6 (bounds are rounded outwards) and less than 1")
+    query.network.require_piecewise_linear("the search for the largest gap")
     budget = budget or Budget()
     started = time.monotonic()
     box = box_of(query.schema, query.box)

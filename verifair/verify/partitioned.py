@@ -226,7 +226,7 @@ class _Chunk:
 
     def _by_neurons(self, questions: Integers) -> None:
         """Neuron branching for one question after the other, both directions; a proof, a witness, or nothing."""
-        for q in questions.tolist():
+        for q in questions.tolist() if self.problem.network.piecewise_linear else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
             trees = []

@@ -48,6 +48,7 @@ class PhaseAnswer:
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
     """Decide goal g of question q. Raises ValueError for a strict goal, or a question that the kernel does not cover."""
+    problem.network.require_piecewise_linear("neuron branching")
     if problem.goals[g].strict:
         raise ValueError("neuron branching proves goals with >=; a strict goal needs input splitting")
     one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.balls import PRECISIONS, Balls, ball, precision
 from encoders.bounds.rounding import TINY, factor
+from encoders.curves import ERROR
 from encoders.dyadic import exact
-from encoders.network import Array, Network
+from encoders.network import Array, Network, SmoothLayer
 from encoders.probability import gap_rows
 from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
 from verifair.errors import QueryError
@@ -47,7 +49,8 @@ def classes(network: Network) -> int:
 def decisions(network: Network, x: Array) -> Integers:
     """Class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
 
-    Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding.
+    Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding. Of
+    smooth networks balls decide instead, and -1 stands for a row so near to a tie that they cannot tell: it is in no class.
     """
     logits = network.forward(x)
     if network.outputs == 1:
@@ -55,12 +58,26 @@ def decisions(network: Network, x: Array) -> Integers:
     ordered = np.sort(logits, axis=1)
     close = np.flatnonzero(~(ordered[:, -1] - ordered[:, -2] > 4 * _evaluation_error(network, x)))
     winner = logits.argmax(axis=1)
-    if len(close):
+    if not network.piecewise_linear:
+        winner[close] = [_by_balls(network, row) for row in x[close]]
+    elif len(close):
         values = network.forward(exact(x[close])).to_fractions()
         for k, row in zip(close, values, strict=True):
             row = [0, *row] if network.outputs == 1 else list(row)
             winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
     return np.asarray(winner, dtype=np.int64)
+
+
+def _by_balls(network: Network, x: Array) -> int:
+    """The class of one network input (n,) of a smooth network; -1 where no precision tells."""
+    for bits in PRECISIONS:
+        with precision(bits):
+            row = network.forward(Balls.of(x[None])).rows()[0]
+            row = [ball(0.0), *row] if network.outputs == 1 else row
+            for c, mine in enumerate(row):
+                if all(mine > other if k < c else mine >= other for k, other in enumerate(row) if k != c):
+                    return c
+    return -1
 
 
 def _evaluation_error(network: Network, x: Array) -> Array:
@@ -69,6 +86,8 @@ def _evaluation_error(network: Network, x: Array) -> Array:
     for layer in network.layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         lost += factor(layer.weight.shape[1])
+        if isinstance(layer, SmoothLayer):  # |y| <= 1, and a curve is off by ERROR, which lost (size + 1) pays for
+            size, lost = size + 1, lost + 2 * ERROR
     return np.asarray(lost * size.max(axis=1) + TINY)
 
 

@@ -615,9 +615,9 @@ def test_deep_trees_need_no_recursion() -> None:
 
 
 def test_the_checker_imports_nothing_of_the_engine() -> None:
-    shared = ("encoders.dyadic", "encoders.network", "encoders.problem", "encoders.probability")
+    shared = ("encoders.balls", "encoders.dyadic", "encoders.network", "encoders.problem", "encoders.probability")
     allowed = {*shared, "verifair.schema", "verifair.errors"}
-    checks = ("bounds", "boxes", "counterfactuals", "leaves", "partition", "phase_bounds", "phases")
+    checks = ("bounds", "boxes", "counterfactuals", "curves", "leaves", "partition", "phase_bounds", "phases", "points")
     files = ("certificate", "certificate_file", "counterfactual_statement", "fields", "partition", "partition_store", "phase_tree")
     own = {f"verifair.verify.{name}" for name in ("check", *(f"check_{one}" for one in checks), *files)}
     folder = Path(sys.modules[CheckReport.__module__].__file__).parent

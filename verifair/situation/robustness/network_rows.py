@@ -66,6 +66,7 @@ class NetworkRows:
     ) -> NetworkRows:  # fmt: skip
         """The given rows of a table. Raises QueryError, SchemaError, DataError for what does not fit."""
         schema.check_network(network)
+        network.require_piecewise_linear("decisions on counterfactuals")
         if network.outputs > 2:
             raise QueryError(f"decisions on counterfactuals are certified for two classes, the network has {network.outputs}")
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
