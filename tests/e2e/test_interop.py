@@ -39,13 +39,16 @@ def test_export_and_verify_on_the_shipped_network(inside: Run, tmp_path: Path) -
     for name in ("0000-fall", "0001-rise"):
         results = ["--results", f"{name}.txt"]
         old = inside("verify", f"out/1.0/vnnlib/{name}.vnnlib", "--network", "out/1.0/onnx/product.onnx", *results)
-        new = inside("verify", f"out/2.0/vnnlib/{name}.vnnlib", "--network", "f=out/2.0/onnx/network.onnx")
+        question = ["verify", f"out/2.0/vnnlib/{name}.vnnlib", "--network", "f=out/2.0/onnx/network.onnx"]
+        new = inside(*question, "--certificate", f"{name}.json")
         assert old[0] == new[0] == 0
         word = old[1].split()[0]
         assert word in ("sat", "unsat")
         assert new[1].split()[0] == word
         assert (tmp_path / f"{name}.txt").read_text().startswith(f"{word}\n")
         assert f"{'about the real-valued' if word == 'unsat' else '1 case'}" in new[2]
+        if word == "unsat":
+            assert inside(*question, "--check", f"{name}.json")[1] == "unsat"
         asked.append(word)
     assert "PROVED" in screen.upper() if asked == ["unsat", "unsat"] else "sat" in asked
 

@@ -17,7 +17,7 @@ from verifair.queries import IndividualFairness
 
 EXAMPLE = """
 Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
-network, laid out as VNN-COMP has its benchmarks. sat is a counterexample, unsat a proof, as long as all files are unsat.
+network, laid out as VNN-COMP has its benchmarks. A sat is a counterexample; all files unsat are a proof.
 
   verifair export --demo german --protected sex --relaxed --vnnlib german-sex
 
@@ -83,6 +83,8 @@ def _show(written: Export) -> None:
     out = options.console()
     out.print(f"[bold]{len(written.files)}[/] queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
     out.print("proved when all files of one version are unsat", soft_wrap=True)
+    if not written.single:
+        out.print("the networks are float64: float32 does not hold the constants folded into their weights", soft_wrap=True)
     for version, loose in (("1.0", written.relaxed_1), ("2.0", written.relaxed_2)):
         if not loose:
             out.print(f"{version}: exact; a sat is a counterexample")

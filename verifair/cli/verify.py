@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from encoders.network import Network
 from encoders.vnnlib_query import VnnlibQuery
 from encoders.vnnlib_reader import read_vnnlib
 from verifair.cli import options
 from verifair.errors import QueryError
+from verifair.interop.certificate import VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of
 from verifair.interop.witness import written
 
@@ -49,15 +52,24 @@ def command(
     solver: Annotated[str | None, typer.Option("--solver", help="Backend of milp; see `verifair doctor`.")] = None,
     nodes: options.Nodes = None,
     seed: options.Seed = 0,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Write the proof of an unsat here (.json, .json.gz).")
+    ] = None,
+    check: Annotated[Path | None, typer.Option("--check", help="Re-prove this certificate instead of solving.")] = None,
     json: options.Json = None,
     exit_verdict: Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 unsat, 10 sat, 20 otherwise.")] = False,
 ) -> None:
     if method not in METHODS:
         raise QueryError(f"--method {method}: expected one of {', '.join(METHODS)}")
-    options.check_outputs({"--json": json, "--results": results})
+    options.check_outputs({"--json": json, "--results": results, "--certificate": certificate})
+    if check is not None and certificate is not None:
+        raise QueryError("--check re-proves a certificate, --certificate writes one: choose one")
     asked = read_vnnlib(query)
     check_types(asked, as_real=as_real)
     networks = networks_of(asked, _files(asked, network or []))
+    if check is not None:
+        _check(asked, networks, check, json)
+        return
     budget = options.budget(timeout, nodes, seed)
     with options.progress_bar("cases") as progress:
         found = decide(asked, networks, budget=budget, method=method, solver=solver, progress=progress)
@@ -66,7 +78,7 @@ def command(
     if results is not None:
         results.parent.mkdir(parents=True, exist_ok=True)
         results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
-    _explain(found)
+    _explain(found, options.Output(source="", json=None, certificate=certificate).save_certificate(found.certificate))
     options.write_json(json, _answer(query, found, text))
     if exit_verdict:
         raise typer.Exit(EXITS[found.answer])
@@ -87,7 +99,17 @@ def _files(query: VnnlibQuery, texts: list[str]) -> dict[str, Path]:
     }
 
 
-def _explain(found: QueryAnswer) -> None:
+def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> None:
+    """Exit code 0 whatever comes out, like `verifair check`: an answer was given."""
+    wrong = rejections(VnnlibCertificate.load(file), query, networks)
+    typer.echo("unsat" if not wrong else "unknown")
+    err = Console(stderr=True, highlight=False)
+    for line in wrong or [f"{file}: accepted, every case was re-proved"]:
+        err.print(line, soft_wrap=True, markup=False)
+    options.write_json(json, {"query": str(query.path), "certificate": str(file), "accepted": not wrong, "rejections": wrong})
+
+
+def _explain(found: QueryAnswer, saved: Path | None) -> None:
     """What the first line does not say, on standard error."""
     err = Console(stderr=True, highlight=False)
 
@@ -102,6 +124,8 @@ def _explain(found: QueryAnswer) -> None:
         say(f"because: {found.reason}")
     if found.claimed:
         say(f"unsat rests on the word of {', '.join(found.claimed)}, within its tolerances; --method bnb takes no such word")
+    if saved is not None:
+        say(f"certificate: {saved} (--check {saved} re-proves it)")
     if found.rounded:
         say(f"rounded when folded, so that this is about the folded network: {', '.join(found.rounded)}")
     if found.assignment is not None and found.assignment.agrees is False:

@@ -19,10 +19,11 @@ from encoders.network import Link, Network
 from encoders.onnx_reader import read_onnx
 from encoders.problem import TwinProblem
 from encoders.vnnlib_cases import Case, cases
-from encoders.vnnlib_query import VnnlibQuery
+from encoders.vnnlib_query import Declared, VnnlibQuery
 from encoders.vnnlib_text import VnnlibUnsupported
 from solvers.outcome import Budget
 from verifair.errors import QueryError
+from verifair.interop.certificate import POINT, Evidence, VnnlibCertificate
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import Assignment, assignment
 from verifair.verdict import Reason, Status
@@ -47,12 +48,14 @@ class Answered(Enum):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryAnswer:
     """assignment: of a sat.   reason: of an unknown.   engines: how cases were decided.   claimed: backends on whose word alone an
-    unsat rests (empty: every case has a proof of the engine).   rounded: nodes that the reader had to round when folding."""
+    unsat rests (empty: every case has a proof of the engine).   rounded: nodes that the reader had to round when folding.
+    certificate: of an unsat that rests on no such word."""
 
     answer: Answered
     assignment: Assignment | None
     reason: str | None
     cases: int
+    certificate: VnnlibCertificate | None
     engines: tuple[str, ...]
     claimed: tuple[str, ...]
     rounded: tuple[str, ...]
@@ -82,7 +85,7 @@ def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network,
             option = f"--network {declared.name}=FILE.onnx" if declared.name else "--network FILE.onnx"
             raise QueryError(f"{query.path} is about a network {declared.name}; pass {option}")
         else:
-            found[declared.name] = _read(file)
+            found[declared.name] = _read(file, declared)
         network = found[declared.name]
         for what, size, has in (("input", declared.input.size, network.inputs), ("output", declared.output.size, network.outputs)):
             if size != has:
@@ -97,8 +100,13 @@ def _origin(query: VnnlibQuery, name: str) -> str:
     return name
 
 
-def _read(file: Path) -> Network:
-    network = read_onnx(file)
+def _read(file: Path, declared: Declared) -> Network:
+    network = read_onnx(file, output=declared.output.onnx)
+    plain = len(network.feeds) == 1 and network.feeds[0].kind in ("float32", "float64") and not network.feeds[0].categories
+    if not plain or not np.array_equal(network.feeds[0].start, np.arange(network.inputs)):
+        raise QueryError(f"{file}: takes {len(network.feeds)} typed inputs, a table; queries are read about one tensor of numbers")
+    if declared.input.onnx is not None and declared.input.onnx != network.feeds[0].name:
+        raise QueryError(f"{file}: its input is called {network.feeds[0].name!r}, the query says {declared.input.onnx!r}")
     if network.link is not Link.IDENTITY:
         raise QueryError(
             f"{file}: ends with {network.link.value}, and a query is about what the model shows; the engine decides queries about "
@@ -140,6 +148,7 @@ def decide(
     engines: set[str] = set()
     claimed: set[str] = set()
     reasons: list[str] = []
+    proofs: list[Evidence] = []
     late, found = False, None
     for position, case in enumerate(listed):
         left = budget.seconds - (time.monotonic() - started)
@@ -151,6 +160,7 @@ def decide(
             found = assignment(query, case, networks, case.lower)
             if found is not None:
                 break
+            proofs.append(Evidence(way=POINT, tree=None))
             continue
         decided = _decide_case(query, case, networks, replace(budget, seconds=left), method, solver)
         engines.update(decided.engines)
@@ -158,6 +168,8 @@ def decide(
             found = decided.assignment
             break
         claimed.update(decided.claimed)
+        if decided.evidence is not None:
+            proofs.append(decided.evidence)
         late = late or decided.late
         if decided.reason is not None:
             reasons.append(decided.reason)
@@ -169,6 +181,7 @@ def decide(
         assignment=found,
         reason="; ".join(dict.fromkeys(reasons)) or None if said in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
         cases=len(listed),
+        certificate=VnnlibCertificate.of(query, networks, proofs) if said is Answered.UNSAT and not claimed else None,
         engines=tuple(sorted(engines)),
         claimed=tuple(sorted(claimed)) if said is Answered.UNSAT else (),
         rounded=tuple(dict.fromkeys(node for network in networks for node in network.rounded)),
@@ -184,6 +197,7 @@ class _Decided:
     reason: str | None = None
     late: bool = False
     claimed: tuple[str, ...] = ()
+    evidence: Evidence | None = None
     engines: tuple[str, ...] = ()
 
 
@@ -212,7 +226,7 @@ def _decide_case(
                 if answer.tree is None:
                     return _Decided(claimed=(answer.outcomes[-1].backend,), engines=tuple(engines))
                 if not isinstance(answer.tree, Tree) or covers_reals(answer.tree, part.problem):
-                    return _Decided(engines=tuple(engines))
+                    return _Decided(evidence=Evidence(way=part.way, tree=answer.tree), engines=tuple(engines))
                 reason = "decided at float32 inputs alone, and inputs are real numbers here"
             case Status.UNKNOWN:
                 late = answer.reason is Reason.TIME

@@ -39,11 +39,12 @@ NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What was written. files: names of the queries, the same in both versions.   relaxations: what a sat may owe its life to, for
-    1.0 and 2.0; an empty list means that sat is a counterexample and nothing less."""
+    """What was written.   files: names of the queries, the same in both versions.   single: whether float32 holds all weights
+    (else the networks are float64).   relaxed_1, relaxed_2: what a sat of 1.0 or 2.0 may be due to; empty: it is exact."""
 
     folder: Path
     files: tuple[str, ...]
+    single: bool
     relaxed_1: tuple[str, ...]
     relaxed_2: tuple[str, ...]
 
@@ -80,7 +81,7 @@ def export(
         if progress is not None:
             progress(position + 1, len(names))
     _write(folder, models, texts, timeout)
-    result = Export(folder=folder, files=names, relaxed_1=loose[0], relaxed_2=loose[1])
+    result = Export(folder=folder, files=names, single=is_single(query.network), relaxed_1=loose[0], relaxed_2=loose[1])
     manifest = _manifest(query, pieces, result, models)
     (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return result
@@ -151,10 +152,12 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
         question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'}"
     else:
         question = f"the probability {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
+    folded = [f"rounded when folded by the reader: {', '.join(query.network.rounded)}"] if query.network.rounded else []
     lines = [
         "verifair: are two people who differ in protected values alone treated differently?",
         f"sat: for some x {question} where {', '.join(changed)}.   unsat: for none",
         f"network: sha256 {query.network.source_sha256}, its real-valued function up to the logits",
+        *folded,
     ]
     shifted = shifted_variables(pieces.problem)
     moved = [f"{schema.features[v].name} {by:+g}" for v, by in zip(shifted, asked.shift_value, strict=True)]

@@ -56,14 +56,15 @@ def _met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs:
 
 
 def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]) -> bool | None:
-    """As a competition checks it: inputs rounded to float32, outputs as the runtime computes them."""
+    """With the inputs as they are, and the outputs as the runtime computes them from the inputs rounded to its own type."""
     if any(network.source is None for network in networks):
         return None
-    fed: list[Array] = [x.astype(np.float64).astype(np.float32).astype(np.float64) for x in inputs]
-    shown = [runtime_outputs(network, x[None, :])[0] for network, x in zip(networks, fed, strict=True)]
-    if not all(np.isfinite(one).all() for one in (*fed, *shown)):
+    shown: list[Array] = [
+        runtime_outputs(network, x.astype(np.float64)[None, :])[0] for network, x in zip(networks, inputs, strict=True)
+    ]
+    if not all(np.isfinite(one).all() for one in shown):
         return False
-    return _met(query, *([np.array([Fraction(float(v)) for v in one], dtype=object) for one in part] for part in (fed, shown)))
+    return _met(query, inputs, [np.array([Fraction(float(v)) for v in one], dtype=object) for one in shown])
 
 
 def written(query: VnnlibQuery, found: Assignment) -> str:

@@ -1,0 +1,111 @@
+"""Certificates of unsat queries: what the engine proves is re-proved, what was changed or claims too much is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoders.vnnlib_cases import cases
+from encoders.vnnlib_query import VnnlibQuery
+from encoders.vnnlib_reader import read_vnnlib
+from solvers.outcome import Budget
+from tests.support import random_network
+from tests.unit.verifair.test_interop_decide import HAT, IDENTITY, old, query, stored, twin
+from tests.unit.verifair.test_interop_export import query as fairness
+from verifair.errors import CertificateError
+from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections
+from verifair.interop.decide import Answered, decide, networks_of
+from verifair.interop.export import NETWORK, PRODUCT, export
+from verifair.verify.certificate import Tree
+
+
+def proof(asked: VnnlibQuery, *networks) -> VnnlibCertificate:
+    found = decide(asked, networks, budget=Budget(seconds=20), method="bnb")
+    assert found.answer is Answered.UNSAT, found
+    assert found.certificate is not None
+    return found.certificate
+
+
+def test_proofs_are_saved_and_re_proved(tmp_path: Path) -> None:
+    net = stored(random_network(np.random.default_rng(5), (3, 6, 4, 2)), tmp_path / "net.onnx")
+    hat = stored(HAT, tmp_path / "hat.onnx")
+    shared = ["(== X_g[0] X_f[0])", "(== X_f[1] X_g[1])", "(== X_g[2] 1.0)", "(== X_f[2] 0.0)"]
+    for text, networks in (
+        (old(1, 1, "(<= Y_0 -0.01)"), [hat]),
+        (old(1, 1, "(or (>= Y_0 1.5) (<= Y_0 -1.0) (and (= X_0 0.25) (>= Y_0 0.3)))"), [hat]),
+        (twin(3, 2, *shared, "(> (- Y_f[1] Y_f[0]) 30.0)", "(< (- Y_g[1] Y_g[0]) 0.0)"), [net, net]),
+    ):
+        asked = query(tmp_path, text)
+        certificate = proof(asked, *networks)
+        certificate.save(tmp_path / "proof.json")
+        again = VnnlibCertificate.load(tmp_path / "proof.json")
+        assert again.intact
+        assert rejections(again, asked, networks) == []
+
+
+@pytest.mark.parametrize("epsilon", [None, 0.3])
+def test_proofs_of_exported_queries(epsilon: float | None, tmp_path: Path) -> None:
+    written = export(fairness(1, 2, epsilon=epsilon), tmp_path / "out", enumerated=["all"])
+    checked = 0
+    for name in written.files:
+        for version, models in (("1.0", {"": PRODUCT}), ("2.0", {"f": NETWORK})):
+            asked = read_vnnlib(written.folder / version / "vnnlib" / name)
+            networks = networks_of(asked, {n: written.folder / version / file for n, file in models.items()})
+            found = decide(asked, networks, budget=Budget(seconds=20))
+            if found.certificate is not None:
+                assert rejections(found.certificate, asked, networks) == []
+                checked += 1
+    assert checked >= 2
+
+
+def test_what_is_no_proof_is_rejected(tmp_path: Path) -> None:
+    asked = query(tmp_path, old(1, 1, "(<= Y_0 -0.01)"))
+    good = proof(asked, HAT)
+    empty = replace(good, cases=(Evidence(way="scalar", tree=Tree.leaf(0.001)),))
+    assert rejections(replace(good, cases=()), asked, [HAT]) == ["it has 0 cases, the query 1"]
+    assert rejections(good, asked, [HAT]) == []
+    for evidence, says in (
+        (Evidence(way="scalar", tree=None), "no proof"),
+        (Evidence(way="point", tree=None), "no single input"),
+        (Evidence(way="twin", tree=Tree.leaf(0.1)), "no way twin"),
+        (Evidence(way="scalar", tree=Tree.leaf(5.0)), "false|not confirmed"),
+        (Evidence(way="scalar", tree=Tree.leaf(None)), "single point"),
+        (Evidence(way="scalar", tree=replace(Tree.leaf(0.1), feature=np.array([3]))), "feature 3"),
+    ):
+        (reason,) = rejections(replace(good, cases=(evidence,)), asked, [HAT])
+        assert re.search(says, reason), reason
+    assert rejections(empty, asked, [HAT]) == []  # HAT is at least 0, so the whole box has bound 0.01 > 0.001
+
+    false = query(tmp_path, old(1, 1, "(<= Y_0 0.5)"))
+    claim = replace(good, query_sha256=VnnlibCertificate.of(false, [HAT], []).query_sha256)
+    assert rejections(claim, false, [HAT])
+    assert rejections(good, false, [HAT]) == ["it is about another query file"]
+    asked = query(tmp_path, old(1, 1, "(<= Y_0 -0.01)"))
+    assert rejections(replace(good, networks={"": "0" * 64}), asked, [HAT]) == ["it is about another network"]
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    asked = query(tmp_path, old(1, 1, "(<= Y_0 -0.01)"))
+    hat = stored(HAT, tmp_path / "hat.onnx")
+    proof(asked, hat).save(tmp_path / "proof.json")
+    text = (tmp_path / "proof.json").read_text()
+    (tmp_path / "proof.json").write_text(text.replace('"way":"scalar"', '"way":"twin"'))
+    changed = VnnlibCertificate.load(tmp_path / "proof.json")
+    assert rejections(changed, asked, [hat]) == ["the file was changed: its digest does not fit"]
+    for damage in ("{}", "[]", text.replace('"cut":[', '"cut":[0.5,'), text.replace('"way"', '"why"')):
+        (tmp_path / "proof.json").write_text(damage)
+        with pytest.raises(CertificateError, match=r"proof\.json"):
+            VnnlibCertificate.load(tmp_path / "proof.json")
+
+
+def test_boxes_between_neighbouring_float32_are_not_settled_at_their_ends(tmp_path: Path) -> None:
+    """x > 1 never holds on [0, 1], but no bound shows it on a box that ends at 1: points would."""
+    asked = query(tmp_path, old(1, 1, "(>= Y_0 1.0)", box=("0.0", "0.99999999")))
+    (case,) = cases(asked)
+    certificate = VnnlibCertificate.of(asked, [IDENTITY], [Evidence(way="scalar", tree=Tree.leaf(1e-9))])
+    assert case.bounds[0][1] < 1
+    assert rejections(certificate, asked, [IDENTITY])  # outwards, float32 has nothing between 0.99999994 and 1
