@@ -41,7 +41,8 @@ def check_numbers(path: Path, model: onnx.ModelProto) -> None:
             fits = False
         if not fits:
             shape = ", ".join(map(str, tensor.dims))
-            raise ModelFileError(path, f"does not hold the numbers of shape ({shape}) and type {type_name(tensor.data_type)} that it "
+            kind = type_name(tensor.data_type)
+            raise ModelFileError(path, f"does not hold the numbers of shape ({shape}) and type {kind} that it "
                                        "says: the file is damaged; export or copy it again", node=tensor.name or "a tensor")
 
 

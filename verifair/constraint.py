@@ -41,7 +41,7 @@ def _conditions(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"found {value!r}, expected conditions such as {{ feature = value }}, at least one")
+        raise ValueError(f"found {schema_file.shown(value)}, expected conditions such as {{ feature = value }}, at least one")
     found, lines = {}, []
     for name, given in value.items():
         try:
@@ -65,14 +65,15 @@ def _condition(given: Any) -> Condition:
             raise ValueError("the range has no end; give low, high, or both")
         for key, end in ends.items():
             if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(float(end)):
-                raise ValueError(f"{key} = {end!r} is no finite number; correct it, or leave this end out")
+                raise ValueError(f"{key} = {schema_file.shown(end)} is no finite number; correct it, or leave this end out")
         return Range(**{key: float(end) for key, end in ends.items()})
     values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not values:
         raise ValueError("[] lists no value; name at least one, or drop the feature")
     for value in values:
         if not isinstance(value, (str, Real)):
-            raise ValueError(f"{value!r} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
+            found = schema_file.shown(value)
+            raise ValueError(f"{found} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
     return tuple(float(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
 
 

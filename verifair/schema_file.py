@@ -14,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from verifair.errors import SchemaError
 
+LONGEST = 300
+"""Characters of a value in a message."""
+
 
 def read(path: str | Path) -> str:
     """The text of a schema file. Raises SchemaError for a file that is missing or no text."""
@@ -29,10 +32,16 @@ def loaded(text: str, name: str, what: str) -> dict[str, Any]:
     """TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError is one; so is what Python says of a number of 5,000 digits
         raise SchemaError(f"{name}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise SchemaError(f"{name}: nested too deeply; {what} has sections of keys, no more") from error
+
+
+def shown(value: Any) -> str:
+    """A value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -49,7 +58,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     if not isinstance(features, list):
         raise SchemaError(f"{name}: [feature] is one section; write [[feature]], with two brackets, once for each feature")
     if not isinstance(model, dict):
-        raise SchemaError(f"{name}: model is {model!r}; write a [model] section")
+        raise SchemaError(f"{name}: model is {shown(model)}; write a [model] section")
     for key, section in (("features", "feature"), ("constraints", "constraint")):
         if key in model:
             raise SchemaError(f"{name}: [model]: {key}: unknown key; describe each {section} in a [[{section}]] section of its own")
@@ -66,7 +75,7 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     found, lines = [], []
     for number, content in enumerate(value, start=1):
         if not isinstance(content, (Mapping, kind)):
-            lines.append(f"{word} number {number}: found {content!r}, expected a [[{word}]] section")
+            lines.append(f"{word} number {number}: found {shown(content)}, expected a [[{word}]] section")
             continue
         try:
             found.append(content if isinstance(content, kind) else kind.model_validate(content))
@@ -127,4 +136,4 @@ def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
                 for line in str(problem["ctx"]["error"]).splitlines():
                     yield f"{where}: {line}"
             case _:
-                yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, found {given!r}"
+                yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, found {shown(given)}"

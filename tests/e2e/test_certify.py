@@ -26,6 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifair import cli, datasets
 from verifair.verify import partitioned
+from verifair.verify.partition_store import TABLES
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)
@@ -473,7 +474,7 @@ def sqlite_file(*statements: str) -> Callable[[Path], None]:
     return write
 
 
-OURS = ("CREATE TABLE about (value TEXT)", "CREATE TABLE chunks (first, count, status, nodes, seconds, arrays)")
+OURS = tuple(TABLES.values())
 INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec", "char ", "KeyError", "no such table", "NoneType")
 """Words that come out of libraries, and tell a user nothing."""
 
@@ -502,6 +503,8 @@ INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec",
         ("a.sqlite", sqlite_file("CREATE TABLE runs (a)", "CREATE TABLE verdicts (a)"), "is the store of a pba run"),
         ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/1"),
         ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/1"),
+        ("a.sqlite", sqlite_file(*OURS, "CREATE VIEW more AS SELECT 1"), "its tables are others than ours"),
+        ("a.sqlite", sqlite_file(OURS[0], OURS[1].replace("arrays BLOB", "arrays AS (zeroblob(1000))")), "others than ours"),
         (
             "a.sqlite",
             sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),

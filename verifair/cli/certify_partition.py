@@ -65,7 +65,7 @@ def run(query: IndividualFairness, budget: Budget, settings: Settings, out: opti
             raise
     except sqlite3.Error as error:
         raise DataError(f"{store}: cannot be written or read on ({error}); name another file with --store") from error
-    with options.readable(store), options.progress_bar("parts read") as progress:
+    with options.progress_bar("parts read") as progress:
         found = summary(store, query=query, rows=rows, progress=progress)
     open_parts = found.parts["unknown"] + found.parts["not_reached"]
     stopped = "interrupted" if interrupted else "done" if not open_parts else "limit"

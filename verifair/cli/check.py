@@ -98,13 +98,13 @@ def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[s
     """What the file states, and what became of it."""
     match kind:
         case partition_store.FORMAT:
-            with options.readable(path), options.progress_bar("chunks") as progress:
+            with options.progress_bar("chunks") as progress:
                 report = check_partition(path, network=network, schema=schema, progress=progress)
-                return _partition_statement(path), report
+                return _partition_statement(path, schema), report
         case kmax_certificate.FORMAT:
             bound = loaded(KmaxCertificate.load, path, kind)
             with options.progress_bar("leaves") as progress:
-                return _kmax_statement(bound), check_kmax(bound, network=network, schema=schema, progress=progress)
+                return _kmax_statement(bound, schema), check_kmax(bound, network=network, schema=schema, progress=progress)
         case consistency_certificate.FORMAT:
             pairs = loaded(ConsistencyCertificate.load, path, kind)
             with options.progress_bar("pairs") as progress:
@@ -121,7 +121,7 @@ def _statement(given: Certificate, schema: Schema) -> str:
         return _counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
     if not isinstance(query, FairnessQuery):
-        sizes = ", ".join(f"{delta:g}" for delta in query.delta)
+        sizes = ", ".join(map(_exactly, query.delta))
         of = f"{query.kind} by {who}," if who else query.kind
         return f"It states: {len(given.proofs):,} proofs of {of} within {sizes} units; nothing about other rows."
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
@@ -154,42 +154,49 @@ def _counterfactuals_statement(given: Certificate, query: CounterfactualQuery, s
 
 def _set_to(query: CounterfactualQuery, schema: Schema, name: str, value: float, known: set[str]) -> str:
     if name in known:
-        return f"{value:g}" if schema[name].numeric else _word(schema, name, value)
+        return _exactly(value) if schema[name].numeric else _word(schema, name, value)
     words = query.also.get(name, ())
     return words[int(value)] if words and value.is_integer() and 0 <= value < len(words) else f"{value:g}"
 
 
-def _kmax_statement(given: KmaxCertificate) -> str:
+def _kmax_statement(given: KmaxCertificate, schema: Schema) -> str:
     query = given.query
     return (
         f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
-        f"{len(query.combinations)} combinations of {', '.join(query.protected)}."
+        f"{len(query.combinations)} combinations of {', '.join(query.protected)}; {_box(query.box, schema)}."
     )
 
 
 def _pairs_statement(given: ConsistencyCertificate) -> str:
     query = given.query
-    units = f"{query.delta:g} unit" + "s" * (query.delta != 1)
+    units = f"{_exactly(query.delta)} unit" + "s" * (query.delta != 1)
     where = f"wherever both move within {units}" if query.delta else "as they are"
     return (
         f"It states: {len(given):,} pairs of people, {where}, are decided alike, with scores of their explanations (exact "
-        f"integrated gradients from the file's baselines) below {query.threshold:g}; nothing about other rows."
+        f"integrated gradients from the file's baselines) below {_exactly(query.threshold)}; nothing about other rows."
     )
 
 
-def _partition_statement(path: Path) -> str:
+def _partition_statement(path: Path, schema: Schema) -> str:
     counts = {PROVED: 0, VIOLATED: 0, UNKNOWN: 0}
     with PartitionStore(path) as store:
         for _, status in store.statuses():
             for one in counts:
                 counts[one] += int((status == one).sum())
         about = store.about
-    epsilon, who = about.get("epsilon"), " and ".join(map(str, about.get("protected", ())))
+    protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
+    epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
     what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
+    with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
+    near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
     left = f" {counts[UNKNOWN]:,} parts are undecided." if counts[UNKNOWN] else ""
+    try:
+        where = _box({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
+    except (TypeError, ValueError, AttributeError):
+        where = "in a box that it does not describe"  # of a file that is rejected
     return (
-        f"It states: {what} with {who} in {counts[PROVED]:,} parts (size {about.get('size')}); some does in each of "
-        f"{counts[VIOLATED]:,} others.{left}"
+        f"It states: {what} {with_}{near} in {counts[PROVED]:,} parts (size {about.get('size')}); some does in each of "
+        f"{counts[VIOLATED]:,} others; the parts lie {where}.{left}"
     )
 
 
@@ -199,9 +206,14 @@ def _box(box: dict[str, tuple[float, float]], schema: Schema) -> str:
     for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
         low, high = box.get(feature.name, (least, most))
         if (low, high) != (least, most):
-            ends = [f"{low:g}", f"{high:g}"] if feature.numeric else [_word(schema, feature.name, end) for end in (low, high)]
+            ends = [_exactly(end) if feature.numeric else _word(schema, feature.name, end) for end in (low, high)]
             told.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
     return f"where {', '.join(told)}" if told else "in the whole domain"
+
+
+def _exactly(value: float) -> str:
+    """A number with all its digits: a rounded one would state something else."""
+    return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
 def _word(schema: Schema, name: str, value: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,8 +26,7 @@ from rich.progress import (
 )
 
 from solvers.outcome import Budget
-from verifair.errors import CertificateError, QueryError
-from verifair.verify.partition_store import WRITTEN
+from verifair.errors import QueryError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -126,15 +124,6 @@ class Output:
     def check_line(self, file: Path) -> str:
         """How to check a file of proofs."""
         return f"{file} (verifair check {file} {self.source})"
-
-
-@contextmanager
-def readable(store: Path) -> Iterator[None]:
-    """A store that SQLite cannot read, or whose columns hold something else, is the user's to know about."""
-    try:
-        yield
-    except (sqlite3.Error, TypeError, ValueError) as error:
-        raise CertificateError(f"{store}: is damaged; expected {WRITTEN}: copy it again, or run again") from error
 
 
 def console() -> Console:

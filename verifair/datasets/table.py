@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow.parquet
 
 from verifair.errors import DataError
+from verifair.feature import repeated
 
-UNREADABLE = (OSError, ValueError, EOFError, zlib.error, pd.errors.ParserError)
+UNREADABLE = (
+    OSError, ValueError, EOFError, ArithmeticError, NotImplementedError, ImportError, MemoryError, RecursionError, LookupError,
+    zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError, pyarrow.ArrowException,
+)  # fmt: skip
+"""What the readers of so many formats raise for damaged files."""
+MAX_UNPACKED = 1 << 31
+"""Bytes that a compressed table may unpack to: a small file can hold a machine's memory many times over."""
+MAX_CELLS = 1 << 28
+"""Of a Parquet file, in which a million equal cells take a few bytes."""
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -27,7 +43,7 @@ def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.
     except pd.errors.EmptyDataError:
         raise DataError(f"{path}: is empty; expected a header line and rows") from None
     except UNREADABLE as error:
-        found = " ".join(str(error).split())
+        found = " ".join(str(error).split())[:500] or type(error).__name__
         raise DataError(f"{path}: cannot be read as a table ({found}); expected CSV in UTF-8, or Parquet") from error
     if not len(frame):
         raise DataError(f"{path}: has a header but no rows")
@@ -36,22 +52,44 @@ def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.
 
 
 def _parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+    about = pyarrow.parquet.read_metadata(path)
+    if about.num_rows * about.num_columns > MAX_CELLS:
+        shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
+        raise DataError(f"{path}: has {shape}, at most {MAX_CELLS:,} cells are read; pass a part of it")
     frame = pd.read_parquet(path)
     _need(path, columns, [str(name) for name in frame.columns])
     return frame if columns is None else frame[list(columns)]
 
 
 def _csv(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+    _check_size(path)
     # Two lines, so that rows with more cells than the header are an error: pandas would take the first cell for a row label.
     first = pd.read_csv(path, nrows=2, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
     header = [str(name) for name in first.iloc[0]]
     if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
         raise DataError(f"{path}: the header {header[0]!r} has no commas; save the table with commas between the cells")
-    twice = sorted({name for name in header if header.count(name) > 1 and name})
+    twice = [name for name in repeated(header) if name]
     if twice and columns is None:
         raise DataError(f"{path}: columns named twice: {', '.join(twice)}; give each its own name")
     _need(path, columns, header)
     return pd.read_csv(path, usecols=columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False)
+
+
+def _check_size(path: Path) -> None:
+    """Raises DataError for a compressed file that unpacks to more than MAX_UNPACKED, or is compressed in another way."""
+    if path.suffix in (".zst", ".tar", ".tgz"):
+        raise DataError(f"{path}: tables are read as they are, or compressed by gzip, bzip2, xz or zip; unpack it first")
+    size = 0
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as zipped:
+            size = sum(file.file_size for file in zipped.infolist())
+    elif path.suffix in PACKED:
+        with PACKED[path.suffix](path) as file:
+            while size <= MAX_UNPACKED and (part := file.read(1 << 22)):
+                size += len(part)
+    if size > MAX_UNPACKED:
+        most = f"{MAX_UNPACKED >> 30} GiB"
+        raise DataError(f"{path}: unpacks to more than {most}; if that is meant, unpack it and pass the CSV")
 
 
 def _need(path: Path, columns: Sequence[str] | None, header: Sequence[str]) -> None:

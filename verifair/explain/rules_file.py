@@ -115,10 +115,13 @@ def load(path: Path, schema: Schema) -> RuleFile:
     """Read rules about a schema. Raises DataError naming the file, the rule and the remedy."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(given, ensure_ascii=False).encode()  # escapes may stand for half characters, which nothing can write again
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); pass the rules.json of `verifair explain`") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:  # no UTF-8, no JSON, a number of 5,000 digits, half a character
         raise DataError(f"{path}: is not valid JSON ({error}); pass the rules.json of `verifair explain`") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is nested too deeply; pass the rules.json of `verifair explain`") from error
     listed = given.get("rules") if isinstance(given, dict) else None
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise DataError(f'{path}: has no list of rules; expected {{"rules": [{{"when": {{...}}}}, ...]}}')

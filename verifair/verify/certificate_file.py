@@ -15,8 +15,10 @@ from pydantic import ValidationError
 from verifair.errors import CertificateError
 
 Content = TypeVar("Content")
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 29
 """No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
+MAX_MEMORY = 8 << 30
+"""Bytes that its lists and numbers may take in memory: brackets and commas alone would need many times what the text does."""
 
 
 def write(path: str | Path, payload: Mapping[str, Any]) -> None:
@@ -34,6 +36,8 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
     """
     try:
         raw = json.loads(_content(Path(path)), parse_constant=_no_constant)
+        if not isinstance(raw, dict):
+            raise ValueError("is no JSON object")
         found = parse(raw)
     except OSError as error:
         raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -43,6 +47,8 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
         raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {expected} file") from error
     except RecursionError as error:
         raise CertificateError(f"{path}: nested too deeply; expected a {expected} file") from error
+    except MemoryError as error:
+        raise CertificateError(f"{path}: needs more memory than there is; expected a {expected} file") from error
     except (ValueError, EOFError, zlib.error) as error:
         raise CertificateError(f"{path}: {error}; expected a {expected} file") from error
     return found, _digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
@@ -57,6 +63,9 @@ def _content(path: Path) -> bytes:
         content: bytes = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    lists, numbers = content.count(b"[") + content.count(b"{"), content.count(b",")
+    if 64 * lists + 32 * numbers + 3 * len(content) > MAX_MEMORY:  # what Python takes for each
+        raise ValueError(f"{lists:,} lists and {numbers:,} numbers would take more than {MAX_MEMORY >> 30} GiB of memory")
     return content
 
 

@@ -42,8 +42,8 @@ SLICES, FINE_SLICES, MOST_SLICES = 16, 256, 4096
 """Of the paths at first; twice as many with every third cut; and of points, four times as many each time."""
 PATIENCE = 8
 """A pair may take so many times the boxes that it is said to have taken, ..."""
-LEAST_BOXES = 256
-"""... or this many, where that is more."""
+LEAST_BOXES, MOST_BOXES = 256, 1 << 16
+"""... or this many, where that is more; but never more than so many: what a file says must not keep anybody busy for years."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +142,7 @@ def _confirm(
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
     slices, cuts = np.full(len(pairs), SLICES), np.zeros(len(pairs), dtype=np.int64)
     work = _Work(pair=pairs, lower=lower, upper=upper, slices=slices, cuts=cuts)
-    left = dict(zip(pairs.tolist(), np.maximum(PATIENCE * given.boxes[pairs], LEAST_BOXES).tolist(), strict=True))
+    left = dict(zip(pairs.tolist(), np.clip(PATIENCE * given.boxes[pairs], LEAST_BOXES, MOST_BOXES).tolist(), strict=True))
     reasons: dict[int, str] = {}
     used = 0
     while len(work.pair):

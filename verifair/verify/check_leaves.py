@@ -140,6 +140,8 @@ def task_of(
         return f"prime names {', '.join(sorted(stray))}, no protected feature of the query"
     if bool(statement.prime) == (statement.goal == "robust"):
         return f"prime is {'out of place' if statement.prime else 'missing'} in a {statement.goal} statement"
+    if query.kind == "persistent-bias" and set(statement.prime) != set(query.protected):
+        return f"prime names {', '.join(statement.prime)}, not all of {', '.join(query.protected)}"
     i, j = statement.classes
     if i == j or max(i, j) >= classes_of(network):
         return f"classes {i} and {j} are no two classes of the network"

@@ -34,6 +34,8 @@ from verifair.verify.phase_tree import PhaseTree
 
 DIRECTIONS = ((1, 0), (0, 1))
 """Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
+MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
+"""Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 
 
@@ -113,10 +115,11 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
             return about_another("schema", str(about["schema_sha256"]), schema.sha256)
         if about["rounded"] != list(network.rounded) or domain.columns != network.inputs or network.outputs > 2:
             return "it is about a network that was read differently"
-        lower, upper = np.array([about["box"][name] for name in names], dtype=np.float64).T
+        lower, upper = np.array([[_number(end) for end in about["box"][name]] for name in names], dtype=np.float64).T
         index = [names.index(name) for name in about["protected"]]
-        relax = {names.index(name): int(width) for name, width in about["relax"].items()}
-        epsilon, size, differ = about["epsilon"], int(about["size"]), about["differ"]
+        relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
+        epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
+        epsilon = None if epsilon is None else _number(epsilon)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
         told = f"what it says of its query {flaw}; expected {WRITTEN}"
@@ -131,17 +134,39 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
     if not unscaled[list(relax)].all() or not 2 <= size < 2**31 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
-    if epsilon is not None and not SMALLEST <= float(epsilon) <= 1 - SMALLEST:
+    if epsilon is not None and not SMALLEST <= epsilon <= 1 - SMALLEST:
         return f"epsilon {epsilon} is no gap between probabilities"
+    partition = Partition.of(domain, lower, upper, size=size, whole=index)
+    if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
+        return "the query has more pairs, shifts or parts than certify --partition takes"
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     if not len(z):
         return "the query's box leaves its protected features no two values: it claims nothing"
-    gap = None if epsilon is None else Gap(epsilon=float(epsilon), rise=False)
+    gap = None if epsilon is None else Gap(epsilon=epsilon, rise=False)
     goal = "no-flip" if gap is None else "no-gap"
     return _Query(
-        partition=Partition.of(domain, lower, upper, size=size, whole=index), index=index, z=z, z_prime=z_prime, shift=shift,
+        partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
     )  # fmt: skip
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
+    """Whether the pairs and their shifts are few enough to be listed."""
+    combinations = float(np.prod(upper[index] - lower[index] + 1))
+    shifts = float(np.prod([2.0 * min(width, upper[v] - lower[v]) + 1 for v, width in relax.items()]))
+    return combinations <= MAX_COMBINATIONS and combinations * (combinations - 1) / 2 * shifts <= MAX_QUESTIONS
 
 
 def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], differ: str) -> tuple[Array, Array, Array]:
@@ -254,7 +279,7 @@ def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
 def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> list[Rejection]:
     """Every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
-    if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x):
+    if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x) or chunk.x.shape[1] != domain.variables:
         return [Rejection(proof=chunk.first, reason=f"{len(chunk.x)} witnesses for {len(parts)} refuted parts")]
     if not len(parts):
         return []

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,14 @@ from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/1"
 WRITTEN = "a store that certify --partition wrote"
+TABLES = {
+    "about": "CREATE TABLE about (value TEXT)",
+    "chunks": "CREATE TABLE chunks (first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
+}
+"""How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
+whatever its author likes."""
+MAX_UNPACKED = 1 << 28
+"""Bytes of a chunk's arrays: they hold some thousand questions."""
 PBA = {"runs", "verdicts"}
 """Tables of the other store that we write (`verifair.verify.store`)."""
 Integers = npt.NDArray[np.int64]
@@ -86,13 +96,17 @@ class PartitionStore:
                 self.about = self._found()
             else:
                 self._begin(about, resume)
-        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+        except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             if about is None:
                 raise CertificateError(f"{self.path}: is a damaged SQLite file; expected {WRITTEN}") from error
             raise DataError(f"{self.path}: not a store of partitions ({error}); name another file with --store") from error
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _ours(self) -> bool:
+        """Whether the file holds our tables as we make them, and nothing else that SQLite would look at."""
+        return dict(self.connection.execute("SELECT name, sql FROM sqlite_master")) == TABLES
 
     def _found(self) -> dict[str, Any]:
         """What a file says that it is about. Raises CertificateError for what is no store."""
@@ -104,6 +118,8 @@ class PartitionStore:
         if not {"about", "chunks"} <= tables:
             holds = f"with the tables {', '.join(sorted(tables)[:5])}" if tables else "without tables"
             raise CertificateError(f"{self.path}: is an SQLite file {holds}; expected {WRITTEN}: name another file")
+        if not self._ours():
+            raise CertificateError(f"{self.path}: its tables are others than ours; expected {WRITTEN}: name another file")
         found = self.connection.execute("SELECT value FROM about").fetchone()
         about = None if found is None else json.loads(found[0])
         kind = about.get("format") if isinstance(about, dict) else None
@@ -119,11 +135,10 @@ class PartitionStore:
             raise ValueError(f"it has tables of its own: {', '.join(sorted(tables))}")
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=NORMAL")
-        self.connection.execute("CREATE TABLE IF NOT EXISTS about (value TEXT)")
-        self.connection.execute(
-            "CREATE TABLE IF NOT EXISTS chunks "
-            "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)"
-        )
+        for statement in TABLES.values():
+            self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        if not self._ours():
+            raise ValueError("its tables are others than ours")
         found = self.connection.execute("SELECT value FROM about").fetchone()
         if found is not None and (json.loads(found[0]) != self.about or not resume):
             what = "another question" if json.loads(found[0]) != self.about else "this question already"
@@ -152,26 +167,34 @@ class PartitionStore:
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """(first, status) of all chunks, in order: all that a report needs."""
-        for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
-            if len(status) != count:
-                raise CertificateError(f"{self.path}: {_damaged(first)}")
-            yield first, np.frombuffer(status, dtype=np.int8)
+        with readable(self.path):
+            for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
+                kinds = np.frombuffer(status, dtype=np.int8) if isinstance(status, bytes) else np.empty(0, dtype=np.int8)
+                if not 0 < len(kinds) == count or not np.isin(kinds, (UNKNOWN, PROVED, VIOLATED)).all():
+                    raise CertificateError(f"{self.path}: {_damaged(first)}")
+                yield first, kinds
 
     def effort(self) -> tuple[int, float]:
         """Boxes bounded and seconds of work of all chunks together."""
-        nodes, seconds = self.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
-        return int(nodes or 0), float(seconds or 0.0)
+        with readable(self.path):
+            nodes, seconds = self.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
+            return int(nodes or 0), float(seconds or 0.0)
 
     def chunks(self) -> Iterator[Chunk]:
         """All chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""
-        for (first,) in self.connection.execute("SELECT first FROM chunks ORDER BY first").fetchall():
-            yield self.chunk(first)
+        with readable(self.path):
+            numbers = [first for (first,) in self.connection.execute("SELECT first FROM chunks ORDER BY first")]
+        yield from map(self.chunk, numbers)
 
     def chunk(self, first: int) -> Chunk:
-        nodes, seconds, packed = self.connection.execute(
-            "SELECT nodes, seconds, arrays FROM chunks WHERE first = ?", (first,)
-        ).fetchone()
+        with readable(self.path):
+            nodes, seconds, packed = self.connection.execute(
+                "SELECT nodes, seconds, arrays FROM chunks WHERE first = ?", (first,)
+            ).fetchone()
         try:
+            with zipfile.ZipFile(io.BytesIO(packed)) as zipped:
+                if sum(file.file_size for file in zipped.infolist()) > MAX_UNPACKED:
+                    raise ValueError(f"its arrays are larger than {MAX_UNPACKED >> 20} MiB")
             with np.load(io.BytesIO(packed), allow_pickle=False) as content:
                 arrays = {name: content[name] for name in ARRAYS}
             for name, value in arrays.items():
@@ -181,6 +204,15 @@ class PartitionStore:
             raise CertificateError(f"{self.path}: {_damaged(first)}") from error
         wide = {name: value.astype(np.int64) if value.dtype == np.int32 else value for name, value in arrays.items()}
         return Chunk(first=first, nodes=nodes, seconds=seconds, **wide)
+
+
+@contextmanager
+def readable(store: Path) -> Iterator[None]:
+    """A store that SQLite cannot read, or whose columns hold something else, is the user's to know about."""
+    try:
+        yield
+    except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+        raise CertificateError(f"{store}: is damaged; expected {WRITTEN}: copy it again, or run again") from error
 
 
 def _damaged(first: int) -> str:

@@ -241,10 +241,14 @@ class CausalFile:
     def _inside(self, key: str, name: str | None) -> Path | None:
         if name is None:
             return None
-        found = (self.folder / name).resolve()
+        try:
+            found = (self.folder / name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL, a name too long, links in a circle
+            raise SchemaError(f"[decision]: {key} = {schema_file.shown(name)}: no file can be called that; correct it") from error
         if not found.is_relative_to(self.folder.resolve()):
             raise SchemaError(
-                f"[decision]: {key} = {name!r} leaves the folder of the file; put the file beside it and name it from there"
+                f"[decision]: {key} = {schema_file.shown(name)} leaves the folder of the file; put the file beside it and name it "
+                "from there"
             )
         return found
 

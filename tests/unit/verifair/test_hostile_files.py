@@ -1,0 +1,217 @@
+"""Files that fuzzing found a reader to stumble over (`tests/fuzz`), made by hand: each is refused in our own words, at once."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import lzma
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from encoders.network import Layer, Link, Network
+from verifair.datasets import table
+from verifair.datasets.table import read_table
+from verifair.errors import CertificateError, DataError, SchemaError
+from verifair.explain import rules_file
+from verifair.schema import Schema
+from verifair.situation.causal import file as causal_file
+from verifair.verify import certificate_file, partition_store
+from verifair.verify.certificate import FORMAT, Certificate
+from verifair.verify.check_partition import check_partition
+from verifair.verify.partition_store import PartitionStore
+
+SCHEMA = Schema.build({
+    "features": [
+        {"name": "age", "kind": "integer", "range": [0, 9_999]},
+        {"name": "hours", "kind": "integer", "range": [0, 9_999]},
+        {"name": "weeks", "kind": "integer", "range": [0, 9_999]},
+        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
+    ],
+})  # fmt: skip
+NETWORK = Network(
+    layers=(Layer(weight=np.ones((1, 4)), bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256="0" * 64
+)
+
+
+# Text
+
+FEATURE = '[[feature]]\nname = "a"\nkind = "real"\nrange = [0, 1]\n'
+
+
+def test_numbers_too_long_for_python() -> None:
+    with pytest.raises(SchemaError, match="not valid TOML"):
+        Schema.loads(FEATURE + "unit = " + "9" * 5000)
+
+
+def test_a_megabyte_where_a_word_is_expected_is_not_printed_again() -> None:
+    with pytest.raises(SchemaError) as caught:
+        Schema.loads(FEATURE + f'unit = "{"x" * 1_000_000}"')
+    assert len(str(caught.value)) < 1000
+
+
+def test_ten_thousand_features_named_twice_are_found_at_once() -> None:
+    features = [{"name": f"f{k % 10_000}", "kind": "real", "range": [0, 1]} for k in range(20_000)]
+    with pytest.raises(SchemaError, match="named twice"):
+        Schema.build({"features": features})
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "round"])
+def test_paths_of_causal_files_that_cannot_be(name: str, tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to("round")
+    path = tmp_path / "c.toml"
+    path.write_text(f'[[causal.node]]\nname = "a"\n[decision]\nnetwork = {json.dumps(name)}\nschema = "s.toml"\n')
+    with pytest.raises(SchemaError, match="no file can be called that"):
+        assert causal_file.load(path).network_path
+
+
+@pytest.mark.parametrize("text", [
+    '{"rules": [{"when": {"\\ud800": "a"}}]}', '{"rules": [{"when": {"age": ' + "9" * 5000 + "}}]}", "[" * 100_000,
+    '{"rules": \x00}',
+])  # fmt: skip
+def test_rules_that_are_no_json(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.json").write_text(text)
+    with pytest.raises(DataError, match=r"not valid JSON|nested too deeply"):
+        rules_file.load(tmp_path / "rules.json", SCHEMA)
+
+
+# Tables
+
+
+def zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.csv", "a,b\n" + "1,2\n" * 100_000)
+
+
+@pytest.mark.parametrize(("name", "write"), [
+    ("t.csv.gz", lambda path: path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))),
+    ("t.csv.xz", lambda path: path.write_bytes(lzma.compress(b"a,b\n" + b"1,2\n" * 100_000))),
+    ("t.csv.zip", zipped),
+])  # fmt: skip
+def test_a_table_that_unpacks_to_too_much(
+    name: str, write: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / name)
+    assert len(read_table(tmp_path / name)) == 100_000
+    monkeypatch.setattr(table, "MAX_UNPACKED", 399_999)
+    with pytest.raises(DataError, match="unpacks to more than"):
+        read_table(tmp_path / name)
+
+
+def test_equal_cells_of_a_parquet_file_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd.DataFrame({"a": np.zeros(100_000), "b": np.zeros(100_000)}).to_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(table, "MAX_CELLS", 199_999)
+    with pytest.raises(DataError, match="100,000 rows of 2 columns"):
+        read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("t.csv.xz", lzma.compress(b"a,b\n1,2\n")[:-9]), ("t.csv.xz", b"\xfd7zXZ\x00broken"), ("t.csv.bz2", b"BZh9x"),
+    ("t.csv.zip", b"PK\x03\x04"), ("t.csv.zst", b"\x28\xb5\x2f\xfd"), ("t.tar", b"x" * 1024),
+    ("t.parquet", b"PAR1" + b"\xff" * 50 + b"PAR1"), ("t.csv", b'a,b\n"1,2\n'),
+])  # fmt: skip
+def test_tables_damaged_in_their_packing(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=name):
+        read_table(tmp_path / name)
+
+
+# Certificates
+
+
+def test_a_certificate_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = gzip.compress(b" " * (1 << 20))
+    (tmp_path / "c.json.gz").write_bytes(gzip.compress(b'{"format":"verifair-certificate/1",') + member * 3)
+    monkeypatch.setattr(certificate_file, "MAX_BYTES", 1 << 21)
+    with pytest.raises(CertificateError, match="larger than 2 MiB"):
+        Certificate.load(tmp_path / "c.json.gz")
+
+
+def test_brackets_that_would_fill_the_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.json").write_text('{"format": "' + FORMAT + '", "proofs": [' + ",".join(["[]"] * 100_000) + "]}")
+    monkeypatch.setattr(certificate_file, "MAX_MEMORY", 1 << 20)
+    with pytest.raises(CertificateError, match="100,002 lists"):
+        Certificate.load(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', '{"format": "a", "format": ["a"]}'])
+def test_json_that_is_no_certificate(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(CertificateError):
+        Certificate.load(tmp_path / "c.json")
+
+
+# Stores
+
+ABOUT: dict[str, Any] = {
+    "network_sha256": NETWORK.source_sha256, "output": None, "rounded": [], "schema_sha256": SCHEMA.sha256, "protected": ["sex"],
+    "box": {"age": [0.0, 9_999.0], "hours": [0.0, 9_999.0], "weeks": [0.0, 9_999.0], "sex": [0.0, 1.0]},
+    "differ": "all", "epsilon": None, "relax": {}, "size": 10, "step": 10,
+}  # fmt: skip
+
+
+def store(path: Path, *statements: str, arrays: bytes = b"", **about: Any) -> Path:
+    PartitionStore(path, {**ABOUT, **about}).connection.close()
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("INSERT INTO chunks VALUES (0, 1, ?, 1, 0.5, ?)", (b"\x01", arrays))
+        for statement in statements:
+            file.execute(statement)
+        file.commit()
+    return path
+
+
+@pytest.mark.parametrize("statements", [
+    ["DROP TABLE chunks", "CREATE VIEW chunks AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"],
+    ["CREATE TRIGGER t AFTER INSERT ON chunks BEGIN DELETE FROM chunks; END"], ["CREATE INDEX i ON chunks (count)"],
+    ["CREATE TABLE more (x)"],
+    ["DROP TABLE chunks", "CREATE TABLE chunks (first, count, status AS (zeroblob(900000000)), nodes, seconds, arrays)"],
+])  # fmt: skip
+@pytest.mark.parametrize("resumed", [False, True])
+def test_sqlite_computes_nothing_for_its_author(statements: list[str], resumed: bool, tmp_path: Path) -> None:
+    """Views that never end, triggers on what is written, columns that are computed."""
+    path = store(tmp_path / "s.sqlite", *statements)
+    with pytest.raises((CertificateError, DataError), match=r"others than ours|tables of its own|without|with the tables"):
+        PartitionStore(path, ABOUT if resumed else None, resume=resumed)
+
+
+def test_a_bomb_among_the_arrays_is_not_unpacked(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, status=np.zeros(1 << 29, dtype=np.int8))
+    assert len(packed.getvalue()) < 1 << 20
+    path = store(tmp_path / "s.sqlite", arrays=packed.getvalue())
+    with PartitionStore(path) as found, pytest.raises(CertificateError, match="is damaged"):
+        found.chunk(0)
+    assert partition_store.MAX_UNPACKED < 1 << 29
+
+
+@pytest.mark.parametrize("value", ["'text'", "NULL", "7", "x''", "x'01020304'", "x'07'"])
+def test_statuses_that_are_none(value: str, tmp_path: Path) -> None:
+    with PartitionStore(store(tmp_path / "s.sqlite", f"UPDATE chunks SET status = {value}")) as found, pytest.raises(CertificateError):
+        list(found.statuses())
+
+
+@pytest.mark.parametrize("about", [
+    {"protected": ["age", "hours", "sex"]}, {"protected": ["age", "sex"]}, {"relax": {"age": 100, "hours": 100, "weeks": 100}},
+])  # fmt: skip
+def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Path) -> None:
+    """Two hundred million combinations would be listed before anything is checked."""
+    found = check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+    assert "more pairs, shifts or parts" in str(found.rejections[0])
+
+
+@pytest.mark.parametrize("about", [
+    {"size": "10"}, {"size": 10.5}, {"size": True}, {"relax": {"age": 1.5}}, {"epsilon": "0.1"},
+    {"box": {"age": ["0", 1], "hours": [0, 1], "weeks": [0, 1], "sex": [0, 1]}},
+])  # fmt: skip
+def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) -> None:
+    """What is said to be proved is printed as it stands in the file: it is read as it stands there, too."""
+    with pytest.raises(CertificateError, match="is malformed"):
+        check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
