@@ -276,6 +276,21 @@ def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
         node, entry = node + size, entry + int(start[-1])
 
 
+def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
+    """(N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or by
+    balls where the network is smooth."""
+    if not network.piecewise_linear:
+        pairs = zip(goal.tolist(), x, prime, strict=True)
+        return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
+    logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
+    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
+    found = np.zeros(len(goal), dtype=bool)
+    for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
+        from_, to = (a, b) if goal[k] == 0 else (b, a)
+        found[k] = from_ > 0 > to if epsilon is None else exceeds(from_, to, epsilon)
+    return found
+
+
 def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> list[Rejection]:
     """Every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
@@ -297,19 +312,4 @@ def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Sche
         Rejection(proof=int(chunk.first + part), reason=f"its witness x = {chunk.x[k].tolist()} is none")
         for k, part in enumerate(parts)
         if not good[k]
-def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
-    """(N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or by
-    balls where the network is smooth."""
-    if not network.piecewise_linear:
-        pairs = zip(goal.tolist(), x, prime, strict=True)
-        return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
-    logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
-    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
-    found = np.zeros(len(goal), dtype=bool)
-    for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
-        from_, to = (a, b) if goal[k] == 0 else (b, a)
-        found[k] = from_ > 0 > to if epsilon is None else exceeds(from_, to, epsilon)
-    return found
-
-
     ]
