@@ -25,7 +25,8 @@ FORMAT = "verifair-partition/1"
 WRITTEN = "a store that certify --partition wrote"
 TABLES = {
     "about": "CREATE TABLE about (value TEXT)",
-    "chunks": "CREATE TABLE chunks (first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
+    "chunks": "CREATE TABLE chunks "
+    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
 }
 """How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
 whatever its author likes."""

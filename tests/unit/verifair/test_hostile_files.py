@@ -194,7 +194,8 @@ def test_a_bomb_among_the_arrays_is_not_unpacked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["'text'", "NULL", "7", "x''", "x'01020304'", "x'07'"])
 def test_statuses_that_are_none(value: str, tmp_path: Path) -> None:
-    with PartitionStore(store(tmp_path / "s.sqlite", f"UPDATE chunks SET status = {value}")) as found, pytest.raises(CertificateError):
+    path = store(tmp_path / "s.sqlite", f"UPDATE chunks SET status = {value}")
+    with PartitionStore(path) as found, pytest.raises(CertificateError):
         list(found.statuses())
 
 
