@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from encoders.vnnlib_reader import read_vnnlib
 from verifair.cli import options
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections
-from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of
+from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of, rounded_nodes
 from verifair.interop.witness import written
 
 EXAMPLE = """
@@ -101,12 +102,25 @@ def _files(query: VnnlibQuery, texts: list[str]) -> dict[str, Path]:
 
 def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> None:
     """Exit code 0 whatever comes out, like `verifair check`: an answer was given."""
-    wrong = rejections(VnnlibCertificate.load(file), query, networks)
+    started = time.monotonic()
+    given = VnnlibCertificate.load(file)
+    wrong = rejections(given, query, networks)
     typer.echo("unsat" if not wrong else "unknown")
     err = Console(stderr=True, highlight=False)
     for line in wrong or [f"{file}: accepted, every case was re-proved"]:
         err.print(line, soft_wrap=True, markup=False)
-    options.write_json(json, {"query": str(query.path), "certificate": str(file), "accepted": not wrong, "rejections": wrong})
+    found = QueryAnswer(
+        answer=Answered.UNKNOWN if wrong else Answered.UNSAT,
+        assignment=None,
+        reason="; ".join(wrong) or None,
+        cases=len(given.cases),
+        certificate=given,
+        engines=("checker",),
+        claimed=(),
+        rounded=rounded_nodes(networks),
+        seconds=time.monotonic() - started,
+    )
+    options.write_json(json, _answer(query.path, found, ""))
 
 
 def _explain(found: QueryAnswer, saved: Path | None) -> None:

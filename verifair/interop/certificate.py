@@ -1,7 +1,7 @@
 """What an unsat of a VNN-LIB query leaves behind, and its check against the query's own file and networks.
 
-    {"format": "verifair-vnnlib/1", "query_sha256", "networks": {name: sha256}, "semantics", "cases": [{"way", "tree" | "phases"}],
-     "digest"}
+    {"format": "verifair-vnnlib-certificate/1", "query_sha256", "networks": {name: sha256}, "semantics",
+     "cases": [{"way", "tree" | "phases"}], "digest"}
 
 JSON (gzip when the name ends in .gz). The cases and their problems are worked out again from the query (`encoders.vnnlib_cases`,
 `verifair.interop.problems`); their trees are re-proved by the checker of all other certificates, with rigorous bounds, but
@@ -37,7 +37,7 @@ from verifair.verify.check_phases import check_phases
 from verifair.verify.fields import NO_MORE, Index, Number, Sha256, Text
 from verifair.verify.phase_tree import PhaseTree
 
-FORMAT = "verifair-vnnlib/1"
+FORMAT = "verifair-vnnlib-certificate/1"
 POINT = "point"
 """The way of a case that is one single input: nothing has to be recorded."""
 
@@ -210,7 +210,7 @@ class _Case:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class _File:
-    format: Literal["verifair-vnnlib/1"]
+    format: Literal["verifair-vnnlib-certificate/1"]
     query_sha256: Sha256
     networks: dict[str, Sha256]
     semantics: Text

@@ -116,6 +116,11 @@ def _read(file: Path, declared: Declared) -> Network:
     return network
 
 
+def rounded_nodes(networks: Sequence[Network]) -> tuple[str, ...]:
+    """The nodes of all networks that lost something when they were folded."""
+    return tuple(dict.fromkeys(node for network in networks for node in network.rounded))
+
+
 def check_types(query: VnnlibQuery, *, as_real: bool) -> None:
     """Raise VnnlibUnsupported for a query about floating-point numbers, unless real numbers are to stand for them."""
     for declared in query.networks:
@@ -184,7 +189,7 @@ def decide(
         certificate=VnnlibCertificate.of(query, networks, proofs) if said is Answered.UNSAT and not claimed else None,
         engines=tuple(sorted(engines)),
         claimed=tuple(sorted(claimed)) if said is Answered.UNSAT else (),
-        rounded=tuple(dict.fromkeys(node for network in networks for node in network.rounded)),
+        rounded=rounded_nodes(networks),
         seconds=time.monotonic() - started,
     )
 
