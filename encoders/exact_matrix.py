@@ -15,6 +15,8 @@ import numpy.typing as npt
 from encoders.exact import Exact, exact, group_sums, stack
 
 Integers = npt.NDArray[np.int64]
+MOST_PRODUCTS = 2**31
+"""Terms of one exact product, minutes of work."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +68,8 @@ class ExactMatrix:
     def __matmul__(self, other: ExactMatrix) -> ExactMatrix:
         length = np.diff(other.start)[self.column]
         width = int(other.column.max(initial=-1)) + 1
+        if length.sum() > MOST_PRODUCTS:
+            raise MemoryError(f"a product of {length.sum()} terms; put an activation between two large affine maps")
         if length.sum() > self.rows * other.rows + other.rows * width + self.rows * width:
             return dense(self._dense(other.rows) @ other._dense(width))
         left, right = np.repeat(np.arange(len(self.column)), length), _runs(other.start[self.column], length)

@@ -10,7 +10,7 @@ import numpy as np
 from encoders.exact import exact, reciprocal
 from encoders.exact_matrix import ExactMatrix, matrix
 from encoders.onnx_affine import plus
-from encoders.onnx_tensor import Index, Node, Result, Tensor, concatenated
+from encoders.onnx_tensor import MOST, Index, Node, Result, Tensor, concatenated
 from encoders.onnx_windows import PADDING, flat_windows, joined, kernel_shape, spatial_shape, window_axes
 
 LARGEST = 2**25
@@ -97,6 +97,8 @@ def _pad(node: Node) -> Tensor:
     if not cropped.size or (mode == b"reflect" and (widths >= np.array(cropped.shape)[:, None]).any()):
         raise node.error(f"pads {pads} do not fit a tensor of shape (batch, {', '.join(map(str, x.shape))})")
     more = np.maximum(widths, 0)
+    if math.prod(n + int(w.sum()) for n, w in zip(cropped.shape, more, strict=True)) > MOST:
+        raise node.error(f"pads {pads}; supported are {MOST} entries at most")
     if mode != b"constant":
         return x.take(np.pad(cropped, more, mode="edge" if mode == b"edge" else "reflect"))
     value = np.atleast_1d(node.weight(2)).ravel()[:1] if node.has(2) else np.array([float(node.number("value", 0.0))])

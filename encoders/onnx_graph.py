@@ -103,7 +103,11 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
         if given in reading.sized and op != "Reshape":
             raise node.error("computes with the size of the batch; supported is that size in a Reshape only")
     known = len(reading.sources)
-    results = SUPPORTED[op](node)
+    try:
+        results = SUPPORTED[op](node)
+    except (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "")    # a damaged file may hold any attributes on any shapes
+        raise node.error(f"its inputs and attributes do not fit each other ({type(error).__name__}: {reason})") from error
     clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
     for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
         if result is not None:

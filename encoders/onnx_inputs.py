@@ -8,6 +8,7 @@ are shows only when the encoder is met; until then the graph's tensors carry the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from encoders.errors import ModelError
 from encoders.exact import exact
 from encoders.exact_matrix import selection
 from encoders.feed import NO_COLUMN, TEXT, WHOLE, Category, Feed
-from encoders.onnx_tensor import Index, Tensor, concatenated
+from encoders.onnx_tensor import MOST, Index, Tensor, concatenated
 
 KINDS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.INT64: "int64", TensorProto.INT32: "int32",
          TensorProto.STRING: TEXT}
@@ -35,7 +36,8 @@ def graph_inputs(path: Path, model: onnx.ModelProto) -> tuple[list[Feed], int | 
     for value in (i for i in model.graph.input if i.name not in stored):
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or kind.elem_type not in KINDS:
-            found = TensorProto.DataType.Name(kind.elem_type) if value.type.HasField("tensor_type") else "no tensor"
+            known = value.type.HasField("tensor_type") and kind.elem_type in TensorProto.DataType.values()
+            found = TensorProto.DataType.Name(kind.elem_type) if known else "unknown, or no tensor"
             raise ModelError(path, f"is of type {found}; supported are FLOAT and DOUBLE, and INT64, INT32 and STRING columns",
                              node=value.name, op="input")
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
@@ -44,7 +46,9 @@ def graph_inputs(path: Path, model: onnx.ModelProto) -> tuple[list[Feed], int | 
             shown = [d if d is not None else "?" for d in dims]
             raise ModelError(path, f"has shape {shown}; supported is (batch, columns, ...) with fixed numbers of columns",
                              node=value.name, op="input")
-        count = int(np.prod(shape))
+        count = math.prod(shape)
+        if width + count > MOST or (dims[0] or 1) * count > 64 * MOST:
+            raise ModelError(path, f"has shape {dims}; supported are {MOST} columns at most", node=value.name, op="input")
         feeds.append(Feed(name=value.name, kind=KINDS[kind.elem_type], shape=shape, start=np.arange(width, width + count)))
         width += count
         batches.add(dims[0] if dims[0] and dims[0] > 0 else None)

@@ -116,7 +116,10 @@ def _clip(node: Node) -> Tensor:
     low, high = bounds
     if low.size != 1 or high.size != 1:
         raise node.error(f"its bounds have shapes {low.shape} and {high.shape}; supported are single numbers")
-    return -_above_constant(node, -_above_constant(node, node.tensor(0), low.ravel()), -high.ravel())
+    x = node.tensor(0)
+    if low.item() > high.item() and np.isfinite(high).all():
+        return x.scale(exact(np.zeros(x.size))).shift(exact(np.full(x.size, high.item())))
+    return -_above_constant(node, -_above_constant(node, x, low.ravel()), -high.ravel())
 
 
 def _hard_sigmoid(node: Node) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from encoders.curves import Curve
 from encoders.errors import ModelError
 from encoders.exact import Exact, exact, stack
 from encoders.exact_matrix import ExactMatrix, as_column, as_vector, empty, selection, stacked
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Constant = npt.NDArray[np.generic]
 Index = npt.NDArray[np.int64]
+MOST = 2**18
+"""Entries of a tensor: a damaged file may ask for any number of them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +66,9 @@ class Tensor:
         return sum(len(term.columns) for term in self.terms.values())
 
     def take(self, index: Index) -> Tensor:
-        """Entries picked by an index array (1, *new shape)."""
+        """Entries picked by an index array (1, *new shape). Raises MemoryError for more of them than a network can have."""
+        if index.size > MOST:
+            raise MemoryError(f"a tensor of {index.size} entries, and at most {MOST} are supported")
         rows = index.ravel()
         picked = self.replaced({s: t.take(rows) for s, t in self.terms.items()}, self.const.take(rows), shape=index.shape[1:])
         return replace(picked, raw=None if self.raw is None else self.raw[rows], whole=self.whole)
@@ -132,6 +137,7 @@ class Source:
     before, after: names of the ONNX tensors that go into and come out of the activation; None where an operator is rewritten
     into activations (a maximum, say), whose values no tensor of the stored graph holds.
     level: 0 for the inputs, else one more than the highest level that goes in: the layer that computes these neurons.
+    slope: (m,) of the neurons.   curve: what they do instead of bending, where they are smooth (slope is 1 then).
     """
 
     node: str
@@ -140,6 +146,7 @@ class Source:
     level: int
     pre: Tensor | None
     slope: Array
+    curve: Curve = Curve.BENT
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

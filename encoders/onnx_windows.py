@@ -11,6 +11,7 @@ import numpy.typing as npt
 from encoders.onnx_tensor import Index, Node, Tensor
 
 PADDING = -1
+MOST_CELLS = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,10 +55,14 @@ def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list
         if room < 0:
             raise node.error(f"a window of {reach} does not fit an axis of {length} with pads {before} and {after}")
         count = (-(-room // stride) if ceil else room // stride) + 1
+        if count * kernel[a] > MOST_CELLS:
+            raise node.error(f"has {count} windows of {kernel[a]} along an axis; supported are {MOST_CELLS} cells at most")
         if ceil and (count - 1) * stride >= length + before:
             count -= 1
         place = np.arange(count)[:, None] * stride - before + np.arange(kernel[a]) * dilations[a]
         axes.append(Axis(place=np.where((place >= 0) & (place < length), place, PADDING), padded=place < length + after))
+    if math.prod(axis.place.size for axis in axes) > MOST_CELLS:
+        raise node.error(f"has {math.prod(axis.place.size for axis in axes)} cells in all windows; supported are {MOST_CELLS} at most")
     return axes
 
 
