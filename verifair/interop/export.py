@@ -9,7 +9,7 @@
     FOLDER/2.0/vnnlib/0000-fall.vnnlib  two networks, g equal-to f
 
 One file a piece. The query is PROVED when all files of a version are unsat; a sat file is a counterexample where nothing is relaxed
-in it, and a candidate for `confirm` where something is. What is relaxed stands in every file, in export.json and on the screen.
+in it, else a candidate that `verify` decides. What is relaxed stands in every file, in export.json and on the screen.
 """
 
 from __future__ import annotations
