@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -84,7 +85,7 @@ def test_sections_have_the_verbs_numbers_and_their_proofs_check_as_the_page_says
     assert tests == answer(tmp_path / "cst.json")["tests"]
     counted = next(one for one in tests[0]["counts"] if one["method"] == "CST")
     said = section(report, "cst")["statements"][0]["text"]
-    assert said.startswith(f"{counted['significant']} of {tests[0]['complainants']} ")
+    assert said.startswith(f"For {counted['significant']} of {tests[0]['complainants']} ")
     assert f"more than {kmax['upper']}" in section(report, "kmax")["statements"][1]["text"]
     proofs = [proof for one in answer(report)["sections"] for proof in one["evidence"]]
     assert {proof["checked"] for proof in proofs} == {"accepted"}
@@ -105,9 +106,7 @@ def test_counts_of_pba_add_up_and_are_those_of_the_proved_shares(inside: Run, tm
     found = section(tmp_path / "report.json", "pba")
     proved = sum(one["proved"] for one in found["answer"]["shares"] if one["metric"] == "PBA")
     text = next(one["text"] for one in found["statements"] if one["headline"])
-    counts = [int(part.split(" of ")[0].split()[-1].replace(",", "")) for part in text.split("%) people")[0].split("for ")[1:2]]
-    raises = counts[0]
-    lowers = int(text.split("lowers it for ")[1].split(" of ")[0].replace(",", ""))
+    raises, lowers = (int(found.replace(",", "")) for found in re.findall(r"for ([\d,]+) of", text))
     assert raises + lowers == proved > 0
 
 

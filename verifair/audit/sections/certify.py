@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from encoders.network import Array
 from encoders.runtime import runtime_logits
 from verifair.audit.pictures import picture
 from verifair.audit.result import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
@@ -121,25 +122,32 @@ def _exchange(subject: Subject, name: str, found: _Found) -> None:
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
     ))  # fmt: skip
     found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
-    found.witnesses += [_row_witness(subject, raw[row], v, value, row) for _, row, value in flips[:SHOWN]]
+    found.witnesses += _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
 
 
-def _row_witness(subject: Subject, row: Any, v: int, value: float, number: int) -> WitnessRow:
-    schema, network = subject.schema, subject.network
-    pair = np.stack([row, row])
-    pair[1, v] = value
-    x, weights = schema.encode(pair), margin(network, 1, 0)
-    outputs = network.forward(x) @ weights
-    agrees = None
+def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
+    """People of the table beside themselves with another value.   flips: (row, value)."""
+    if not flips:
+        return []
+    schema, network, weights = subject.schema, subject.network, margin(subject.network, 1, 0)
+    pairs = np.repeat(raw[[row for row, _ in flips]], 2, axis=0)
+    pairs[1::2, v] = [value for _, value in flips]
+    x = schema.encode(pairs)
+    outputs = (network.forward(x) @ weights).reshape(-1, 2)
+    probabilities, shown = expit(outputs), None
     if network.source is not None:
-        shown = runtime_logits(network, x.astype(np.float32)) @ weights
-        agrees = bool((shown[0] > 0) != (shown[1] > 0))
-    witness = Witness(
-        x=schema.decode(pair[0]), x_prime=schema.decode(pair[1]), outputs=(float(outputs[0]), float(outputs[1])),
-        probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=float(abs(outputs[0] - outputs[1])),
-        float32_agrees=agrees,
-    )  # fmt: skip
-    return witness_row("certify", schema, witness, person=f"The person of row {number}")
+        shown = (runtime_logits(network, x.astype(np.float32)) @ weights).reshape(-1, 2) > 0
+    out = []
+    for n, (row, _) in enumerate(flips):
+        witness = Witness(
+            x=schema.decode(pairs[2 * n]), x_prime=schema.decode(pairs[2 * n + 1]),
+            outputs=(float(outputs[n, 0]), float(outputs[n, 1])),
+            probabilities=(float(probabilities[n, 0]), float(probabilities[n, 1])),
+            margin=float(abs(outputs[n, 0] - outputs[n, 1])),
+            float32_agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
+        )  # fmt: skip
+        out.append(witness_row("certify", schema, witness, person=f"The person of row {row}"))
+    return out
 
 
 def _box(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:

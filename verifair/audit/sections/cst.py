@@ -111,8 +111,8 @@ def _measured(one: Intervention) -> Iterator[Statement]:
     people, sure, cases = int(own["complainants"]), int(own["significant"]), int(own["cases"])
     others = " or ".join(one.found.names)
     yield Statement(
-        text=f"{of(sure, people)} people with {others} are refused significantly more often, among the {one.k} most similar to "
-        f"them, than the {one.k} most similar to who they would be with {one.name}. Chance alone makes about {one.by_chance:.0f}.",
+        text=f"For {of(sure, people)} people with {others}, the {one.k} people most similar to them are refused significantly more "
+        f"often than the {one.k} most similar to who they would be with {one.name}. Chance alone makes about {one.by_chance:.0f}.",
         standing=Standing.MEASURED, tone=Tone.WATCH if sure > one.by_chance else Tone.PLAIN, headline=True,
     )  # fmt: skip
     yield Statement(

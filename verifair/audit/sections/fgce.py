@@ -130,10 +130,11 @@ def _compared(name: str, compared: list[Comparison]) -> Iterator[Statement]:
     for one in compared:
         head = one.measure in ("mean cost", "share without any feasible counterfactual")
         share = one.measure.startswith("share")
-        told = ", ".join(f"{group} {percent(value) if share else f'{value:.3g}'}" for group, value in one.values.items())
-        text = f"{_measure(one.measure)}: {told}."
+        own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
+        told = ", ".join(f"{group} {percent(value) if share else f'{value:.3g}'}" for group, value in own.items())
+        text = f"{_measure(one.measure)}, by {name}: {told}."
         if one.clear:
-            text += f" It is higher for {one.worst}."
+            text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}."
         elif len(one.values) > 1:
             text += " No clear difference." if one.known else " What time left open could change the order."
         tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN

@@ -112,7 +112,12 @@ def _decided(query: PersistentBias | Robustness, table: Table, frame: pd.DataFra
 
 def _biased(subject: Subject, one: _Asked) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
-    counted = _by_pair(one.verdicts)
+    many = subject.network.outputs > 2
+    # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
+    counted = _by_pair(one.verdicts[one.verdicts["label"] == 1] if many else one.verdicts)
+    if not len(counted):
+        return
+    who = f"people who truly are {subject.favourable}" if many else "people"
     smallest = min(one.query.delta)
     first = counted[counted["delta"] == smallest]
     top = first.index[(first["raises"] + first["lowers"]).to_numpy().argmax()]
@@ -121,14 +126,15 @@ def _biased(subject: Subject, one: _Asked) -> Iterator[Statement]:
         low, high = (subject.schema.format(name, line[end]) for end in ("low", "high"))
         biased, people = int(line["raises"] + line["lowers"]), int(line["people"])
         pair, raises, lowers = f"{high} instead of {low}", int(line["raises"]), int(line["lowers"])
+        near = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
         if biased:
             text = (
-                f"{firmly(one.standing)} within {units(line['delta'])}: being {pair} raises the probability of "
-                f"{subject.favourable} for {of(raises, people)} people, and lowers it for {of(lowers, people)}."
+                f"{firmly(one.standing)}{near}: being {pair} raises the probability of {subject.favourable} for "
+                f"{of(raises, people)} {who}, and lowers it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} people it is proved that being {pair} changes the probability throughout "
-            text += f"{units(line['delta'])}."
+            text = f"For none of {people:,} {who} it is proved that being {pair} changes the probability of "
+            text += f"{subject.favourable}{near}."
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither holds for everybody near them (an exact counterexample each)."
         if line["unknown"]:

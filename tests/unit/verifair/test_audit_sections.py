@@ -1,0 +1,184 @@
+"""What sections say of people, against the network itself; and how sections, words and pictures are made."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from encoders.onnx_reader import read_onnx
+from verifair import datasets
+from verifair.audit.answer import plain, section_dict, section_of
+from verifair.audit.pictures import LARGEST, picture
+from verifair.audit.result import (
+    DataTable,
+    Evidence,
+    Picture,
+    Section,
+    Standing,
+    Statement,
+    Tone,
+    WitnessRow,
+)
+from verifair.audit.sections.pba import _by_pair
+from verifair.audit.words import value_words, witness_row
+from verifair.audit.work import OutOfTime, Work, called, standing
+from verifair.bias.rows import verify_rows
+from verifair.queries import PersistentBias
+from verifair.verify.check import CheckReport
+from verifair.verify.questions import margin
+from verifair.witness import Witness
+
+
+def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
+    """Proved for everybody near a person, so of the person too: the probability with the higher value is higher, or lower."""
+    german = datasets.german()
+    network, schema, frame = read_onnx(datasets.network_path("german")), german.schema, german.frame.head(60)
+    found = verify_rows(PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1]), frame)
+    raw, v = schema.raw(frame), schema.index("sex")
+    probability = []
+    for value in (0, 1):
+        copy = raw.copy()
+        copy[:, v] = value
+        probability.append(expit(network.forward(schema.encode(copy)) @ margin(network, 1, 0)))
+    seen = 0
+    for row, verdicts in found.groupby("row"):
+        (line,) = _by_pair(verdicts).to_dict("records")
+        assert line["people"] == line["raises"] + line["lowers"] + line["neither"] + line["unknown"] == 1
+        gap = probability[1][row] - probability[0][row]
+        seen += line["raises"] + line["lowers"]
+        assert not line["raises"] or gap > 0
+        assert not line["lowers"] or gap < 0
+    assert seen > 20
+
+
+def whole() -> Section:
+    row = WitnessRow(
+        analysis="certify", person={"age": "34 years"}, changes={"sex": ("Female", "Male")}, before=0.25, after=0.75, flips=True,
+        float32_agrees=None, sentence="The same person.",
+    )  # fmt: skip
+    table = pd.DataFrame({"group": ["Female", "Male"], "rate": [0.5, np.nan], "people": [3, 4], "clear": [True, False]})
+    proof = Evidence(file="r.files/a.json.gz", sha256="0" * 64, proves="p", command="verifair check", checked="accepted")
+    return Section(
+        key="certify", title="T", question="Q", method="M", source="S", semantics="s",
+        statements=(Statement(text="t", standing=Standing.PROVED, tone=Tone.GOOD, headline=True),), witnesses=(row,),
+        pictures=(Picture(title="p", alt="a", svg="<svg/>"),), tables=(DataTable(title="d", rows=table),), evidence=(proof,),
+        settings={"delta": (1.0, 2.0)}, answer={"upper": float("inf"), "n": np.int64(3)}, seconds=1.5,
+    )  # fmt: skip
+
+
+def test_a_section_comes_back_from_its_file_as_it_was() -> None:
+    section = whole()
+    text = json.dumps(section_dict(section), allow_nan=False)
+    back = section_of(json.loads(text))
+    assert json.dumps(section_dict(back), allow_nan=False) == text
+    assert (back.statements, back.witnesses, back.pictures, back.evidence) == (
+        section.statements, section.witnesses, section.pictures, section.evidence,
+    )  # fmt: skip
+    assert back.answer == {"upper": None, "n": 3}
+    pd.testing.assert_frame_equal(back.tables[0].rows, section.tables[0].rows)
+    for damaged in ({}, {**section_dict(section), "more": 1}, {**section_dict(section), "statements": [{"text": 1}]}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            section_of(damaged)
+
+
+def test_what_json_has_not_becomes_what_it_has() -> None:
+    assert plain({"a": [np.float64("nan"), float("-inf"), np.bool_(True), pd.NA, Standing.PROVED, Path("x")]}) == {
+        "a": [None, None, True, None, "proved", "x"]
+    }
+
+
+def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
+    schema = datasets.german().schema
+    assert value_words(schema, "credit-amount", 3500) == "3,500 DM"
+    assert value_words(schema, "duration", 24) == "24 months"
+    assert value_words(schema, "sex", "Male") == "Male"
+    x = schema.decode(schema.raw(datasets.german().frame.head(1))[0])
+    other = {**x, "sex": "Female" if x["sex"] == "Male" else "Male"}
+    row = witness_row("certify", schema, Witness(
+        x=x, x_prime=other, outputs=(-0.8, 0.6), probabilities=(0.31, 0.64), margin=1.4, float32_agrees=True
+    ))  # fmt: skip
+    assert row.sentence == (
+        f"The same person, {other['sex']} instead of {x['sex']}: probability of good credit 0.31 to 0.64; bad credit becomes good "
+        "credit."
+    )
+    assert row.flips
+    assert row.changes == {"sex": (x["sex"], other["sex"])}
+    assert "sex" not in row.person
+    near = witness_row("certify", schema, Witness(
+        x=x, x_prime=other, outputs=(0.001, 0.002), probabilities=(0.50025, 0.5005), margin=0.001, float32_agrees=None
+    ))  # fmt: skip
+    assert "0.50025 to 0.5005" in near.sentence
+    assert "good credit both times" in near.sentence
+
+
+def test_files_of_two_features_never_share_a_name() -> None:
+    assert called("sex") == "sex"
+    assert len({called("a b"), called("a-b"), called("a/b"), called("../b")}) == 4
+    assert all(re.fullmatch(r"[\w.-]+", called(name)) and "/" not in called(name) for name in ("../../etc", "a/b", "…"))
+
+
+def work(folder: Path, seconds: float = 60.0) -> Work:
+    import time
+
+    return Work(
+        key="pba", deadline=time.monotonic() + seconds, seed=0, jobs=1, folder=folder, shown="r.files", options="--demo german",
+        resume=False, tell=lambda what, done, total: None,
+    )  # fmt: skip
+
+
+class Saved:
+    """A certificate in name."""
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text("proof")
+
+
+def report(*rejections: object) -> CheckReport:
+    return CheckReport(proofs=1, leaves=1, claimed=0, rejections=rejections, seconds=0.0)  # type: ignore[arg-type]
+
+
+def test_only_what_the_checker_accepted_in_this_run_is_called_proved(tmp_path: Path) -> None:
+    accepted = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report())
+    assert (accepted.checked, standing(accepted)) == ("accepted", Standing.PROVED)
+    assert accepted.command == "verifair check r.files/a.json --demo german"
+    rejected = work(tmp_path).keep("b.json", Saved(), "p", lambda path, tell: report("no"))
+    assert (rejected.checked, standing(rejected)) == ("rejected", Standing.CLAIMED)
+
+    def slow(path: Path, tell: object) -> CheckReport:
+        assert callable(tell)
+        tell(1, 2)
+        return report()
+
+    late = work(tmp_path, seconds=-1).keep("c.json", Saved(), "p", slow)
+    assert (late.checked, standing(late)) == ("not re-checked", Standing.CLAIMED)
+    with pytest.raises(OutOfTime, match="1 of 2"):
+        work(tmp_path, seconds=-1).stopping("searches")(1, 2)
+
+
+def test_pictures_are_small_svg_elements_whose_names_are_their_own() -> None:
+    import matplotlib.pyplot as plt
+
+    def draw(points: int, path: Path) -> None:
+        figure, axis = plt.subplots()
+        axis.scatter(*np.random.default_rng(0).random((2, points)), s=np.linspace(1, 9, points), clip_on=True)
+        figure.savefig(path)
+        plt.close(figure)
+
+    one, same, other = (picture(name, "t", "a", lambda path: draw(5, path)).svg for name in ("one", "one", "other"))
+    assert one == same
+    assert one.startswith("<svg")
+    names = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, other)]
+    assert names[0]
+    assert not names[0] & names[1]
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', one))
+    assert used <= names[0]
+    assert len(one) < LARGEST
+    large = picture("large", "t", "a", lambda path: draw(4000, path)).svg  # a mark each: more than a page should carry
+    assert large.startswith("<svg")
+    assert "data:image/png;base64," in large
