@@ -46,12 +46,17 @@ class Journal:
         self.records[record.key] = record
         self._write(record.to_dict())
 
-    def holds(self, case: str, competitor: str, repeat: int, question: str) -> bool:
-        """Whether this was measured. Raises DataError where the same name stood for another question."""
+    def holds(self, case: str, competitor: str, repeat: int, question: str, version: str) -> bool:
+        """Whether this was measured. Raises DataError where the same name stood for another question, or another version."""
         known = self.records.get((case, competitor, repeat))
         if known is not None and known.question != question:
             raise DataError(
                 f"{self.path}: {case} is another question there (another version of verifair); name another folder with --out"
+            )
+        if known is not None and known.version != version:
+            raise DataError(
+                f"{self.path}: {competitor} was version {known.version or 'unknown'} there and is {version or 'unknown'} now; "
+                "name another folder with --out"
             )
         return known is not None and known.reason not in (SKIPPED, "interrupted")
 

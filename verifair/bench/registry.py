@@ -10,7 +10,7 @@ from verifair.bench import bias_cases, center_cases, fairness_cases, random_case
 from verifair.bench.family import Case, Family
 from verifair.errors import QueryError
 
-QUICK = ("pba-german/*-0", "lp-german/*-0", "min-german/*-0", "fair-german/2-*", "random-wide/4-*", "center-german/[12]0-0")
+QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "center-german/[12]0-0")
 """A taste of every kind, for `--quick`."""
 
 

@@ -40,7 +40,8 @@ def run(
             for one in rotated(able, turn + repeat):
                 tell(done, total, f"{case.name} {one.name}")
                 done += 1
-                if journal.holds(case.name, one.name, repeat, marks[0]) or _pointless(journal, case, one, repeat):
+                known = journal.holds(case.name, one.name, repeat, marks[0], one.version)
+                if known or _pointless(journal, case, one, repeat):
                     continue
                 if repeat == 0 and worn_out(journal, cases, case, one, patience):
                     note = f"not asked: {patience} cases of the family in a row, no larger, took too much"

@@ -49,8 +49,12 @@ def bench(
     methods: Annotated[str | None, typer.Option("--methods", help="Only these methods, by commas, e.g. auto,milp,marabou.")] = None,
     cases: Annotated[list[str] | None, typer.Option("--cases", help="Only cases of such names, e.g. 'pba-*/3-*'; repeat.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few small cases of every kind.")] = False,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; medians are compared.")] = 3,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each run.")] = 10.0,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="Rounds; medians are compared; default: 3, with --quick 1.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for each run; default: 10, with --quick 1.")
+    ] = None,
     patience: Annotated[
         int, typer.Option("--patience", min=0, help="Time-outs in a row after which larger cases are not asked; 0: all are.")
     ] = 2,
@@ -60,7 +64,8 @@ def bench(
     seed: options.Seed = 0,
     json: options.Json = None,
 ) -> None:
-    budget = options.budget(timeout, None, seed)
+    rounds, seconds = (1, 1.0) if quick else (3, 10.0)
+    budget = options.budget(seconds if timeout is None else timeout, None, seed)
     if quick and cases:
         raise QueryError("--quick chooses its own cases: drop it, or drop --cases")
     asked = chosen(QUICK if quick else cases or (), seed)
@@ -79,8 +84,9 @@ def bench(
         try:
             with _bar() as progress:
                 run(
-                    asked, there, journal, limit=budget.seconds, repeats=repeats, seed=seed, patience=patience, progress=progress
-                )
+                    asked, there, journal, limit=budget.seconds, repeats=repeats or rounds, seed=seed, patience=patience,
+                    progress=progress,
+                )  # fmt: skip
         except KeyboardInterrupt:
             interrupted = True
         wanted = {case.name for case in asked}, {one.name for one in there}

@@ -137,7 +137,9 @@ def test_a_journal_is_not_mixed_up(tmp_path: Path) -> None:
     with Journal(tmp_path, SETTINGS, resume=True) as journal:
         assert list(journal.records.values()) == [record()]
         with pytest.raises(DataError, match="another question"):
-            journal.holds("f/1-0", "bnb", 0, "other")
+            journal.holds("f/1-0", "bnb", 0, "other", "")
+        with pytest.raises(DataError, match=r"was version unknown there and is 2\.0 now"):
+            journal.holds("f/1-0", "bnb", 0, "q", "2.0")
 
 
 @pytest.mark.parametrize("content", [b"no json\n", b"[1]\n", b'{"settings": {"limit": 5.0}}\n{"case": 1}\n', b"\xff\xfe\n"])
