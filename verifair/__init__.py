@@ -13,6 +13,7 @@ from verifair.bias.rows import verify_rows
 from verifair.consistency.certified import certified as certify_consistency
 from verifair.consistency.estimator import ExplanationConsistency
 from verifair.group.estimator import GroupCounterfactuals
+from verifair.parallel import cluster
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.report.partition import PartitionSummary
 from verifair.report.partition import summary as partition_summary
@@ -73,6 +74,7 @@ __all__ = [
     "check_consistency",
     "check_kmax",
     "check_partition",
+    "cluster",
     "kmax",
     "maximise",
     "partition_summary",

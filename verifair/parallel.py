@@ -14,21 +14,18 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata, resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from uuid import uuid4
 
 import joblib
-from joblib.parallel import ParallelBackendBase
 
-from encoders.errors import ModelError
-from solvers.errors import BackendError
-from verifair.errors import ClusterError, MissingPackage, QueryError, VerifairError
+from verifair.errors import ClusterError, MissingPackage, QueryError
 
 T = TypeVar("T")
 CONNECT, PATIENCE = 10.0, 60.0
@@ -65,6 +62,21 @@ class Shared(Generic[T]):
     value: T
 
 
+def as_done(tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
+    """Results of `joblib.delayed` tasks as they are done, in any order: by `jobs` processes, or whatever joblib's context says.
+
+    A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on the way.
+    """
+    try:
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    except ValueError:
+        parallel = joblib.Parallel(n_jobs=jobs)
+        while part := list(islice(tasks, 2 * joblib.effective_n_jobs(jobs))):
+            yield from parallel(part)
+    else:
+        yield from parallel(tasks)
+
+
 @contextmanager
 def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None]:
     """Run the joblib calls within on the dask cluster whose scheduler listens at `address` (tcp://host:port); None changes nothing.
@@ -76,11 +88,13 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
     if address is None:
         yield
         return
+    from verifair.parallel_dask import DaskBackend
+
     with _silence():
         client = _connected(address)
         try:
             _check_workers(client, address)
-            with joblib.parallel_config(backend=_Dask(client, address, patience)):
+            with joblib.parallel_config(backend=DaskBackend(client, address, patience)):
                 yield
         finally:
             with suppress(OSError, TimeoutError):  # a scheduler that is gone cannot be told goodbye
@@ -149,16 +163,16 @@ def _check_workers(client: Any, address: str) -> None:
                 f"--cluster {address}: {who} cannot work for us ({type(answer).__name__}: {_first_line(answer)}); install "
                 f"verifair {fingerprint()['verifair']} where it runs, in the environment that starts it"
             )
-        unlike = _unlike(answer)
-        if unlike:
-            why = f"{who} is not like this machine, and could give other answers: {unlike}"
+        other = unlike(answer)
+        if other:
+            why = f"{who} is not like this machine, and could give other answers: {other}"
             raise ClusterError(f"--cluster {address}: {why}; {SAME}")
     threads = {worker: count for worker, count in client.nthreads().items() if count != 1}
     for worker, count in threads.items():
-        raise ClusterError(f"--cluster {address}: {_threaded(worker, count)}")
+        raise ClusterError(f"--cluster {address}: {several_threads(worker, count)}")
 
 
-def _threaded(worker: str, count: int) -> str:
+def several_threads(worker: str, count: int) -> str:
     return (
         f"worker {worker} runs {count} threads in one process, where tasks would disturb one another; start it with --nthreads 1, "
         f"and with --nworkers {count} for as many processes"
@@ -181,157 +195,11 @@ def fingerprint() -> dict[str, str | None]:
     return found
 
 
-def _unlike(found: dict[str, str | None]) -> str:
+def unlike(found: dict[str, str | None]) -> str:
     """What differs on another machine from this one; empty when nothing does."""
     here = fingerprint()
     other = [name for name in here if found.get(name) != here[name]]
     return ", ".join(f"{name} {found.get(name) or 'missing'} (here {here[name]})" for name in other)
-
-
-class _Dask(ParallelBackendBase):  # type: ignore[misc]
-    """joblib's way to a cluster: joblib's own for dask waits for ever where a worker or the scheduler does not come back."""
-
-    supports_retrieve_callback = True
-    default_n_jobs = -1
-
-    def __init__(self, client: Any, address: str, patience: float) -> None:
-        super().__init__()
-        self.client, self.address, self.patience = client, address, patience
-        self.lock = threading.Lock()
-        self.pending: set[Any] = set()
-        self.shared: dict[int, tuple[Any, Any]] = {}  # by id: what is shared (kept alive), and where it is
-        self.lost: ClusterError | None = None
-        self.over = threading.Event()
-        # How far the scheduler's clock is ahead of ours; workers know theirs from their heartbeats.
-        before = time.time()
-        self.ahead = client.run_on_scheduler(time.time) - (before + time.time()) / 2
-
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """All workers there are, whatever is asked for; two at least, as joblib takes one to mean this very process."""
-        return max(2, len(self.client.nthreads()))
-
-    def start_call(self) -> None:
-        self.lost, self.over = None, threading.Event()
-        threading.Thread(target=self._watch, args=(self.over,), name="verifair-cluster-watch", daemon=True).start()
-
-    def stop_call(self) -> None:
-        self.over.set()
-        self.shared.clear()
-
-    def submit(self, func: Any, callback: Callable[[Any], None]) -> Any:
-        """Send one task (joblib makes batches of one, as `compute_batch_size` says)."""
-        ((function, args, kwargs),) = func.items
-        values = [self._sent(value) for value in args]
-        named = {name: self._sent(value) for name, value in kwargs.items()}
-        key = f"verifair-{function.__name__}-{uuid4().hex}"
-        future = self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
-        with self.lock:
-            self.pending.add(future)
-
-        def done(future: Any) -> None:
-            with self.lock:
-                self.pending.discard(future)
-            callback(future)
-
-        future.add_done_callback(done)
-        return future
-
-    def _sent(self, value: Any) -> Any:
-        """What travels in place of an argument."""
-        if isinstance(value, Deadline):
-            return _SchedulerMoment(at=value.at + self.ahead)
-        if not isinstance(value, Shared):
-            return value
-        if id(value) not in self.shared:
-            # A task, not scattered data: when the worker that holds it dies, the scheduler has another one make it again.
-            future = self.client.submit(_kept, value, key=f"verifair-shared-{uuid4().hex}", pure=False)
-            self.shared[id(value)] = value, future
-        return self.shared[id(value)][1]
-
-    def retrieve_result_callback(self, out: Any) -> list[Any]:
-        """The result of a task that has ended, or its error. Raises ClusterError where it was the cluster that failed."""
-        if out.status == "finished":
-            return [out.result()]
-        if out.status == "error":
-            raise self._told(out.exception())
-        raise self.lost or ClusterError(f"--cluster {self.address}: the connection to the scheduler was lost. {REMEDY}")
-
-    def _told(self, error: BaseException) -> BaseException:
-        from distributed.scheduler import KilledWorker
-
-        if isinstance(error, KilledWorker):
-            return ClusterError(
-                f"--cluster {self.address}: one batch was on {error.allowed_failures + 1} workers that died, the last "
-                f"{error.last_worker.address}; see their logs (out of memory?). {REMEDY}"
-            )
-        if isinstance(error, ImportError):
-            return ClusterError(f"--cluster {self.address}: a worker lacks a package of this run ({error}); install it there")
-        return error
-
-    def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel what has not begun on the cluster; what a worker is at, it ends, and nobody hears of it."""
-        self._cancel()
-
-    def _cancel(self) -> None:
-        with self.lock:
-            pending = list(self.pending)
-        with suppress(OSError, TimeoutError):
-            self.client.cancel(pending, force=True)
-
-    def _watch(self, over: threading.Event) -> None:
-        """Give up when there has been no worker for `patience` seconds. (A lost scheduler ends all futures by itself.)"""
-        seen = time.monotonic()
-        while not over.wait(min(1.0, self.patience / 4)):
-            with suppress(OSError, TimeoutError):
-                if self.client.nthreads():
-                    seen = time.monotonic()
-            if time.monotonic() - seen > self.patience:
-                self.lost = ClusterError(
-                    f"--cluster {self.address}: all workers are gone, and none came for {self.patience:g} s. {REMEDY}"
-                )
-                self._cancel()
-                return
-
-
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SchedulerMoment:
-    """A deadline by the scheduler's clock."""
-
-    at: float
-
-    def here(self, scheduler_ahead: float) -> Deadline:
-        return Deadline(at=self.at - scheduler_ahead)
-
-
-def _kept(value: T) -> T:
-    return value
-
-
-def _called(expected: dict[str, str | None], function: Callable[..., T], args: list[Any], kwargs: dict[str, Any]) -> T:
-    """One task, on a worker. Workers may join during a run: each makes sure that it is one of ours."""
-    import distributed
-
-    worker = distributed.get_worker()
-    _check_expected(worker, expected)
-
-    def here(value: Any) -> Any:
-        return value.here(worker.scheduler_delay) if isinstance(value, _SchedulerMoment) else value
-
-    try:
-        return function(*map(here, args), **{name: here(value) for name, value in kwargs.items()})
-    except (VerifairError, ModelError, BackendError) as error:
-        error.args = (f"worker {worker.address}: {error}", *error.args[1:])
-        raise
-
-
-def _check_expected(worker: Any, client: dict[str, str | None]) -> None:
-    unlike = _unlike(client)
-    if unlike:
-        raise ClusterError(f"worker {worker.address} joined with other software than the client: {unlike}; {SAME}. {REMEDY}")
-    if worker.state.nthreads != 1:
-        raise ClusterError(f"{_threaded(worker.address, worker.state.nthreads)}. {REMEDY}")
 
 
 def _first_line(error: BaseException) -> str:

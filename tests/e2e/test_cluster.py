@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.local_cluster import LocalCluster, local_cluster
 from tests.cli_support import RUN, flat, verifair
-from tests.cluster_support import LocalCluster, local_cluster
 from verifair.verify.partition_store import ARRAYS, PartitionStore
 
 pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
 PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "4000"]
-PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "20", "--timeout", "600"]
+PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--timeout", "600"]
 
 
 @pytest.fixture(scope="module")

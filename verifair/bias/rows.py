@@ -25,7 +25,7 @@ from encoders.network import Array, Network
 from encoders.runtime import Replay
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
-from verifair.parallel import Deadline, Shared
+from verifair.parallel import Deadline, Shared, as_done
 from verifair.queries import PersistentBias, Robustness
 from verifair.schema import Schema
 from verifair.verdict import Reason, Status
@@ -123,7 +123,7 @@ def verify_rows(
         deadline = Deadline.after(budget.seconds)
         common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
         work = (joblib.delayed(_solve_batch)(common, batch, table.raw[batch.rows], deadline) for batch in batches)
-        for records in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
+        for records in as_done(work, jobs):
             kept.add(run, records)
             finished += len(records)
             if progress is not None:

@@ -26,7 +26,7 @@ from encoders.problem import Integers, TwinProblem
 from encoders.runtime import Replay
 from solvers.outcome import Budget
 from verifair.errors import QueryError
-from verifair.parallel import Deadline, Shared
+from verifair.parallel import Deadline, Shared, as_done
 from verifair.queries import IndividualFairness
 from verifair.verdict import Reason, Status
 from verifair.verify import ledger
@@ -103,7 +103,7 @@ def certify_partition(
             for first, size in _order(count, about["step"], budget.seed, deadline)
             if first not in finished
         )
-        for chunk in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
+        for chunk in as_done(work, jobs):
             kept.add(chunk)
             done += len(chunk)
             if progress is not None:

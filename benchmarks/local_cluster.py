@@ -1,4 +1,4 @@
-"""A dask cluster on loopback: a scheduler and workers, each a process of its own that a test may kill."""
+"""A dask cluster on loopback: a scheduler and workers, each a process of its own that may be killed."""
 
 from __future__ import annotations
 
