@@ -20,6 +20,8 @@ from encoders.vnnlib_query import Atom, Formula, Variable, VnnlibQuery
 from encoders.vnnlib_text import VnnlibUnsupported
 
 MAX_CASES = 10_000
+MAX_ATOMS = 2_000_000
+"""Of all conjunctions that one assertion becomes."""
 Bounds = tuple[Fraction, Fraction]
 Place = tuple[int, int]
 """Of an input: its network and its position there."""
@@ -43,8 +45,8 @@ class Case:
 
 
 def cases(query: VnnlibQuery) -> Iterator[Case]:
-    """The cases of a query that are not empty at first sight. Raises VnnlibUnsupported for inputs without bounds and for more
-    than MAX_CASES conjunctions."""
+    """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds and
+    for more than MAX_CASES conjunctions."""
     fixed: list[Atom] = []
     choices: list[list[list[Atom]]] = []
     for formula in query.asserted:
@@ -53,10 +55,7 @@ def cases(query: VnnlibQuery) -> Iterator[Case]:
             fixed += normal[0]
         else:
             choices.append(normal)
-    if prod(len(one) for one in choices) > MAX_CASES:
-        raise VnnlibUnsupported(
-            query.path, None, f"its disjunctions have {prod(len(one) for one in choices)} combinations, more than {MAX_CASES}"
-        )
+    _check_count(query, prod(len(one) for one in choices), 0)
     for chosen in product(*choices):
         case = _case(query, [*fixed, *(atom for part in chosen for atom in part)])
         if case is not None:
@@ -78,11 +77,18 @@ def _normal(formula: Formula, query: VnnlibQuery) -> list[list[Atom]]:
         return [[formula.atom]]
     parts = [_normal(part, query) for part in formula.parts]
     if formula.kind == "or":
+        _check_count(query, sum(len(part) for part in parts), 0)
         return [conjunction for part in parts for conjunction in part]
     count = prod(len(part) for part in parts)
-    if count > MAX_CASES:
-        raise VnnlibUnsupported(query.path, None, f"its disjunctions have {count} combinations, more than {MAX_CASES}")
+    _check_count(query, count, count * sum(max(map(len, part)) for part in parts))
     return [[atom for part in chosen for atom in part] for chosen in product(*parts)]
+
+
+def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
+    if count > MAX_CASES or atoms > MAX_ATOMS:
+        many = f"{count} combinations, more than {MAX_CASES}"
+        told = many if count > MAX_CASES else f"{atoms} comparisons, more than {MAX_ATOMS}"
+        raise VnnlibUnsupported(query.path, None, f"its disjunctions have {told}; ask in several files")
 
 
 def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Case | None:

@@ -72,8 +72,8 @@ def command(
         _check(asked, networks, check, json)
         return
     budget = options.budget(timeout, nodes, seed)
-    with options.progress_bar("cases") as progress:
-        found = decide(asked, networks, budget=budget, method=method, solver=solver, progress=progress)
+    with options.progress_bar("cases") as shown:
+        found = decide(asked, networks, budget=budget, method=method, solver=solver, progress=lambda done: shown(done, done + 1))
     text = written(asked, found.assignment) if found.assignment is not None else ""
     typer.echo(f"{found.answer.value}\n{text}", nl=False)
     if results is not None:

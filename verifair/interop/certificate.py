@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -97,11 +98,10 @@ def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Seq
     for declared, network in zip(query.networks, networks, strict=True):
         if certificate.networks.get(declared.name) != network.source_sha256:
             return [f"it is about another network {declared.name}".rstrip()]
-    listed = list(cases(query))
-    if len(listed) != len(certificate.cases):
-        return [f"it has {len(certificate.cases)} cases, the query {len(listed)}"]
     found = []
-    for number, (case, evidence) in enumerate(zip(listed, certificate.cases, strict=True)):
+    for number, (case, evidence) in enumerate(zip_longest(cases(query), certificate.cases)):
+        if case is None or evidence is None:
+            return [f"it has {len(certificate.cases)} cases, the query {'more' if evidence is None else 'fewer'}"]
         reason = _flaw(query, case, networks, evidence)
         if reason is not None:
             found.append(f"case {number}: {reason}")

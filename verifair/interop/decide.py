@@ -141,21 +141,21 @@ def decide(
     budget: Budget,
     method: str = "auto",
     solver: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> QueryAnswer:
-    """Decide a query. budget.seconds is for all of it.
+    """Decide a query. budget.seconds is for all of it; progress is told how many cases are done.
 
     Sound? sat: exact, over the rationals. unsat: every case proved, with bounds on real intervals; by a MILP solver where
     `claimed` says so.  Complete? for constraints with strict room on either side, within the budget.
     """
     started = time.monotonic()
-    listed = list(cases(query))
+    count = 0
     engines: set[str] = set()
     claimed: set[str] = set()
     reasons: list[str] = []
     proofs: list[Evidence] = []
     late, found = False, None
-    for position, case in enumerate(listed):
+    for count, case in enumerate(cases(query), start=1):
         left = budget.seconds - (time.monotonic() - started)
         if left <= 0:
             late = True
@@ -179,13 +179,13 @@ def decide(
         if decided.reason is not None:
             reasons.append(decided.reason)
         if progress is not None:
-            progress(position + 1, len(listed))
+            progress(count)
     said = Answered.SAT if found else Answered.TIMED_OUT if late else Answered.UNKNOWN if reasons else Answered.UNSAT
     return QueryAnswer(
         answer=said,
         assignment=found,
         reason="; ".join(dict.fromkeys(reasons)) or None if said in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
-        cases=len(listed),
+        cases=count,
         certificate=VnnlibCertificate.of(query, networks, proofs) if said is Answered.UNSAT and not claimed else None,
         engines=tuple(sorted(engines)),
         claimed=tuple(sorted(claimed)) if said is Answered.UNSAT else (),

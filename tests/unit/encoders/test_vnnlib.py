@@ -216,6 +216,10 @@ def test_inputs_need_bounds_and_disjunctions_have_limits(tmp_path: Path) -> None
         list(cases(read(tmp_path, OLD + f"(assert {two})" * 14)))
     with pytest.raises(VnnlibUnsupported, match="combinations"):
         list(cases(read(tmp_path, OLD + f"(assert (and {two * 40}))")))
+    with pytest.raises(VnnlibUnsupported, match="combinations"):
+        list(cases(read(tmp_path, OLD + f"(assert (or {'(and ' + two * 13 + ')'} {'(and ' + two * 13 + ')'}))")))
+    with pytest.raises(VnnlibUnsupported, match="comparisons"):
+        list(cases(read(tmp_path, OLD + f"(assert (and {two * 13} {'(<= Y_0 5)' * 300}))")))
 
 
 @given(data=st.data())
