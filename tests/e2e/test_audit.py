@@ -16,6 +16,8 @@ import pytest
 
 from tests.cli_support import RUN
 from verifair import datasets
+from verifair.audit import run
+from verifair.errors import Disagreement
 
 Run = Callable[..., tuple[int, str, str]]
 HEAD = """
@@ -146,6 +148,30 @@ def test_mistakes_are_told_before_the_work(refused: Callable[..., str], tmp_path
     assert "--root" in refused("audit", path, "--out", "q.html")
     (tmp_path / "audit.toml").write_text(HEAD + CST.replace("causal.toml", "none.toml"))
     assert "[analyses.cst]: causal = 'none.toml': there is no such file" in refused("audit", path, "--out", "q.html")
+
+
+def test_a_shipped_audit_runs_from_anywhere_and_its_proofs_check(inside: Run, tmp_path: Path) -> None:
+    code, screen, errors = inside("audit", "--demo", "german", "--only", "kmax", "--timeout", "20", "--out", "out/german.html")
+    assert code == 0, errors
+    assert "1 accepted by the separate checker just now" in screen
+    found = answer(tmp_path / "out" / "german.json")
+    assert found["title"] == "German Credit: the shipped network"
+    assert (found["rows"], found["protected"], found["favourable"]) == (1000, ["sex", "age"], "good credit")
+    (proof,) = found["sections"][0]["evidence"]
+    assert proof["command"] == "verifair check german.files/kmax.json.gz --demo german"
+    assert inside("check", "out/german.files/kmax.json.gz", "--demo", "german")[0] == 0
+
+
+def test_engines_that_contradict_each_other_end_the_audit(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradicted(*arguments: object) -> None:
+        raise Disagreement("two engines contradict each other")
+
+    monkeypatch.setitem(run.RUN, "kmax", contradicted)  # type: ignore[misc, arg-type]
+    files(tmp_path, KMAX)
+    code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert code == 6
+    assert "contradict" in errors
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_a_starting_file_is_written_once(inside: Run, refused: Callable[..., str], tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ maximise = true                 # the largest change of the probability, from bo
 buckets = 20
 
 [analyses.fgce]                 # what people refused have to change, by group
-k = 5                           # examples a group
+k = 20                          # examples a group, at most
 robust = [1]                    # prove that they keep the favourable decision within 1 unit
 
 [analyses.cec]                  # comparable people, comparable reasons? needs features with merit = true, and a label

@@ -80,18 +80,19 @@ def run(
     started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
     sources = _sources(wanted, subject)
+    options = subject.check_options(places.page.resolve().parent)
     _prepare(places, resume)
     sections: dict[str, Section] = {}
     for n, key in enumerate(one for one in RUN if one in wanted):
         settings = wanted[key]
         left = max(started + timeout - time.monotonic(), 1e-3)
         share = min(left, settings.timeout) if settings.timeout is not None else left / (len(wanted) - n)
-        pin = _pin(key, settings, subject, seed)
+        pin = _pin(key, settings, subject, seed, options)
         section = _kept(places, key, pin, share) if resume else None
         if section is None:
             work = Work(
                 key=key, deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
-                options=subject.check_options(places.page.resolve().parent), resume=resume, tell=_of(key, tell),
+                options=options, resume=resume, tell=_of(key, tell),
             )  # fmt: skip
             section = _one(key, settings, subject, work, share)
             section = _keep(places, section, pin, share)
@@ -159,13 +160,13 @@ def _prepare(places: Places, resume: bool) -> None:
     (places.work / MARK).touch()
 
 
-def _pin(key: str, settings: Analysis, subject: Subject, seed: int) -> str:
+def _pin(key: str, settings: Analysis, subject: Subject, seed: int, options: str) -> str:
     """Hash of everything that a section's answer depends on, time aside."""
     content = {
         "key": key, "settings": settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
         "sources": [(one.role, one.sha256) for one in _sources({key: settings}, subject) if one.role != "audit file"],
-        "options": subject.check_options(Path("/")) if subject.file.model.demo else "", "verifair": _versions()["verifair"],
+        "options": options, "verifair": _versions()["verifair"],
     }  # fmt: skip
     return sha256(json.dumps(answer.plain(content), sort_keys=True).encode()).hexdigest()
 

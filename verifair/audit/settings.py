@@ -167,7 +167,7 @@ class Grouped(OfRows):
 class Fgce(Grouped):
     """[analyses.fgce]: see `verifair.group.estimator`.   robust: neighbourhoods, in units, to stay positive in."""
 
-    k: Whole = 5
+    k: Whole = 20
     coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
     max_cost: Positive | None = None
     cost: Literal["l2", "path", "hops"] = "l2"

@@ -108,7 +108,7 @@ def _groups(
         way = f"{one.name}: {of(one.factuals, one.negatives)} people refused can reach somebody with {subject.favourable}"
         way += " by allowed steps"
         if one.hopeless:
-            way += f"; for {one.hopeless:,} the table holds no such way"
+            way += f"; for {one.hopeless:,} the rows used show no such way"
         yield Statement(text=way + ".", standing=Standing.MEASURED, tone=Tone.WATCH if one.hopeless else Tone.PLAIN)
         if not one.advice:
             continue
@@ -144,7 +144,7 @@ def _compared(name: str, compared: list[Comparison]) -> Iterator[Statement]:
 def _measure(name: str) -> str:
     """In words for the first screen."""
     return {
-        "share without any feasible counterfactual": "People refused for whom the table shows no way to the favourable decision",
+        "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
         "mean cost": "What people refused have to change, on average (cost)", "largest cost d": "The costliest way within a group",
     }.get(name, f"{name[0].upper()}{name[1:]}")  # fmt: skip
 
