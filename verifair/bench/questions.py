@@ -53,7 +53,7 @@ class Center:
 Question = Decision | Relaxation | Minimum | Center
 
 
-def fingerprint(question: Question | TwinProblem | Instance) -> str:
+def fingerprint(question: Question | TwinProblem) -> str:
     """sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
     digest = hashlib.sha256()
     _feed(digest, question)
@@ -61,8 +61,11 @@ def fingerprint(question: Question | TwinProblem | Instance) -> str:
 
 
 def subject(question: Question) -> str:
-    """sha256 of what is asked about: questions of different kinds about one box, or one instance, share it."""
-    return fingerprint(question.instance if isinstance(question, Center) else question.problem)
+    """sha256 of the number that is asked about: questions of different kinds about one box share it.
+
+    A k-center with another k or coverage has another optimum, so it is a subject of its own.
+    """
+    return fingerprint(question if isinstance(question, Center) else question.problem)
 
 
 def _feed(digest: Any, value: Any) -> None:

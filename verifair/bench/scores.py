@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from verifair.bench.record import Record
 
+NEAR = 1.25
+"""Times as long that count as equal: runs of one method differ by as much on a busy machine."""
 SHORTEST = 1e-4
 """Seconds: shorter times are the clock's and the call's, and would make ratios of noise."""
 
@@ -127,6 +129,11 @@ class Cell:
     trust: str
     default: str
     default_seconds: float
+
+    @property
+    def default_serves(self) -> bool:
+        """Whether the default is the best there, or within NEAR of it."""
+        return self.best is not None and self.default_seconds <= NEAR * self.seconds
 
 
 def cells(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Cell]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from verifair.bench.competitors import DEFAULTS
-from verifair.bench.scores import Cell, cactus, par2, profile, ratios, times
+from verifair.bench.scores import NEAR, Cell, cactus, par2, profile, ratios, times
 from verifair.report.bench import KINDS, Comparison
 from verifair.report.figures import figure
 
@@ -94,8 +94,8 @@ def _color(name: str) -> str:
 def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> None:
     """Which solver for which job: who has the least PAR-2, for each family (a row) at each of its sizes, growing to the right.
 
-    sizes_are: family -> what its sizes count. A thick frame: the default is the best there; else how much longer the default
-    takes stands below. A small circle: the best one's proofs are a solver's claims.
+    sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. Where it is
+    not the best, how much longer it takes stands below. A small circle: the best one's proofs are a solver's claims.
     """
     families = list(dict.fromkeys(cell.family for cell in found.cells))
     wide = max(sum(cell.family == family for cell in found.cells) for family in families)
@@ -115,7 +115,7 @@ def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> No
         axis.tick_params(length=0)
         axis.set_title(
             "Which solver for which job: who has the least PAR-2, and its seconds.\n"
-            "Thick frame: the default is the best; else how much longer it takes. ° proofs claimed by a solver.",
+            f"Thick frame: the default is the best, or within {NEAR:g} times. ° its proofs are a solver's claims.",
             loc="left", fontsize=9,
         )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
     from matplotlib.patches import Rectangle
 
     best = cell.best is not None
-    is_default = cell.best == cell.default
+    serves = cell.default_serves
     axis.add_patch(
         Rectangle(
             (column - 0.48, row - 0.44), 0.96, 0.88, facecolor=_color(cell.best) if cell.best else "white", alpha=0.22, zorder=1
@@ -132,14 +132,14 @@ def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
     )
     axis.add_patch(
         Rectangle(
-            (column - 0.48, row - 0.44), 0.96, 0.88, fill=False, edgecolor="black" if is_default else "#BBBBBB",
-            lw=2.2 if is_default else 0.8, zorder=2,
+            (column - 0.48, row - 0.44), 0.96, 0.88, fill=False, edgecolor="black" if serves else "#BBBBBB",
+            lw=2.2 if serves else 0.8, zorder=2,
         )
     )  # fmt: skip
     claimed = "°" if cell.trust == "claimed" else ""
     head = f"{cell.best}{claimed}  {short(cell.seconds)}" if best else "nobody"
-    below = "" if is_default or not best else f"{cell.default} {times_as_long(cell)}"
-    axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if is_default else "normal")
+    below = "" if cell.best == cell.default or not best else f"{cell.default} {times_as_long(cell)}"
+    axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
     axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=7.5, color="#333333")
     axis.text(column - 0.46, row + 0.38, f"{cell.size}", ha="left", va="bottom", fontsize=6.5, color="#666666")
 

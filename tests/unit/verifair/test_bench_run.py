@@ -64,6 +64,10 @@ def test_questions_about_one_box_share_their_subject() -> None:
     assert len({fingerprint(decision), fingerprint(least), fingerprint(relaxed)}) == 3
 
 
+def test_one_instance_with_another_coverage_is_another_subject() -> None:
+    assert subject(case("center-german/10-0").question()) != subject(case("part-german/10-0").question())
+
+
 def test_a_glob_that_matches_nothing_is_refused() -> None:
     with pytest.raises(QueryError, match="families are pba-german"):
         chosen(["pba-mars/*"], 0)
