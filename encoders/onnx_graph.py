@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.exact import exact
 from encoders.onnx_file import LogitsModel, attributes, node_name, opset, producers
+from encoders.onnx_growth import IN_ALL, MOST, RATIONAL, size_of
 from encoders.onnx_inputs import Inputs, graph_inputs
 from encoders.onnx_ml import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx_ops import SUPPORTED
@@ -42,7 +43,7 @@ class Reading:
 
     batch: fixed batch size of the inputs, or None.   constants, tensors: by name.   sized: constants that hold the open batch size.
     sources: the inputs (number 0) and all activations.   rewritten: results of nodes that became several activations, by name.
-    rounded: nodes whose constants were rounded.
+    rounded: nodes whose constants were rounded.   folded: numbers in all constants that were computed.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class Reading:
     sources: list[Source] = field(default_factory=list)
     rewritten: dict[str, Tensor] = field(default_factory=dict)
     rounded: list[str] = field(default_factory=list)
+    folded: int = 0
 
 
 def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
@@ -129,8 +131,8 @@ def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
     shape = (BATCH if reading.batch is None else reading.batch, *reading.tensors[proto.input[0]].shape)
     values = attributes(proto)
     start, end = values.get("start", 0), values.get("end", len(shape))
-    assert isinstance(start, int)
-    assert isinstance(end, int)
+    if not (isinstance(start, int) and isinstance(end, int)):
+        raise ModelError(reading.path, "start and end must be whole numbers", node=node_name(proto), op="Shape")
     reading.constants[proto.output[0]] = np.array(shape[start:end], dtype=np.int64)
     if BATCH in shape[start:end]:
         reading.sized.add(proto.output[0])
@@ -140,6 +142,11 @@ def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
     """Compute a node whose inputs are all constants."""
     name, op = node_name(proto), proto.op_type
     values = [reading.constants[i] for i in proto.input if i]
+    size = size_of(op, values, attributes(proto))
+    reading.folded += RATIONAL * size if op in ARITHMETIC else size
+    if size > MOST or reading.folded > IN_ALL:
+        raise ModelError(reading.path, f"computes {size:,} constant numbers; at most {MOST:,} a node and {IN_ALL:,} in all are "
+                                       "computed here: export the model with its constants folded", node=name, op=op)
     floating = [v.dtype in (np.dtype(np.float32), np.dtype(np.float64)) for v in values]
     if op in ARITHMETIC and values and all(floating) and all(np.isfinite(v).all() for v in values):
         if op == "Div" and not values[1].all():
