@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_support import flat
+from tests.cli_support import check_json, flat
 from verifair.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -29,6 +29,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
         told = capsys.readouterr()
         assert "Traceback" not in told.out + told.err
         assert isinstance(code, int)
+        check_json([str(one) for one in arguments], tmp_path)
         return code, flat(told.out), flat(told.err)
 
     return run_it

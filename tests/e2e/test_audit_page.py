@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.audit_sample import HOSTILE, audit
 from tests.browser import Watched, chromium, opened
 from verifair.audit.page import page
 from verifair.audit.page.contents import WORDS
+from verifair.audit.result import DataTable, Standing, Statement, Tone
 
 CONTRAST = """() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -38,6 +41,13 @@ CONTRAST = """() => {
   }
   return out;
 }"""
+
+
+def expect(locator: Any) -> Any:
+    """Playwright's assertions, which wait."""
+    from playwright.sync_api import expect
+
+    return expect(locator)
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +198,7 @@ def test_the_tables_work_from_the_keyboard(seen: Watched) -> None:
 def test_commands_are_copied(browser: Any, file: Path) -> None:
     with opened(browser, file, permissions=["clipboard-read", "clipboard-write"]) as watched:
         watched.page.locator("#section-1 .copy").click()
-        assert watched.page.locator("#said").inner_text() == "The command is copied."
+        expect(watched.page.locator("#said")).to_have_text("The command is copied.")
         assert watched.page.locator("#section-1 .copy").inner_text() == "Copied"
         copied = watched.page.evaluate("navigator.clipboard.readText()")
         assert copied == "verifair check certificates/certify.json.gz --model german.onnx --schema german.toml"
@@ -199,7 +209,7 @@ def test_commands_are_copied_where_a_page_has_no_clipboard(browser: Any, file: P
     with opened(browser, file) as watched:
         watched.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }")
         watched.page.locator("#made .copy").click()
-        watched.page.wait_for_function("document.getElementById('said').textContent")
+        expect(watched.page.locator("#said")).not_to_be_empty()
         assert watched.page.evaluate("getSelection().toString().trim().split('\\n').length") == 2
 
 
@@ -212,6 +222,33 @@ def test_no_width_scrolls_sideways(browser: Any, file: Path, width: int) -> None
 
 def test_the_summary_fits_the_first_screen(seen: Watched) -> None:
     assert seen.page.locator(".summary").evaluate("e => e.getBoundingClientRect().bottom") < 800
+
+
+def test_ten_headlines_of_two_lines_fit_the_first_screen_too(browser: Any, tmp_path: Path) -> None:
+    whole = audit(witnesses=0)
+    text = "Of the people of the table 119 of 1,000 (11.9%) would be decided otherwise with another age, all else equal."
+    said = Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
+    tones = [Tone.BAD, Tone.WATCH, Tone.WATCH, Tone.WATCH, Tone.WATCH, Tone.GOOD, Tone.GOOD, Tone.GOOD, Tone.PLAIN, Tone.PLAIN]
+    section = replace(whole.sections[0], statements=tuple(replace(said, tone=tone) for tone in tones))
+    path = tmp_path / "headlines.html"
+    path.write_text(page(replace(whole, sections=(section,))), encoding="utf-8")
+    with opened(browser, path) as watched:
+        assert watched.page.locator(".summary li").count() == 10
+        assert watched.page.locator(".summary").evaluate("e => e.getBoundingClientRect().bottom") < 800
+
+
+def test_a_long_table_scrolls_in_its_box_and_is_whole_on_paper(browser: Any, tmp_path: Path) -> None:
+    whole = audit(witnesses=0)
+    long = DataTable(title="Long", rows=pd.DataFrame({"n": range(60), "x": [n / 7 for n in range(60)]}))
+    path = tmp_path / "long.html"
+    path.write_text(page(replace(whole, sections=(replace(whole.sections[0], tables=(long,)),))), encoding="utf-8")
+    with opened(browser, path) as watched:
+        box, head = watched.page.locator(".tall"), watched.page.locator(".tall thead")
+        assert box.evaluate("e => e.clientHeight < 500 && e.scrollHeight > 1500")
+        box.evaluate("e => { e.scrollTop = 900; }")
+        assert head.locator("th").first.evaluate("e => e.getBoundingClientRect().top") - box.bounding_box()["y"] < 2
+        watched.page.emulate_media(media="print")
+        assert box.evaluate("e => e.clientHeight > 1000 && e.clientHeight === e.scrollHeight")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

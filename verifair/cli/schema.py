@@ -1,4 +1,4 @@
-"""verifair schema: draft a schema from a table."""
+"""verifair schema: draft a schema from a table; print the JSON schemas of our own answers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Annotated
 import typer
 
 from encoders.onnx_reader import read_onnx
-from verifair import datasets
+from verifair import datasets, json_schemas
 from verifair.cli import options
 from verifair.infer import draft
 
-app = typer.Typer(no_args_is_help=True, help="Work with schemas, the descriptions of a network's inputs.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `infer` a verb of its own."""
+app = typer.Typer(no_args_is_help=True, help="Draft a schema of a network's inputs; print the JSON schemas of answers.")
 
 
 EXAMPLE = """
@@ -45,3 +40,21 @@ def infer(
     else:
         out.write_text(text, encoding="utf-8")
         options.console().print(f"wrote {out}; check every # note in it")
+
+
+JSON_EXAMPLE = """
+Prints the JSON schema (draft 2020-12) of an answer or of a file of proofs; without a name, lists what there is.
+
+Example: verifair schema json certify > certify.schema.json
+"""
+
+
+@app.command("json", help=JSON_EXAMPLE)
+def json(
+    name: Annotated[str | None, typer.Argument(help="A verb's answer, or a kind of certificate.", show_default=False)] = None,
+) -> None:
+    if name is not None:
+        typer.echo(json_schemas.text(name), nl=False)
+        return
+    for each in json_schemas.names():
+        options.console().print(f"{each:24}{json_schemas.schema(each)['title']}", markup=False, soft_wrap=True)

@@ -37,6 +37,11 @@ def test_whole_numbers_with_gaps_and_those_of_pandas_are_numbers() -> None:
     assert found.rows[1][0].missing
 
 
+def test_a_column_of_whole_numbers_shows_no_decimals_and_one_that_is_not_shows_them_all_over() -> None:
+    found = grid(pd.DataFrame({"delta": [1.0, 2.0], "mixed": [1.0, 2.5], "none": [float("nan"), float("inf")]}), 10)
+    assert [[cell.text for cell in row] for row in found.rows] == [["1", "1.000", "–"], ["2", "2.500", "∞"]]
+
+
 def test_large_numbers_lose_their_decimals_and_long_tables_their_rows() -> None:
     found = grid(pd.DataFrame({"credit": [12345.678, 1.25], "days": [50.125, 2.0]}), 1)
     assert [cell.text for cell in found.rows[0]] == ["12,345.7", "50.12"]

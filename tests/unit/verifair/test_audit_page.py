@@ -53,6 +53,14 @@ def test_what_is_wrong_comes_first_and_is_counted() -> None:
     assert "no statement" in lede(())
 
 
+def test_many_headlines_are_set_smaller() -> None:
+    assert 'class="summary"' in page(audit(witnesses=0))
+    whole = stated(Standing.MEASURED, Tone.WATCH)
+    section = whole.sections[0]
+    long = replace(section.statements[0], text="Of the people of the table some are decided otherwise. " * 11)
+    assert 'class="summary dense"' in page(replace(whole, sections=(replace(section, statements=(long,)),)))
+
+
 def test_a_rejected_proof_is_said_on_the_first_screen() -> None:
     assert "rejected 1 of 1 files of proofs" in page(with_evidence(checked="rejected"))
     assert "Rejected by the separate checker in this run" in page(with_evidence(checked="rejected"))

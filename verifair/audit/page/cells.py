@@ -58,8 +58,10 @@ def number(value: float, decimals: int = 3) -> str:
 
 
 def _column(values: list[Any]) -> list[Cell]:
-    largest = max((abs(float(v)) for v in values if _is_float(v) and math.isfinite(v)), default=0.0)
-    decimals = 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 10_000 else 0
+    known = [abs(float(v)) for v in values if _is_float(v) and math.isfinite(v)]
+    largest = max(known, default=0.0)
+    whole = all(value.is_integer() for value in known)
+    decimals = 0 if whole or largest >= 10_000 else 1 if largest >= 100 else 2 if largest >= 10 else 3
     return [_cell(value, decimals) for value in values]
 
 

@@ -19,9 +19,13 @@ MOST_WITNESSES = 2_000
 MOST_ROWS = 500
 """Rows of a witness table and of any other: a page is for reading, the JSON beside it holds all."""
 EXAMPLES = 3
+TALL = 14
+"""A table of more rows scrolls in a box of its own; on paper it is whole."""
+MUCH = 550
+"""So many letters of headlines fill the first screen in type of the usual size; more are set smaller."""
 WORDS = {
-    Standing.PROVED: ("proved", "Holds at every legal input. A certificate says why, and anybody can check it again."),
-    Standing.REFUTED: ("refuted", "Fails. An exact counterexample, two inputs and their outputs, shows where."),
+    Standing.PROVED: ("proved", "Holds for all that the sentence speaks of, no exception. Proofs on file can be checked again."),
+    Standing.REFUTED: ("refuted", "Fails. An exact counterexample shows where: one person twice, and both outcomes."),
     Standing.CLAIMED: ("claimed", "A solver says so. Nobody else has checked it."),
     Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
     Standing.UNKNOWN: ("unknown", "Not decided in the time given. It may hold, it may fail."),
@@ -82,6 +86,11 @@ def lede(shown: Sequence[Group]) -> str:
     if counts and shown[0].tone == "bad" and len(shown[0].headlines) > 1:
         counts[0] = f"{len(shown[0].headlines)} things are wrong"
     return ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
+
+
+def dense(shown: Sequence[Group]) -> bool:
+    """Whether the headlines are set smaller, to fit one screen."""
+    return sum(len(headline.statement.text) for group in shown for headline in group.headlines) > MUCH
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:

@@ -1,0 +1,133 @@
+"""bench: measured runs, scores, and contradictions if there are any."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from verifair.bench.answer import Said
+from verifair.json_schemas.words import Answer, Count, Seconds, Seed, Shape
+
+
+class Case(Shape):
+    case: str
+    family: str
+    kind: str
+    size: int
+
+
+class Competitor(Shape):
+    name: str
+    available: bool
+    version: str
+    install: str
+    """How to install it."""
+
+
+class Run(Shape):
+    """One measured run. Seconds on the clock; memory beyond what the process held before."""
+
+    case: str
+    family: str
+    kind: str
+    size: int
+    question: str
+    """Fingerprint."""
+    subject: str
+    method: str
+    solver: str | None
+    version: str
+    repeat: Count
+    seed: Seed
+    limit: Seconds
+    status: Said
+    reason: str | None
+    trust: str
+    lower: float | None
+    upper: float | None
+    comparable: bool
+    build_seconds: Seconds | None
+    solve_seconds: Seconds | None
+    total_seconds: Seconds
+    peak_mb: float | None
+    base_mb: float | None
+    engine: str
+    note: str
+
+
+class Contradiction(Shape):
+    what: str
+    answers: Annotated[list[Run], Field(min_length=2, max_length=2)]
+
+
+class Score(Shape):
+    """A competitor over a kind of questions, or over one family of them."""
+
+    kind: str
+    family: str
+    competitor: str
+    cases: Count
+    taken: Count
+    solved: Count
+    claimed: Count
+    par2: Annotated[float, Field(alias="PAR-2")]
+    """Mean seconds; what was not solved counts twice the limit."""
+    median: Annotated[float | None, Field(alias="median s")]
+    peak: Annotated[float | None, Field(alias="peak MB")]
+    open_for: Annotated[str, Field(alias="mostly open for")]
+
+
+class BenchList(Answer):
+    """`verifair bench --list`: cases and competitors."""
+
+    registry: list[Case]
+    competitors: list[Competitor]
+
+
+class Job(Shape):
+    """Who for which job: one family at one size."""
+
+    family: str
+    size: int
+    cases: Count
+    best: str | None
+    """Null: nobody solves anything."""
+    seconds: float | None
+    """PAR-2 of the best."""
+    trust: str
+    default: str
+    default_seconds: float | None
+
+
+class Default(Shape):
+    """Whether the backend that a method asks when none is named is the right one."""
+
+    kind: str
+    method: str
+    cases: Count
+    default: str
+    default_par2: float
+    default_solved: Count
+    best: str
+    best_par2: float
+    best_solved: Count
+
+
+class Bench(BenchList):
+    """`verifair bench`: the same questions by every method and solver that is installed."""
+
+    cases: Count
+    questions_put: Count
+    """Cases times those who take them."""
+    decided: Count
+    runs: Count
+    limit: Seconds
+    """Granted to a run."""
+    disagreements: list[Contradiction]
+    scores: list[Score]
+    jobs: list[Job]
+    defaults: list[Default]
+    records: list[Run]
+    interrupted: bool
+    seed: Seed

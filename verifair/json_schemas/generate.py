@@ -1,0 +1,73 @@
+"""Writes the schemas: python -m verifair.json_schemas.generate"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from verifair.interop import certificate as vnnlib_certificate
+from verifair.json_schemas import SUFFIX, audit, bench, bias, consistency, groups, rules, situation, tools, verdicts
+from verifair.verify import certificate, consistency_certificate, kmax_certificate
+
+SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
+    "certify": ("verifair certify --json", TypeAdapter(verdicts.Certify)),
+    "certify-targeted": ("verifair certify --targeted --json", TypeAdapter(verdicts.CertifyTargeted)),
+    "certify-partition": ("verifair certify --partition --json", TypeAdapter(verdicts.CertifyPartition)),
+    "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(verdicts.CertifyMaximise)),
+    "kmax": ("verifair kmax --json", TypeAdapter(verdicts.Kmax)),
+    "pba": ("verifair pba --json", TypeAdapter(bias.Pba)),
+    "explain": ("verifair explain --json", TypeAdapter(rules.Explain)),
+    "guard": ("verifair guard --json", TypeAdapter(rules.Guard)),
+    "fgce": ("verifair fgce --json", TypeAdapter(groups.Fgce)),
+    "cec": ("verifair cec --json", TypeAdapter(consistency.Cec)),
+    "cst": ("verifair cst --json", TypeAdapter(situation.Cst)),
+    "verify": ("verifair verify --json", TypeAdapter(verdicts.Verify)),
+    "check": ("verifair check --json", TypeAdapter(tools.Check)),
+    "doctor": ("verifair doctor --json", TypeAdapter(tools.Doctor)),
+    "export": ("verifair export --json", TypeAdapter(tools.Export)),
+    "train": ("verifair train --json", TypeAdapter(tools.Train)),
+    "audit": ("verifair audit: the JSON beside the page", TypeAdapter(audit.Audit)),
+    "bench": ("verifair bench --json", TypeAdapter(bench.Bench)),
+    "bench-list": ("verifair bench --list --json", TypeAdapter(bench.BenchList)),
+    "certificate": ("Files of proofs about fairness, bias, robustness and counterfactuals", certificate._ADAPTER),
+    "kmax-certificate": ("Files of proofs of an upper bound of k", kmax_certificate._ADAPTER),
+    "vnnlib-certificate": ("Files of proofs that a VNN-LIB query is unsat", vnnlib_certificate._ADAPTER),
+    "consistency-certificate": ("Files of proofs of consistent explanations", consistency_certificate._ADAPTER),
+}
+"""Name -> what it is about, and the type that it is made of."""
+
+
+def generated(name: str) -> str:
+    """The schema of this name as its file should be."""
+    title, adapter = SHAPES[name]
+    made = _plain(adapter.json_schema(mode="validation"))
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title}
+    return json.dumps({**head, **made}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(node: Any, *, named: bool = False) -> Any:
+    """Without what pydantic adds for other readers. named: the keys of this object are names, not keywords."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if named:
+        return {name: _plain(value) for name, value in node.items()}
+    kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator")}
+    return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in kept.items()}
+
+
+def main() -> None:
+    folder = Path(__file__).parent
+    for file in folder.glob(f"*{SUFFIX}"):
+        if file.name.removesuffix(SUFFIX) not in SHAPES:
+            file.unlink()
+    for name in SHAPES:
+        (folder / f"{name}{SUFFIX}").write_text(generated(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

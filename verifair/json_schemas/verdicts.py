@@ -1,0 +1,324 @@
+"""certify in its four modes, kmax, verify: what is decided by proof or by exact counterexample."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from verifair.json_schemas.words import (
+    About,
+    Answer,
+    CertificateNote,
+    Count,
+    FairnessQuery,
+    GapQuery,
+    Probability,
+    Row,
+    Seconds,
+    Seed,
+    Sha256,
+    Shape,
+    Share,
+    VerdictShape,
+    Witness,
+)
+from verifair.verdict import Reason, Status
+
+EVIDENCE: dict[str, Any] = {
+    "oneOf": [
+        {
+            "properties": {
+                "status": {"const": status.value},
+                **{
+                    name: {"not": {"type": "null"}} if name == evidence else {"type": "null"}
+                    for name in ("certificate", "witness", "reason")
+                },
+            }
+        }
+        for status, evidence in ((Status.PROVED, "certificate"), (Status.VIOLATED, "witness"), (Status.UNKNOWN, "reason"))
+    ]
+}
+"""Each status has exactly its evidence."""
+
+
+class Certify(VerdictShape, Answer):
+    """`verifair certify`: one box."""
+
+    model_config = ConfigDict(json_schema_extra=EVIDENCE)
+
+    model_sha256: Sha256
+    schema_sha256: Sha256
+    query: FairnessQuery
+    seed: Seed
+
+
+class TargetedVerdict(VerdictShape):
+    model_config = ConfigDict(json_schema_extra=EVIDENCE)
+
+    targeted: str
+    """The sub-population, as it was written."""
+    query: FairnessQuery
+    certificate_file: str | None
+
+
+class CertifyTargeted(Answer):
+    """`verifair certify --targeted`: several boxes."""
+
+    verdicts: list[TargetedVerdict]
+    interrupted: bool
+    """After Ctrl-C: sub-populations without a verdict are undecided."""
+    model_sha256: Sha256
+    schema_sha256: Sha256
+    seed: Seed
+
+
+class PartCounts(Shape):
+    all: Count
+    proved: Count
+    violated: Count
+    """Each holds a pair that is treated differently."""
+    unknown: Count
+    not_reached: Count
+
+
+class RowCounts(PartCounts):
+    outside: Count
+    """Rows outside the schema's domain or the box."""
+
+
+class VolumeShares(Shape):
+    """Of the domain, or of its parts."""
+
+    proved: Share
+    violated: Share
+    unknown: Share
+    not_reached: Share
+
+
+class RowShares(VolumeShares):
+    outside: Share
+
+
+class Shares(Shape):
+    parts: VolumeShares
+    volume: VolumeShares
+    rows: RowShares | None
+
+
+class Block(Shape):
+    """Along one feature: how many parts lie in each interval, and how they were decided."""
+
+    feature: str
+    low: list[float]
+    high: list[float]
+    proved: list[Count]
+    violated: list[Count]
+    unknown: list[Count]
+
+
+class TrustCounts(Shape):
+    checked: Count
+    claimed: Count
+
+
+class Float32Counts(Shape):
+    """Whether onnxruntime shows the witnesses too."""
+
+    agrees: Count
+    disagrees: Count
+    not_replayed: Count
+
+
+class CertifyPartition(About):
+    """`verifair certify --partition`: every part of a domain, and which share of it is certified."""
+
+    parts: PartCounts
+    rows: RowCounts | None
+    """Of the table; null without --data."""
+    shares: Shares
+    reasons: dict[Reason, Count]
+    """Why parts are unknown."""
+    trust: TrustCounts
+    float32: Float32Counts
+    nodes: Count
+    """Boxes bounded."""
+    work_seconds: Seconds
+    """Of all processes and all runs together."""
+    blocks: list[Block]
+    examples: list[Witness]
+    stopped: Literal["done", "limit", "interrupted"]
+    store: str
+    """The SQLite file of verdicts and proofs."""
+    size: Any
+    query: FairnessQuery
+    semantics: str
+
+
+class Gap(Shape):
+    """The largest gap, from both sides."""
+
+    status: Literal["bounded"]
+    reason: Reason | None
+    """Why the sides are further apart than the tolerance; null: they are not."""
+    lower: float
+    """Met by the witness, exactly."""
+    upper: float | None
+    """Certified; null: no bound."""
+    scale: Literal["probability", "logit"]
+    witness: Witness | None
+    certificate: CertificateNote | None
+    engine: str
+    nodes: Count
+    semantics: str
+    seconds: Seconds
+
+
+class CertifyMaximise(Gap, About):
+    """`verifair certify --maximise`: the largest gap between two people whom the query compares."""
+
+    query: GapQuery
+    tolerance: float
+
+
+class KmaxQuery(Shape):
+    kind: Literal["k-discrimination"]
+    protected: list[str]
+    buckets: Annotated[int, Field(ge=2)]
+    combinations: Annotated[int, Field(ge=1)]
+    """Of protected values."""
+
+
+class Variant(Shape):
+    """The same person with other protected values: those (feature -> value), what the model says, and the outcome bucket."""
+
+    model_config = ConfigDict(extra="allow")
+
+    logit: float
+    probability: Probability
+    bucket: Count
+
+
+class Traced(Shape):
+    """When the best k so far was found."""
+
+    seconds: Seconds
+    evaluations: Count
+    k: Count
+
+
+class SearchStatistics(Shape):
+    """One run of the search; rows are counted in float32, only the best one's k is exact."""
+
+    rows: Count
+    iterations: Count
+    evaluations: Count
+    instances: Count
+    """Rows with k >= 2."""
+    mean_k: float | None
+    first_seconds: Seconds | None
+    first_k: Count | None
+    at_best: Count
+    at_best_capped: bool
+    best_seconds: Seconds
+    restarts: Count
+    skipped: Count
+    illegal_seeds: Count
+    seconds: Seconds
+    stopped: Literal["time", "iterations", "enough", "exhausted", "interrupted"]
+    success_rate: Share | None
+
+
+class TableTwo(Shape):
+    """A line of HyFair's Table II."""
+
+    rows: Annotated[float, Field(alias="Iter (x1K)")]
+    k: Annotated[Count, Field(alias="Max.K")]
+    mean: Annotated[float | None, Field(alias="Avg.K")]
+    first: Annotated[float | None, Field(alias="T.1st")]
+    found: Annotated[Count, Field(alias="#ID")]
+    rate: Annotated[float | None, Field(alias="Succ.rate")]
+    best: Annotated[Count, Field(alias="#ID.maxK")]
+    seconds: Annotated[float, Field(alias="T.maxK")]
+
+
+class KmaxSearch(Shape):
+    """What the search found: a finding, no proof."""
+
+    kind: str
+    k: Count
+    proof: Literal[False]
+    method: str
+    seed: Seed
+    buckets: Count
+    combinations: Count
+    person: Row
+    outcomes: list[Variant]
+    runtime_k: Count | None
+    peers: list[Row]
+    """Other people with as many buckets."""
+    statistics: SearchStatistics
+    table_two: TableTwo
+    trace: list[Traced]
+    details: dict[str, Any]
+
+
+class KmaxOutcome(Shape):
+    combination: dict[str, Any]
+    logit: float | None
+    bucket: Count
+
+
+class KmaxBound(Shape):
+    """Upper bound by proof, lower bound by an exactly counted person."""
+
+    lower: Count
+    upper: Count
+    reason: Reason | None
+    """Why the two differ; null: they do not."""
+    combinations: Count
+    buckets: Count
+    witness: Row | None
+    outcomes: list[KmaxOutcome]
+    certificate: CertificateNote
+    float32_agrees: bool | None
+    boxes: Count
+    semantics: str
+    seconds: Seconds
+
+
+class Kmax(About):
+    """`verifair kmax`: into how many outcome buckets one person can fall when only protected values change."""
+
+    query: KmaxQuery
+    lower: Count
+    upper: Count | None
+    """Certified; null: not asked for, or interrupted."""
+    gap: int | None
+    witness: Row
+    outcomes: list[Variant]
+    runtime_k: Count | None
+    """As the float32 runtime counts; null: not asked."""
+    search: KmaxSearch
+    bound: KmaxBound | None
+
+
+class Verify(Answer):
+    """`verifair verify`: a VNN-LIB query."""
+
+    query: str
+    answer: str
+    """In VNN-COMP's words; sat: an assignment was found, unsat: there is none."""
+    reason: str | None
+    assignment: list[str] | None
+    """Lines in VNN-LIB's form."""
+    float32_agrees: bool | None
+    cases: Count
+    engines: list[str]
+    trust: Literal["proved", "claimed"] | None
+    """Of an unsat."""
+    claimed: list[str]
+    """Solvers on whose word an unsat rests."""
+    rounded: list[str]
+    """What was rounded when the network was folded."""
+    seconds: Seconds
