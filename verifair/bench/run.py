@@ -1,8 +1,9 @@
 """The run: every case through every competitor, in turns, each measurement kept as it is made. Reads top to bottom in `run`.
 
 Cases come smallest first. Within a case all competitors answer once, then all again, each round in an order rotated by one, so that
-a machine that gets slower or warmer gets so for all of them. Who ran out of time is not asked to do so again in the next round, and
-after `patience` cases of a family in a row, smaller or as large, is not asked about larger ones: recorded as unknown, "skipped".
+a machine that gets slower or warmer gets so for all of them. Who took more than a fifth of the limit is asked once only: long runs
+vary little, and cost most. Who ran out of time on `patience` cases of a family in a row, smaller or as large, is not asked about
+larger ones: recorded as unknown, "skipped".
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from verifair.bench.worker import Measured, measure
 
 HOPELESS = ("time", "memory", LICENCE)
 """Reasons that a larger case of the same family will not change."""
+
+LONG = 0.2
+"""Share of the limit from which on a run is not repeated."""
 
 
 def run(
@@ -79,9 +83,11 @@ def worn_out(journal: Journal, cases: Sequence[Case], case: Case, competitor: Co
 
 
 def _pointless(journal: Journal, case: Case, competitor: Competitor, repeat: int) -> bool:
-    """Whether the first round has shown that another one takes the whole limit again, or fails again."""
+    """Whether the first round has shown that another one takes long again, or fails again."""
     first = journal.records.get((case.name, competitor.name, 0))
-    return repeat > 0 and first is not None and first.reason in (*HOPELESS, SKIPPED)
+    if repeat == 0 or first is None:
+        return False
+    return first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit
 
 
 def _record(

@@ -53,7 +53,7 @@ def bench(
         int | None, typer.Option("--repeats", min=1, help="Rounds; medians are compared; default: 3, with --quick 1.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for each run; default: 10, with --quick 1.")
+        float | None, typer.Option("--timeout", help="Seconds for each run; default: 5, with --quick 1.")
     ] = None,
     patience: Annotated[
         int, typer.Option("--patience", min=0, help="Time-outs in a row after which larger cases are not asked; 0: all are.")
@@ -64,7 +64,7 @@ def bench(
     seed: options.Seed = 0,
     json: options.Json = None,
 ) -> None:
-    rounds, seconds = (1, 1.0) if quick else (3, 10.0)
+    rounds, seconds = (1, 1.0) if quick else (3, 5.0)
     budget = options.budget(seconds if timeout is None else timeout, None, seed)
     if quick and cases:
         raise QueryError("--quick chooses its own cases: drop it, or drop --cases")
