@@ -226,7 +226,8 @@ def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work:
     )  # fmt: skip
     rows = None if subject.frame is None else subject.schema.raw(subject.frame)
     parts = summary(path, query=query, rows=rows)
-    found.answer[-1]["partition"] = parts.to_dict()
+    answer = {key: value for key, value in parts.to_dict().items() if key != "blocks"}  # there may be millions of these
+    found.answer[-1]["partition"] = answer
     found.witnesses += [witness_row("certify", subject.schema, one, person="A possible person") for one in parts.examples]
     proof = None
     if parts.parts["proved"] or parts.parts["violated"]:

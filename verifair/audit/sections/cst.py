@@ -73,7 +73,7 @@ def section(settings: Cst, subject: Subject, work: Work) -> Section:
             "tau": tests[0].found.terms.tau, "rows": rows, "certify": settings.certify, "seed": work.seed,
         },
         answer={
-            "equations": list(test.causal_model_.equations()), "tests": [one.to_dict() for one in tests], "several": records(both),
+            "equations": list(test.causal_model_.equations()), "tests": [_answer(one) for one in tests], "several": records(both),
             "certified": proofs,
         },
     )  # fmt: skip
@@ -103,6 +103,11 @@ def _testing(settings: Cst, subject: Subject, file: causal_file.CausalFile, work
             raise QueryError(f"[analyses.cst]: do: {name!r} is no node of the causal model; {nearest(name, model.graph)}")
     decider = NetworkDecider(network=subject.network, schema=subject.schema)
     return SituationTesting(model, decider, do=do, seed=work.seed, threads=work.jobs, **{"k": K, **said})
+
+
+def _answer(one: Intervention) -> dict[str, Any]:
+    """All but the claims, a line for each person, method and k, which the verb writes."""
+    return {key: value for key, value in one.to_dict().items() if key != "claims"}
 
 
 def _measured(one: Intervention) -> Iterator[Statement]:
