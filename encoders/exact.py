@@ -172,7 +172,8 @@ def _rational(values: npt.NDArray[Any]) -> Objects:
     return flat.reshape(values.shape)
 
 
-def _to_float(values: Objects) -> tuple[Array, bool]:
+def _to_float(values: Objects, *, only_same: bool = False) -> tuple[Array, bool]:
+    """The nearest float64 numbers, and whether they are the same; with `only_same`, none unless they are."""
     floats, same = [], True
     for v in values.ravel():
         p, q = int(v.p), int(v.q)
@@ -181,13 +182,15 @@ def _to_float(values: Objects) -> tuple[Array, bool]:
         except OverflowError:
             nearest = math.inf if p > 0 else -math.inf
         same = same and math.isfinite(nearest) and nearest.as_integer_ratio() == (p, q)
+        if only_same and not same:
+            return np.empty(0), False
         floats.append(nearest)
     return np.array(floats, dtype=np.float64).reshape(values.shape), same
 
 
 def _settled(values: npt.NDArray[Any], size: Array) -> Exact:
     """Back to float64 when that loses nothing."""
-    floats, same = _to_float(values)
+    floats, same = _to_float(values, only_same=True)
     return Exact(values=floats if same else values, size=size)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from encoders.exact import Exact, exact
 from encoders.exact_matrix import matrix
 from encoders.network import Array
-from encoders.onnx_tensor import Node, Tensor
+from encoders.onnx_tensor import Node, Source, Tensor, source_tensor
 
 
 def broadcast(node: Node, x: Tensor, values: Array) -> tuple[Tensor, Exact]:
@@ -36,8 +38,31 @@ def together(node: Node, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plus(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    """The sum. What comes from fewer layers travels beside the other to its depth (a residual connection)."""
     wide_x, wide_y = together(node, x, y)
+    if level(node, wide_x) != level(node, wide_y):
+        shallow, deep = sorted((wide_x, wide_y), key=lambda tensor: level(node, tensor))
+        return carried(node, shallow).plus(deep)
     return wide_x.plus(wide_y)
+
+
+def level(node: Node, x: Tensor) -> int:
+    """The last layer whose neurons a tensor reads, 0 for the inputs."""
+    return max((node.sources[s].level for s in x.terms), default=0)
+
+
+def neurons(node: Node, pre: Tensor, slope: float) -> Tensor:
+    """The outputs of new neurons with a pre-activation that no tensor of the stored graph holds."""
+    if not pre.is_float:
+        pre = replace(pre, inexact=tuple(dict.fromkeys((*pre.inexact, node.name))))
+    node.sources.append(Source(node=node.name, before=None, after=None, level=1 + level(node, pre), pre=pre,
+                               slope=np.full(pre.size, slope)))
+    return source_tensor(len(node.sources) - 1, pre.shape)
+
+
+def carried(node: Node, x: Tensor) -> Tensor:
+    """The tensor, for use in a later layer: as identity neurons of its own where those are fewer than the neurons it reads."""
+    return x if x.reads <= x.size else neurons(node, x, 1.0)
 
 
 def last_axis(node: Node, x: Tensor, weight: Exact) -> Tensor:

@@ -15,8 +15,8 @@ import numpy as np
 
 from encoders.exact import Exact, exact
 from encoders.network import Array
-from encoders.onnx_affine import broadcast, together
-from encoders.onnx_tensor import Constant, Index, Node, Result, Source, Tensor, concatenated, source_tensor
+from encoders.onnx_affine import broadcast, carried, neurons, together
+from encoders.onnx_tensor import Constant, Index, Node, Result, Tensor, concatenated
 from encoders.onnx_windows import PADDING, joined, kernel_shape, spatial_shape, window_axes
 
 SMALL = 2.0**10
@@ -24,27 +24,14 @@ SMALL = 2.0**10
 swamp the numbers that it is added to; x + relu(c - x) has it in the relu only."""
 
 
-def _source(node: Node, pre: Tensor, slope: float) -> Tensor:
-    level = 1 + max((node.sources[s].level for s in pre.terms), default=0)
-    if not pre.is_float:
-        pre = replace(pre, inexact=tuple(dict.fromkeys((*pre.inexact, node.name))))
-    node.sources.append(Source(node=node.name, before=None, after=None, level=level, pre=pre, slope=np.full(pre.size, slope)))
-    return source_tensor(len(node.sources) - 1, pre.shape)
-
-
 def _relu(node: Node, pre: Tensor) -> Tensor:
-    return _source(node, pre, 0.0)
-
-
-def _carried(node: Node, x: Tensor) -> Tensor:
-    """The tensor, for use beside a relu: as identity neurons of its own where those are fewer than the neurons that it reads."""
-    return x if x.reads <= x.size else _source(node, x, 1.0)
+    return neurons(node, pre, 0.0)
 
 
 def _larger(node: Node, x: Tensor, y: Tensor) -> Tensor:
     """max(x, y) of two tensors of one shape."""
     beside, other = (x, y) if x.reads < y.reads else (y, x)
-    return _carried(node, beside).plus(_relu(node, other.plus(-beside)))
+    return carried(node, beside).plus(_relu(node, other.plus(-beside)))
 
 
 def _at_least(node: Node, x: Tensor, bound: Exact) -> Tensor:
@@ -52,7 +39,7 @@ def _at_least(node: Node, x: Tensor, bound: Exact) -> Tensor:
     above = x.shift(-bound)
     if above.const.is_float and np.abs(bound.values).max(initial=0.0) <= SMALL:
         return _relu(node, above).shift(bound)
-    return _carried(node, x).plus(_relu(node, -above))
+    return carried(node, x).plus(_relu(node, -above))
 
 
 def _max(node: Node) -> Tensor:
@@ -99,12 +86,12 @@ def _min(node: Node) -> Tensor:
 
 def _abs(node: Node) -> Tensor:
     x = node.tensor(0)
-    return _carried(node, x).plus(_relu(node, -x).scale(exact(np.full(x.size, 2.0))))
+    return carried(node, x).plus(_relu(node, -x).scale(exact(np.full(x.size, 2.0))))
 
 
 def any_slope(node: Node, x: Tensor, slope: Array) -> Tensor:
     """LeakyReLU of any slopes (m,), also negative ones and those above 1."""
-    return _carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
+    return carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
 
 
 def _clip(node: Node) -> Tensor:

@@ -61,8 +61,9 @@ def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list
             count -= 1
         place = np.arange(count)[:, None] * stride - before + np.arange(kernel[a]) * dilations[a]
         axes.append(Axis(place=np.where((place >= 0) & (place < length), place, PADDING), padded=place < length + after))
-    if math.prod(axis.place.size for axis in axes) > MOST_CELLS:
-        raise node.error(f"has {math.prod(axis.place.size for axis in axes)} cells in all windows; supported are {MOST_CELLS} at most")
+    cells = math.prod(axis.place.size for axis in axes)
+    if cells > MOST_CELLS:
+        raise node.error(f"has {cells} cells in all windows; supported are {MOST_CELLS} at most")
     return axes
 
 

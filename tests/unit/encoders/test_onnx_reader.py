@@ -159,6 +159,21 @@ def test_a_wide_layer_with_batch_normalisation_and_scaling_is_read_quickly(tmp_p
     assert network.hidden == (500,)
 
 
+def test_a_deep_residual_network_carries_one_sum_and_not_all_its_parts(tmp_path: Path) -> None:
+    """y = relu(W y) + y, six times: beside each relu travel the four numbers of y, as neurons that never bend."""
+    weights = {f"w{k}": np.random.default_rng(k).normal(size=(4, 4)).astype(F) for k in range(7)}
+    nodes = [node("Gemm", ["x", "w6"], ["y0"], name="first")]
+    for k in range(6):
+        nodes += [node("Gemm", [f"y{k}", f"w{k}"], [f"a{k}"], name=f"gemm{k}"), node("Relu", [f"a{k}"], [f"r{k}"], name=f"relu{k}"),
+                  node("Add", [f"r{k}", f"y{k}"], [f"y{k + 1}"], name=f"add{k}")]
+    path = save(tmp_path / "m.onnx", [*nodes, node("Identity", ["y6"])], weights)
+    network = read_onnx(path)
+    assert network.hidden == (8,) * 6
+    assert [int((layer.slope == 1).sum()) for layer in network.layers] == [4] * 7
+    x = np.random.default_rng(9).normal(size=(5, 4)).astype(F)
+    np.testing.assert_allclose(network.forward(x.astype(float)), onnxruntime_output(path, x), rtol=1e-4, atol=1e-3)
+
+
 def test_the_check_finds_a_wrong_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten wide layers, so that a bound carried through all of them would allow anything; the check must still notice."""
     random = np.random.default_rng(0)
