@@ -1,0 +1,27 @@
+"""A few damaged files for every reader, the same ones in every run; `python -m tests.fuzz` is the long campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.watch import campaign
+
+FEW = {"onnx": 60, "schema": 120, "causal": 120, "table": 50, "rules": 200}
+"""Readers whose valid files are there, or made at once. The others begin with a run of our own verbs, and are for the campaign."""
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_only_our_own_errors_come_out(name: str, tmp_path: Path) -> None:
+    """In time, within bounded memory, from a process that lives on."""
+    report = campaign(name, tmp_path, seconds=600, inputs=FEW[name])
+    assert not report.failures, report.text()
+    assert report.inputs == FEW[name]
+    assert report.refused
+    assert report.read
+
+
+def test_every_reader_has_its_target() -> None:
+    assert {*FEW, "certificate", "partition", "store", "resume"} == set(TARGETS)

@@ -1,0 +1,246 @@
+"""Is what an accepted file states true?  Every row of the small world is listed, in fractions; nothing of the checker is used.
+
+Each function gives the first thing found to be false, or None. Of what is continuous (explanations' scores, coefficients of a
+causal model) points are drawn: they can only refute.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache, lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import verifair as vf
+from encoders.network import Array
+from tests.fuzz import world
+from tests.soundness.fairness_truth import Case, sigma
+from tests.support import fractions, lattice
+from verifair.consistency.attributions import explanations
+from verifair.consistency.score import cec_score
+from verifair.verify.partition import Partition
+from verifair.verify.partition_store import PROVED, VIOLATED, PartitionStore
+
+SCHEMA = world.SCHEMA
+NAMES = [feature.name for feature in SCHEMA.features]
+
+
+@cache
+def logits() -> dict[tuple[float, ...], Fraction]:
+    """The exact logit of every legal row."""
+    every = world.rows()
+    found = world.network().forward(fractions(SCHEMA.encode(every)))[:, 0]
+    return dict(zip(map(tuple, every.tolist()), found.tolist(), strict=True))
+
+
+def legal(raw: Array) -> Iterator[tuple[float, ...]]:
+    for row in map(tuple, raw.tolist()):
+        if row in logits():
+            yield row
+
+
+def case(query: dict[str, Any]) -> Case:
+    """The rows of a query's box; the same one for the same query, so that its rows are listed once."""
+    fields = ("protected", "box", "differ", "epsilon", "relax", "scale")
+    return _case(json.dumps({name: query.get(name) for name in fields}, sort_keys=True))
+
+
+@lru_cache(maxsize=200)
+def _case(text: str) -> Case:
+    query = json.loads(text)
+    asked = vf.IndividualFairness(
+        network=world.network(),
+        schema=SCHEMA,
+        protected=query["protected"],
+        box=query["box"],
+        differ=query["differ"],
+        epsilon=query["epsilon"] if query.get("scale") != "logit" else None,
+        relax=query["relax"] or {},
+    )
+    return Case(query=asked, seed=0, style="fuzz")
+
+
+@lru_cache(maxsize=200)
+def wrong(every: Case) -> Array:
+    """(pairs,) which pairs a query forbids."""
+    return every.wrong()
+
+
+def fairness(query: dict[str, Any]) -> str | None:
+    """individual-fairness: what its query says, whatever its proofs say."""
+    every = case(query)
+    if query.get("scale") == "logit" and query.get("epsilon") is not None:
+        for i, k in zip(*every.pairs, strict=True):
+            if every.logits[i] - every.logits[k] > Fraction(query["epsilon"]):
+                return f"log-odds of {every.rows[i]} and {every.rows[k]} are further apart"
+        return None
+    bad = np.flatnonzero(wrong(every))
+    return f"{every.rows[every.pairs[0][bad[0]]]} against {every.rows[every.pairs[1][bad[0]]]}" if len(bad) else None
+
+
+def rows(content: dict[str, Any]) -> str | None:
+    """persistent-bias, robustness: every statement by itself."""
+    query = content["query"]
+    for number, proof in enumerate(content["proofs"]):
+        one = proof["statement"]
+        row, prime = np.array(one["row"], dtype=float), one.get("prime", {})
+        ends = [(value, value) for value in row]
+        for v, feature in enumerate(SCHEMA.features):
+            if feature.numeric and feature.unit and not feature.protected and feature.name not in query["protected"]:
+                width = one["delta"] * feature.unit
+                ends[v] = (max(row[v] - width, SCHEMA.domain.lower[v]), min(row[v] + width, SCHEMA.domain.upper[v]))
+        near = lattice(
+            *(np.array([f(end) for end in side]) for f, side in zip((np.ceil, np.floor), zip(*ends, strict=True), strict=True))
+        )
+        if one["delta"] not in query["delta"]:
+            return f"proof {number}: delta {one['delta']} is none that is stated"
+        if set(prime) - set(query["protected"]) or tuple(row.tolist()) not in logits():
+            return f"proof {number} is about no row, or another feature"
+        side = 1 if tuple(one["classes"]) == (1, 0) else -1 if tuple(one["classes"]) == (0, 1) else 0
+        for x in legal(near):
+            other = tuple(prime.get(name, value) for name, value in zip(NAMES, x, strict=True))
+            g, g_prime = side * logits()[x], side * logits().get(other, Fraction(0))
+            if not side or (other not in logits() and one["goal"] != "robust"):
+                if side:
+                    continue
+                return f"proof {number}: classes {one['classes']}"
+            good = {
+                "observed": g > g_prime,
+                "flipped": g_prime > g,
+                "robust": g > 0 or (g == 0 and side < 0),
+            }[one["goal"]]
+            if not good or (one["goal"] == "robust") != (query["kind"] == "robustness"):
+                return f"proof {number}: {one['goal']} fails at {x}"
+    return None if content["proofs"] else "nothing is proved"
+
+
+def kmax(content: dict[str, Any]) -> str | None:
+    query, upper = content["query"], content["upper"]
+    index = [NAMES.index(name) for name in query["protected"]]
+    groups: dict[tuple[float, ...], set[int]] = {}
+    listed = {tuple(map(float, one)) for one in query["combinations"]}
+    for row, logit in logits().items():
+        inside = all(low <= row[NAMES.index(name)] <= high for name, (low, high) in query["box"].items())
+        if inside and tuple(row[v] for v in index) in listed:
+            bucket = min(int(sigma(logit) * query["buckets"]), query["buckets"] - 1)
+            groups.setdefault(tuple(value for v, value in enumerate(row) if v not in index), set()).add(bucket)
+    most = max(map(len, groups.values()), default=0)
+    return f"somebody falls into {most}" if most > upper else None
+
+
+def pairs(content: dict[str, Any]) -> str | None:
+    """Every row near the one against every row near the other."""
+    query = content["query"]
+    for number, pair in enumerate(content["pairs"]):
+        near = []
+        for who in ("row", "counterpart"):
+            row = np.array(pair[who], dtype=float)
+            if not SCHEMA.domain.within(row[None])[0]:
+                return f"pair {number}: {who} is no row"
+            low, high = row.copy(), row.copy()
+            for v, unit in ((0, 1), (1, 2)):
+                width = query["delta"] * unit
+                low[v] = max(np.ceil(row[v] - width), SCHEMA.domain.lower[v])
+                high[v] = min(np.floor(row[v] + width), SCHEMA.domain.upper[v])
+            near.append(SCHEMA.encode(lattice(low, high)))
+        decided = {bool(value > 0) for x in near for value in world.network().forward(fractions(x))[:, 0]}
+        baseline = np.array(content["baselines"][pair["baseline"]], dtype=float)
+        g, h = (explanations(world.network(), x, np.tile(baseline, (len(x), 1)), threads=1) for x in near)
+        score = cec_score(np.repeat(g, len(h), axis=0), np.tile(h, (len(g), 1))).max()
+        if len(decided) > 1 or score > query["threshold"] + 1e-9:
+            return f"pair {number}: score {score}, decisions {decided}"
+    return None if content["pairs"] else "nothing is proved"
+
+
+def counterfactuals(content: dict[str, Any]) -> str | None:
+    """Corners and centre of the coefficients' box: is every row, and its counterfactual there, decided as stated?"""
+    query = content["query"]
+    terms = [term for equation in query["equations"] for term in equation["terms"]]
+    stated: dict[tuple[Any, ...], dict[str, int]] = {}
+    for proof in content["proofs"]:
+        one = proof["statement"]
+        stated.setdefault((*one["row"], *one.get("also", ())), {})[one["goal"]] = one["classes"][0]
+    corners = list(
+        product(*((Fraction(t["low"]), (Fraction(t["low"]) + Fraction(t["high"])) / 2, Fraction(t["high"])) for t in terms))
+    )
+    names = [*NAMES, *query["also"]]
+    for values, classes in stated.items():
+        if values[: len(NAMES)] not in logits() or set(classes) != {"factual", "counterfactual"}:
+            return f"{values}: no row, or not both decisions: {classes}"
+        if (logits()[values[: len(NAMES)]] > 0) != (classes["factual"] == 1):
+            return f"{values} itself is decided otherwise"
+        for theta in corners:
+            other = _counterfactual(query, dict(zip(names, map(Fraction, values), strict=True)), theta)
+            if other in logits() and (logits()[other] > 0) != (classes["counterfactual"] == 1):
+                return f"the counterfactual {other} of {values} is decided otherwise"
+    return None if stated else "nothing is proved"
+
+
+def _counterfactual(query: dict[str, Any], row: dict[str, Fraction], theta: tuple[Fraction, ...]) -> tuple[float, ...]:
+    new = {**row, **{name: Fraction(value) for name, value in query["do"].items()}}
+    left = iter(theta)
+    for equation in query["equations"]:
+        node, change, moved = equation["node"], Fraction(0), False
+        for term in equation["terms"]:
+            before, after = row[term["parent"]], new[term["parent"]]
+            moved = moved or before != after
+            if term.get("values") is not None:
+                before, after = (Fraction(term["values"][int(value)]) for value in (before, after))
+            change += next(left) * (after - before)
+        if moved:
+            value = row[node] + change
+            if equation.get("decimals") is not None:
+                value = Fraction(round(value, equation["decimals"]))
+            if equation.get("range") is not None:
+                value = min(max(value, Fraction(equation["range"][0])), Fraction(equation["range"][1]))
+            new[node] = value
+    out = []
+    for v, name in enumerate(NAMES):
+        value = (
+            new[name]
+            if name in query["do"]
+            else min(max(Fraction(round(new[name])), Fraction(SCHEMA.domain.lower[v])), Fraction(SCHEMA.domain.upper[v]))
+        )
+        out.append(float(value))
+    return tuple(out)
+
+
+def partition(path: Path) -> str | None:
+    """Of the parts said to be proved none holds a pair that is treated differently; of those said to be refuted each does."""
+    with PartitionStore(path) as store:
+        about = store.about
+        status = {int(first) + k: int(one) for first, many in store.statuses() for k, one in enumerate(many)}
+    every = case({**about, "scale": "probability"})
+    cut = Partition.of(SCHEMA.domain, *every.box, size=int(about["size"]), whole=[NAMES.index(name) for name in about["protected"]])
+    first, second = every.pairs
+    one = np.where(every.first_copy, first, second)
+    bad = set(cut.locate(every.rows[one[wrong(every)]]).tolist())
+    said = {kind: {part for part, found in status.items() if found == kind} for kind in (PROVED, VIOLATED)}
+    if said[PROVED] & bad:
+        return f"part {min(said[PROVED] & bad)} is not proved"
+    if said[VIOLATED] - bad:
+        return f"part {min(said[VIOLATED] - bad)} is not refuted"
+    if any(part not in range(cut.count) for part in said[PROVED] | said[VIOLATED]):
+        return "a part does not exist"
+    return None
+
+
+def false(kind: str, content: dict[str, Any]) -> str | None:
+    """What is false about a certificate's content, by its format or its query's kind."""
+    match content["query"]["kind"]:
+        case "individual-fairness":
+            return fairness(content["query"])
+        case "persistent-bias" | "robustness":
+            return rows(content)
+        case "k-discrimination":
+            return kmax(content)
+        case "explanation-consistency":
+            return pairs(content)
+        case "counterfactual-decision":
+            return counterfactuals(content)
+    return f"{kind}: nobody knows what this is"
