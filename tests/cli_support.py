@@ -7,6 +7,8 @@ import json
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,28 +17,37 @@ from jsonschema import Draft202012Validator
 
 from verifair import json_schemas
 
-LARGE = 200_000
+LARGE = 1_000_000
 """Bytes: a certificate of a thousand proofs takes a while to validate, and says no more than one of ten."""
 CERTIFICATES = {
-    f"verifair-{name}/1": name
-    for name in ("certificate", "kmax-certificate", "consistency-certificate", "vnnlib-certificate")
+    f"verifair-{name}/1": name for name in ("certificate", "kmax-certificate", "consistency-certificate", "vnnlib-certificate")
 }
 RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 
 
 def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
-    check_json([str(one) for one in arguments], cwd or Path.cwd())
-    return done
+    with checked_json(arguments, cwd or Path.cwd()):
+        return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
 
 
-def check_json(arguments: list[str], folder: Path) -> None:
-    """Whatever a command was asked to write by --json or --certificate, and wrote, is as its schema says."""
-    files = {option: folder / path for option, path in pairwise(arguments) if option in ("--json", "--certificate")}
+@contextmanager
+def checked_json(arguments: Sequence[object], folder: Path) -> Iterator[None]:
+    """Whatever a command writes in this block, its answer as JSON and its certificate, is as its schema says."""
+    words = [str(one) for one in arguments]
+    files = {option: folder / path for option, path in pairwise(words) if option in ("--json", "--certificate")}
+    if words[:1] == ["audit"] and "--out" in words[:-1]:
+        files = {"--json": (folder / words[words.index("--out") + 1]).with_suffix(".json")} | files
+    before = {file: _stamp(file) for file in files.values()}
+    yield
     for option, file in files.items():
-        if file.is_file() and file.stat().st_size < LARGE:
+        if _stamp(file) not in (None, before[file]) and file.stat().st_size < LARGE:
             content = json.loads(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes())
-            validator(schema_of(arguments) if option == "--json" else CERTIFICATES[content["format"]]).validate(content)
+            validator(schema_of(words) if option == "--json" else CERTIFICATES[content["format"]]).validate(content)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """Another one for each writing; None where there is no file."""
+    return (file.stat().st_ino, file.stat().st_mtime_ns) if file.is_file() else None
 
 
 def schema_of(arguments: list[str]) -> str:

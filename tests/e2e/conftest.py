@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_support import check_json, flat
+from tests.cli_support import checked_json, flat
 from verifair.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -22,14 +22,14 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     def run_it(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
         code: object = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = ended.code or 0
+        with checked_json(arguments, tmp_path):
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code or 0
         told = capsys.readouterr()
         assert "Traceback" not in told.out + told.err
         assert isinstance(code, int)
-        check_json([str(one) for one in arguments], tmp_path)
         return code, flat(told.out), flat(told.err)
 
     return run_it

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -335,6 +336,27 @@ def test_hostile_names_are_words_and_nothing_else(browser: Any, tmp_path: Path) 
             assert [watched.page.locator(tag).count() for tag in ("script", "style", "img")] == [1, 1, 1]
             assert watched.page.locator("#witness-table td:nth-child(3)").first.inner_text().startswith(HOSTILE)
             assert watched.said == []
+
+
+@pytest.fixture
+def audited(inside: Callable[..., tuple[int, str, str]], tmp_path: Path) -> Path:
+    """A page as the command writes it, of the shipped model."""
+    code, _, errors = inside("audit", "--demo", "german", "--only", "pba,kmax", "--timeout", 8, "--out", "report.html")
+    assert code == 0, errors
+    return tmp_path / "report.html"
+
+
+def test_a_real_audit_opens_without_a_word_and_its_links_lead_to_its_files(browser: Any, audited: Path) -> None:
+    for width in (360, 1280):
+        with opened(browser, audited, width=width) as watched:
+            assert watched.said == []
+            assert {url for url in watched.requests if not url.startswith("data:")} == {audited.as_uri()}
+            assert watched.page.evaluate("document.documentElement.scrollWidth") == width
+            assert [line for line in watched.page.evaluate(CONTRAST) if line[0] < 4.5] == []
+            links = watched.page.locator("a.file").evaluate_all("all => all.map((a) => a.getAttribute('href'))")
+            assert links
+            assert [link for link in links if not (audited.parent / unquote(link)).is_file()] == []
+            assert watched.page.locator("a[href^='#']").evaluate_all("all => all.every((a) => document.querySelector(a.hash))")
 
 
 def test_five_hundred_counterexamples_are_quick(browser: Any, tmp_path: Path) -> None:
