@@ -13,6 +13,8 @@ import numpy.typing as npt
 from encoders.errors import ModelError
 
 WHOLE = ("int64", "int32")
+LARGEST = {"int64": 2.0**62, "int32": 2.0**30}
+"""Numbers of either sign up to here become integers of that type without wrapping."""
 TEXT = "text"
 NO_COLUMN = -1
 
@@ -52,6 +54,9 @@ class Feed:
         if self.kind in WHOLE and not (columns == np.floor(columns)).all():
             raise ModelError(path, f"takes integers, but a row holds {columns[columns != np.floor(columns)][0]:g}; in the schema, "
                                    'declare the feature kind = "integer" without a scale', node=self.name, op="input")
+        if self.kind in WHOLE and (np.abs(columns) > LARGEST[self.kind]).any():
+            raise ModelError(path, f"takes integers of type {self.kind}, but a row holds {np.abs(columns).max():g}, beyond "
+                                   f"{LARGEST[self.kind]:g}; narrow the range in the schema", node=self.name, op="input")
         given[:, number] = columns
         for position, known in self.categories.items():
             block = x[:, self.start[position] : self.start[position] + len(known)]
