@@ -77,7 +77,8 @@ def test_rows_that_the_stored_model_cannot_be_fed(tmp_path: Path) -> None:
     legal = np.array([[30, 1, 0, 1.5, 0, 0, 1]], dtype=F)
     runtime_logits(network, legal)
     for column, value, match in ((0, 1e20, "'age'.*beyond 4.6"), (0, 30.5, "'age'.*takes integers.*30.5"),
-                                 (1, 0, "'sex'.*not one-hot"), (2, 1, "'sex'.*not one-hot"), (1, 0.5, "'sex'.*not one-hot"), (5, 1, "'job'.*not one-hot")):
+                                 (1, 0, "'sex'.*not one-hot"), (2, 1, "'sex'.*not one-hot"), (1, 0.5, "'sex'.*not one-hot"),
+                                 (5, 1, "'job'.*not one-hot")):
         x = legal.copy()
         x[0, column] = value
         with pytest.raises(ModelError, match=match):
