@@ -17,6 +17,7 @@ from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.result import Source
+from verifair.audit.settings import Grouped
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema import Schema
@@ -100,6 +101,7 @@ def read(file: AuditFile) -> Subject:
         frame, words, digest, name = _table(file)
         frame, dropped = _fitting(described, frame, file.data.outside, words)
         sources.append(Source(role="data", file=name, sha256=digest))
+    _check_features(file, described, frame)
     return Subject(
         file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
         model_path=model, schema_path=schema_path, sources=tuple(sources),
@@ -129,6 +131,26 @@ def _protected(file: AuditFile, schema: Schema) -> tuple[str, ...]:
         except SchemaError as error:
             raise SchemaError(f"{file.name}: [sensitive]: features: {error}") from None
     return tuple(dict.fromkeys(file.sensitive.features))
+
+
+def _check_features(file: AuditFile, schema: Schema, frame: pd.DataFrame | None) -> None:
+    """Every feature that an analysis names. Raises SchemaError, one line a problem.
+
+    Groups of `fgce` and `cec` may also be made by columns that the network does not see.
+    """
+    columns = [] if frame is None else [str(name) for name in frame.columns]
+    lines = []
+    for title, settings in file.analyses.items():
+        for key in ("protected", "box", "values", "split", "changes"):
+            for name in getattr(settings, key, None) or ():
+                if isinstance(settings, Grouped) and key != "changes" and name in columns:
+                    continue
+                try:
+                    schema.index(name)
+                except SchemaError as error:
+                    lines.append(f"{file.name}: [analyses.{title}]: {key}: {error}")
+    if lines:
+        raise SchemaError("\n".join(lines))
 
 
 def _table(file: AuditFile) -> tuple[pd.DataFrame, str, str, str]:

@@ -53,6 +53,7 @@ def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: 
     distinct = np.unique(values)
     if len(distinct) > MANY:
         raise QueryError(
-            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {name}={np.median(values):g}"
+            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {name}={np.median(values):g} "
+            f"(in an audit file: split = {{ {name} = [{np.median(values):g}] }})"
         )
     return pd.Series([text(float(value)) for value in values], index=index)

@@ -155,6 +155,21 @@ def test_sensitive_features_are_those_of_the_schema_and_a_wrong_one_is_named(tmp
         read(load(german(tmp_path, '[sensitive]\nfeatures = ["sexx"]\n')))
 
 
+def test_features_that_analyses_name_are_checked_before_the_work(tmp_path: Path) -> None:
+    more = "protected = ['sexx']\n[analyses.certify]\nbox = { duraton = 3 }\n[analyses.kmax]\nvalues = { sez = [1] }\n"
+    path = german(tmp_path, more)
+    with pytest.raises(SchemaError) as raised:
+        read(load(path))
+    told = str(raised.value).splitlines()
+    assert len(told) == 3
+    assert "audit.toml: [analyses.pba]: protected: there is no feature 'sexx' in the schema; did you mean 'sex'?" in told[0]
+    assert "[analyses.certify]: box: there is no feature 'duraton'" in told[1]
+    assert "[analyses.kmax]: values: there is no feature 'sez'" in told[2]
+    more = "[analyses.cec]\nprotected = ['credit']\n[analyses.fgce]\nprotected = ['credits']\n"  # a column of the table alone
+    with pytest.raises(SchemaError, match=r"\[analyses.fgce\]: protected: there is no feature 'credits'"):
+        read(load(german(tmp_path, more)))
+
+
 def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Path) -> None:
     path = german(tmp_path)
     table = (tmp_path / "rows.csv").read_text().splitlines()
