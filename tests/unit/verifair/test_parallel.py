@@ -14,7 +14,7 @@ import pytest
 from verifair import parallel
 from verifair.errors import ClusterError, MissingPackage, QueryError
 from verifair.parallel import Deadline, as_done, cluster, fingerprint, unlike
-from verifair.parallel_dask import _called, _SchedulerMoment
+from verifair.parallel_dask import DaskBackend, _called, _SchedulerMoment
 from verifair.verify.engine import solve
 
 
@@ -103,3 +103,17 @@ def test_a_worker_asks_itself_before_each_task(monkeypatch: pytest.MonkeyPatch) 
     worker.state.nthreads = 4
     with pytest.raises(ClusterError, match="runs 4 threads in one process"):
         _called(fingerprint(), pow, [2, 3], {})
+
+
+def test_a_batch_that_kills_its_workers_ends_the_run_with_a_reason() -> None:
+    scheduler = pytest.importorskip("distributed.scheduler", reason="needs dask: pip install 'verifair[distributed]'")
+    client = SimpleNamespace(run_on_scheduler=lambda function: function())
+    backend = DaskBackend(client, "tcp://head:8786", patience=1.0)
+    assert abs(backend.ahead) < 1
+    error = scheduler.KilledWorker("batch", SimpleNamespace(address="tcp://10.0.0.7:1"), 3)
+    killed = SimpleNamespace(status="error", exception=lambda: error)
+    with pytest.raises(ClusterError, match=r"on 4 workers that died, the last tcp://10\.0\.0\.7:1.*--resume"):
+        backend.retrieve_result_callback(killed)
+    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
+        backend.retrieve_result_callback(SimpleNamespace(status="cancelled"))
+    assert backend.retrieve_result_callback(SimpleNamespace(status="finished", result=lambda: 7)) == [7]
