@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from encoders.curves import Curve, Kinds
 from encoders.errors import ModelError
-from encoders.network import Array, Layer
+from encoders.network import Array, Layer, SmoothLayer
 from encoders.onnx_graph import Reading
 from encoders.onnx_tensor import Tensor
 
@@ -45,7 +46,8 @@ class Neurons:
 
     place: position of every column of source 0 among the network's inputs.
     level: (G,) the layer that computes a neuron.   last: (G,) the last layer that reads it, 0 for none.
-    slope: (G,).   source: (G,).   used: (sources,) whether a tensor that matters speaks of a source, if only to multiply it by 0.
+    slope: (G,).   curve: (G,) kinds of smooth neurons.   source: (G,).   used: (sources,) whether a tensor that matters speaks of
+    a source, if only to multiply it by 0.
     """
 
     reading: Reading
@@ -54,6 +56,7 @@ class Neurons:
     source: Integers
     level: Integers
     slope: Array
+    curve: Kinds
     last: Integers
     used: npt.NDArray[np.bool_]
 
@@ -65,6 +68,7 @@ class Neurons:
         neurons = Neurons(reading=reading, place=place, first=np.cumsum(width) - width, source=of_source,
                            level=np.array([source.level for source in sources])[of_source],
                            slope=np.concatenate([source.slope for source in sources]),
+                           curve=np.array([source.curve for source in sources], dtype=np.int8)[of_source],
                            last=np.zeros(len(of_source), dtype=np.int64), used=np.zeros(len(sources), dtype=bool))
         neurons.read(final, neurons.depth(final))
         for number in range(len(sources) - 1, 0, -1):       # what a source reads comes before it
@@ -115,12 +119,21 @@ def assemble(neurons: Neurons, final: Tensor) -> list[ChainLink]:
         pres = [neurons.reading.sources[s].pre for s in own]
         carried = alive[k][neurons.level[alive[k]] < k]
         rows = np.concatenate([carried, *(np.flatnonzero(neurons.source == s) for s in own)])
-        slope = np.where(neurons.level[alive[k]] == k, neurons.slope[alive[k]], 1.0)
+        own_level = neurons.level[alive[k]] == k
+        slope = np.where(own_level, neurons.slope[alive[k]], 1.0)
+        curve = np.where(own_level, neurons.curve[alive[k]], Curve.BENT).astype(np.int8)
         tensors = [pre for pre in pres if pre is not None]
-        chain.append(_chain_link(neurons, carried, tensors, np.argsort(rows), slope, alive[k - 1], alive[k]))
+        chain.append(_chain_link(neurons, carried, tensors, np.argsort(rows), slope, curve, alive[k - 1], alive[k]))
     nothing = np.empty(0, dtype=np.int64)
-    chain.append(_chain_link(neurons, nothing, [final], np.arange(final.size), np.ones(final.size), alive[-1], nothing))
+    no_curve = np.zeros(final.size, dtype=np.int8)
+    chain.append(_chain_link(neurons, nothing, [final], np.arange(final.size), np.ones(final.size), no_curve, alive[-1], nothing))
     return chain
+
+
+def _layer(weight: Array, bias: Array, slope: Array, curve: Kinds) -> Layer:
+    if not curve.any():
+        return Layer(weight=weight, bias=bias, slope=slope)
+    return SmoothLayer(weight=weight, bias=bias, bend=slope, curve=curve)
 
 
 def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
@@ -131,8 +144,8 @@ def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
                                        f"{8 * LARGEST / 2**30:.0f} are supported; use smaller feature maps, or larger strides")
 
 
-def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], order: Integers, slope: Array, inputs: Integers,
-                outputs: Integers) -> ChainLink:
+def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], order: Integers, slope: Array, curve: Kinds,
+                inputs: Integers, outputs: Integers) -> ChainLink:
     """The layer whose rows are the carried neurons and then the tensors' entries, brought into the given order."""
     total = len(neurons.source)
     same = scipy.sparse.csr_array((np.ones(len(carried)), (np.arange(len(carried)), carried)), shape=(len(carried), total))
@@ -149,7 +162,7 @@ def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], 
     bias = np.concatenate(biases)[order]
     if not (np.isfinite(weight.data).all() and np.isfinite(bias).all()):
         raise ModelError(neurons.reading.path, f"folding its constants leaves the range of float64 (nodes {rounded})")
-    return ChainLink(layer=Layer(weight=weight.toarray(), bias=bias, slope=slope), inputs=inputs, neurons=outputs,
+    return ChainLink(layer=_layer(weight.toarray(), bias, slope, curve), inputs=inputs, neurons=outputs,
                      magnitude=abs(weight), size=size,
                       bias_size=np.concatenate(bias_sizes)[order], operations=max(tensor.operations for tensor in tensors),
                       rounded=tuple(rounded))

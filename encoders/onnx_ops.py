@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from encoders.curves import Curve
 from encoders.exact import exact, reciprocal, reciprocal_root
 from encoders.network import Array
 from encoders.onnx_affine import broadcast, last_axis, plus
@@ -111,7 +112,7 @@ def _batch_normalization(node: Node) -> Tensor:
     return x.shift(-exact(mean[channel])).scale(factor.take(channel), operations=8).shift(exact(beta[channel]))
 
 
-def _activation(node: Node, slope: float | Array) -> Tensor:
+def _activation(node: Node, slope: float | Array, curve: Curve = Curve.BENT) -> Tensor:
     pre = node.tensor(0)
     slopes = np.broadcast_to(np.asarray(slope, dtype=np.float64), (1, *pre.shape)).ravel()
     if not ((slopes >= 0) & (slopes <= 1)).all():
@@ -119,12 +120,20 @@ def _activation(node: Node, slope: float | Array) -> Tensor:
                          "supported are slopes within [0, 1]")
     level = 1 + max((node.sources[s].level for s in pre.terms), default=0)
     node.sources.append(Source(node=node.name, before=node.input_names[0], after=node.output_names[0], level=level,
-                               pre=pre, slope=slopes))
+                               pre=pre, slope=slopes, curve=curve))
     return source_tensor(len(node.sources) - 1, pre.shape)
 
 
 def _relu(node: Node) -> Tensor:
     return _activation(node, 0.0)
+
+
+def _sigmoid(node: Node) -> Tensor:
+    return _activation(node, 1.0, Curve.SIGMOID)
+
+
+def _tanh(node: Node) -> Tensor:
+    return _activation(node, 1.0, Curve.TANH)
 
 
 def _leaky_relu(node: Node) -> Tensor:
@@ -151,5 +160,5 @@ def _prelu(node: Node) -> Tensor:
 SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | ML_OPERATORS | CONVOLUTION_OPERATORS | MAXIMA_OPERATORS | {
     "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "LeakyRelu": _leaky_relu,
     "MatMul": _matmul, "Mul": _mul, "Neg": _neg, "PRelu": _prelu, "Relu": _relu,
-    "Sub": _sub,
+    "Sigmoid": _sigmoid, "Sub": _sub, "Tanh": _tanh,
 }

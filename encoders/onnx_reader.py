@@ -9,20 +9,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from encoders.curves import Curve
 from encoders.errors import ModelError
 from encoders.feed import Feed
-from encoders.network import Array, Link, Network
+from encoders.network import Array, Link, Network, SmoothLayer
 from encoders.onnx_chain import Neurons, assemble
 from encoders.onnx_check import check_layers, compare
 from encoders.onnx_file import LogitsModel, StoredModel, load, logits_model
-from encoders.onnx_graph import read_graph
+from encoders.onnx_graph import Reading, read_graph
 from encoders.onnx_tensor import Tensor
 from encoders.runtime import open_session
 
 
 def read_onnx(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
               box: tuple[Array, Array] | None = None) -> Network:
-    """Read a feed-forward, piecewise-linear network from an ONNX file.
+    """Read a feed-forward network from an ONNX file: piecewise linear, or with sigmoid and tanh layers (see `SmoothLayer`).
 
     output: the tensor that holds the logits or probabilities, where the model has several candidates.
     check_points: number of random points at which every layer is compared with onnxruntime (at least 1), drawn with
@@ -54,6 +55,7 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     x = _points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:
         feed.legal(x, random)
+    _check_end(stored.path, reading, network)
     check_layers(stored.path, logits, neurons, chain, feeds, x)
     _check_shown(stored, logits, feeds, x)
     return network
@@ -68,6 +70,20 @@ def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
         shape = ", ".join(map(str, final.shape))
         raise ModelError(path, f"normalises axis {logits.link_axis} of shape (batch, {shape}); "
                                "supported is the axis of at least two classes", node=logits.link_node, op="Softmax")
+
+
+def _check_end(path: Path, reading: Reading, network: Network) -> None:
+    """Refuse outputs that are a sigmoid each, moved, scaled or cut: probabilities, which are > 0 whatever is decided."""
+    reach = np.eye(network.outputs, dtype=bool)
+    for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
+        reach = reach @ (above.weight != 0)
+        if isinstance(layer, SmoothLayer):
+            if (reach.sum(axis=1) == 1).all() and layer.sigmoid[reach.argmax(axis=1)].all():
+                sigmoids = [source.node for source in reading.sources if source.curve == Curve.SIGMOID]
+                raise ModelError(path, "every output is one sigmoid, moved, scaled or cut: a probability it seems, and decisions "
+                                       "are about logits; supported at the end is a plain Sigmoid: read the tensor in front of it "
+                                       "with output=...", node=sigmoids[-1], op="Sigmoid")
+            return
 
 
 def _points(path: Path, n: int, count: int, random: np.random.Generator,

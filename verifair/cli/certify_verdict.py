@@ -158,7 +158,8 @@ def _show(query: IndividualFairness, verdict: Verdict) -> None:
                 grid.add_row(*(escape(str(cell)) for cell in line), style=style)
             console.print(grid)
             first, second = verdict.witness.outputs
-            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided in exact arithmetic)")
+            how = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
+            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {how})")
             if verdict.witness.float32_agrees is False:
                 console.print("float32_agrees = false: the float32 runtime rounds this violation away")
         case Status.UNKNOWN:

@@ -21,6 +21,7 @@ from verifair.errors import DataError, QueryError
 from verifair.queries import PersistentBias, Robustness
 from verifair.report.bias import answer_of, outcome_plot, pair_table, screen_table
 from verifair.schema import Schema
+from verifair.verify.certificate import semantics
 from verifair.verify.store import count, to_jsonl
 
 EXAMPLE = """
@@ -104,7 +105,7 @@ def pba(
     if out is not None:
         _write(out, network, described, table, protected, all_rates, shares, all_verdicts, certificates, seconds)
     options.write_json(json, answer_of(network, described, all_rates, shares, all_verdicts, seconds, seed))
-    _show(described, protected, all_rates, shares, all_verdicts, seconds, options.console())
+    _show(network, described, protected, all_rates, shares, all_verdicts, seconds, options.console())
 
 
 def _check_groups(schema: Schema, table: Table, name: str) -> None:
@@ -160,8 +161,8 @@ def _chosen_rows(schema: Schema, frame: pd.DataFrame, limit: int | None, outside
 
 
 def _show(
-    schema: Schema, protected: list[str], rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame, seconds: float,
-    console: Console,
+    network: Network, schema: Schema, protected: list[str], rates: pd.DataFrame, shares: pd.DataFrame, verdicts: pd.DataFrame,
+    seconds: float, console: Console,
 ) -> None:  # fmt: skip
     for name in protected:
         console.print(screen_table(name, rates, shares))
@@ -179,7 +180,7 @@ def _show(
     disagree = int((verdicts["float32_agrees"] == 0).sum())
     if disagree:
         console.print(f"{disagree:,} exact violations are too small to show in the float32 runtime (float32_agrees = false)")
-    console.print("Proofs are about the real-valued function of the stored float32 weights.")
+    console.print(f"Proofs are about the {semantics(network)}.", markup=False)
     assert complementary(verdicts), "a row was proved in both directions"
 
 
@@ -189,7 +190,7 @@ def _write(
 ) -> None:  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     with (out / "table.txt").open("w", encoding="utf-8") as file:
-        _show(schema, protected, rates, shares, verdicts, seconds, Console(file=file, width=160))
+        _show(network, schema, protected, rates, shares, verdicts, seconds, Console(file=file, width=160))
     rates.to_csv(out / "rates.csv", index=False)
     shares.to_csv(out / "shares.csv", index=False)
     verdicts.to_parquet(out / "verdicts.parquet", index=False)

@@ -1,0 +1,155 @@
+"""What cannot take a smooth network says so, by name, from its own entry: nothing answers as if a sigmoid were a ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import verifair as vf
+from encoders.big_m import big_m
+from encoders.bounds.cluster import Copies
+from encoders.bounds.gradient import gradient_zonotopes
+from encoders.bounds.twin import Twin
+from encoders.dyadic import exact
+from encoders.errors import CurveError
+from encoders.evaluate import exact_goals
+from encoders.integrated_gradients import gradients, integrated_gradients
+from encoders.network import Layer, Link, Network, SmoothLayer
+from encoders.problem import TwinProblem
+from encoders.product_network import product_network
+from encoders.smt import smt
+from encoders.triangle import triangle
+from encoders.twin_box import Method, TwinBox
+from verifair.consistency.certified import certified
+from verifair.explain.retraining import weights_of
+from verifair.search.space import Space
+from verifair.situation.robustness.network_rows import NetworkRows
+from verifair.verify.check_consistency import check_consistency
+from verifair.verify.check_kmax import check_kmax
+from verifair.verify.engine import solve
+from verifair.verify.phases import decide_by_phases
+
+SCHEMA = vf.Schema.model_validate({
+    "features": [
+        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
+        {"name": "age", "kind": "integer", "range": (0, 9), "unit": 1},
+    ],
+    "positive": "logit > 0",
+})  # fmt: skip
+
+
+def network() -> Network:
+    layer = SmoothLayer(
+        weight=np.array([[1.0, 0.5], [-1.0, 0.25]]), bias=np.array([0.1, -0.3]), bend=np.ones(2),
+        curve=np.array([1, 2], dtype=np.int8),
+    )
+    last = Layer(weight=np.array([[1.0, -2.0]]), bias=np.array([0.2]), slope=np.ones(1))
+    return Network(layers=(layer, last), link=Link.SIGMOID, source_sha256="0" * 64)
+
+
+def problem() -> TwinProblem:
+    from encoders.problem import TwinBatch
+    from verifair.verify.questions import NO_FALL, NO_RISE
+
+    low, high = np.array([[0.0, 0.0]]), np.array([[0.0, 9.0]])
+    batch = TwinBatch(lower=low, upper=high, prime=np.array([[1.0, 0.0]]), protected=np.array([True, False]))
+    return TwinProblem(network=network(), domain=SCHEMA.domain, batch=batch, margin=np.array([1.0]), goals=(NO_FALL, NO_RISE))
+
+
+def fairness(**more: Any) -> vf.IndividualFairness:
+    return vf.IndividualFairness(network=network(), schema=SCHEMA, protected=["sex"], **more)
+
+
+def box() -> TwinBox:
+    return TwinBox.of(Twin.of(problem()), 0, method=Method.LINEAR)
+
+
+X = np.array([[0.0, 3.0]])
+ONE = np.ones(1)
+GAP = vf.ProbabilityGap(network=network(), schema=SCHEMA, protected=["sex"])
+CLUSTER = vf.KDiscrimination(network=network(), schema=SCHEMA, protected=["sex"])
+REFUSALS: dict[str, Callable[[], Any]] = {
+    "slope": lambda: network().layers[0].slope,
+    "exact forward": lambda: network().forward(exact(X)),
+    "rational forward": lambda: network().forward(np.array([[Fraction(0), Fraction(3)]], dtype=object)),
+    "exact goals": lambda: exact_goals(problem(), np.zeros(1, dtype=np.int64), X),
+    "twin box": box,
+    "triangle": lambda: triangle(box()),
+    "big-M": lambda: big_m(box()),
+    "smt encoding": lambda: smt(box()),
+    "method lp": lambda: vf.verify(fairness(), method="lp"),
+    "method milp": lambda: vf.verify(fairness(), method="milp"),
+    "method smt": lambda: vf.verify(fairness(), method="smt"),
+    "a solver": lambda: vf.verify(fairness(), method="auto", solver="highs"),
+    "neuron branching": lambda: decide_by_phases(problem(), 0, 0, seconds=5, max_nodes=10),
+    "maximise": lambda: vf.maximise(GAP),
+    "kmax": lambda: vf.kmax(CLUSTER, budget=vf.Budget(seconds=5)),
+    "cluster search": lambda: Space.of(CLUSTER),
+    "copies evaluated": lambda: Copies.of(
+        network(), SCHEMA.domain, ONE, np.array([[0.0], [1.0]]), np.array([0]), SCHEMA.domain.lower, SCHEMA.domain.upper
+    ).evaluate(X),
+    "check of kmax": lambda: check_kmax("none.json", network=network(), schema=SCHEMA),
+    "check of consistency": lambda: check_consistency("none.json", network=network(), schema=SCHEMA),
+    "gradient bounds": lambda: gradient_zonotopes(network(), ONE, X, X, X + 1, 4),
+    "gradients": lambda: gradients(network(), ONE, X),
+    "integrated gradients": lambda: integrated_gradients(network(), ONE, X, X + 1),
+    "integrated gradients in steps": lambda: integrated_gradients(network(), ONE, X, X + 1, 16),
+    "certified consistency": lambda: certified(
+        network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(x=X, labels=ONE, groups=ONE)), None,
+        SimpleNamespace(x=X, labels=ONE, groups=ONE), 1.0,
+    ),
+    "counterfactual decisions": lambda: NetworkRows.of(None, network(), SCHEMA, None, None, {}, None),
+    "retraining": lambda: weights_of(network()),
+    "product network": lambda: product_network(network(), own=np.array([0])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_it_is_refused_by_name(name: str) -> None:
+    with pytest.raises(CurveError, match="neurons") as caught:
+        REFUSALS[name]()
+    assert caught.value.exit_code == 3
+    assert "docs/smooth.md" in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["auto", "bnb"])
+def test_branch_and_bound_decides_and_asks_no_one_else(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing but branch-and-bound may be asked about a smooth network")
+
+    from verifair.verify import engine
+
+    for other in ("ask", "decide_by_phases"):
+        monkeypatch.setattr(engine, other, nobody)
+    for nodes in (1, 2, None):
+        for row in solve(problem(), method=method, budget=vf.Budget(seconds=20, nodes=nodes)):
+            for answer in row:
+                assert answer.engine == "branch-and-bound"
+                assert nodes is not None or answer.status is not vf.Status.UNKNOWN
+
+
+def test_phases_of_a_certificate_prove_nothing_about_a_smooth_network() -> None:
+    from verifair.verify.check import phase_flaw
+    from verifair.verify.phase_tree import PhaseTree
+
+    none = np.empty(0, dtype=np.int64)
+    tree = PhaseTree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 0]), index=none, value=np.empty(0))
+    assert "smooth" in str(phase_flaw(tree, None, network(), SCHEMA))  # type: ignore[arg-type]
+
+
+def test_the_checker_rejects_a_claim() -> None:
+    """MILP and SMT claims are never made about smooth networks; one in a file is not re-provable, as ever."""
+    verdict = vf.verify(fairness(box={"age": (9, 9)}, epsilon=0.999), budget=vf.Budget(seconds=20))
+    assert verdict.status is vf.Status.PROVED
+    assert verdict.certificate is not None
+    assert verdict.certificate.trust.value == "checked"
+    assert vf.check(verdict.certificate, network=network(), schema=SCHEMA).accepted
+    relu = Layer(weight=network().layers[0].weight, bias=network().layers[0].bias, slope=np.zeros(2))
+    bent = replace(network(), layers=(relu, network().layers[1]))
+    assert not vf.check(verdict.certificate, network=bent, schema=SCHEMA).accepted
