@@ -208,7 +208,9 @@ def _show(found: Comparison, everybody: Sequence[Competitor], files: Sequence[Pa
         if not one.available:
             console.print(f"{one.name} was not asked: not installed; {one.remedy}".replace("[", "\\["))
     if files:
-        console.print(f"{files[0].parent}: {', '.join(path.name for path in files)}", soft_wrap=True)
+        named = [path.name for path in files if not path.name.startswith("disagreement-")]
+        saved = f", {len(files) - len(named)} disagreement-*.json" if len(named) < len(files) else ""
+        console.print(f"{files[0].parent}: {', '.join(named)}{saved}", soft_wrap=True)
 
 
 def _number(value: float, digits: int) -> str:
