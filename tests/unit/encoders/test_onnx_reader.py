@@ -153,9 +153,9 @@ def test_a_wide_layer_with_batch_normalisation_and_scaling_is_read_quickly(tmp_p
         node("BatchNormalization", ["3", *"gbmv"], ["4"]), node("Relu", ["4"])],
         {"o": random.normal(size=784).astype(F), "s": np.abs(random.normal(size=784)).astype(F) + 1,
          "w": random.normal(size=(784, 500)).astype(F), "c": random.normal(size=500).astype(F), **vectors}, shape=("N", 784))
-    start = time.perf_counter()
+    start = time.process_time()      # not the clock: other processes may hold the machine
     network = read_onnx(path)
-    assert time.perf_counter() - start < 20      # about 2 s; a guard against element-wise arithmetic on whole matrices
+    assert time.process_time() - start < 20      # about 4 s; a guard against element-wise arithmetic on whole matrices
     assert network.hidden == (500,)
 
 
