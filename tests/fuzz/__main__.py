@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.fuzz.target import outcome
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, target
 from tests.fuzz.watch import Corpus, campaign
 
 
@@ -26,10 +26,10 @@ def main() -> int:
             folder = given.folder / name if given.folder else Path(scratch)
             folder.mkdir(parents=True, exist_ok=True)
             if given.only is not None:
-                corpus = Corpus.of(TARGETS[name], folder, given.seed)
+                corpus = Corpus.of(target(name), folder, given.seed)
                 file, data = corpus.mutant(given.only)
                 (folder / file).write_bytes(data)
-                found = outcome(TARGETS[name], folder / file)
+                found = outcome(target(name), folder / file)
                 print(f"{name} input {given.only}: {file}, {len(data):,} bytes: {found.kind}: {found.said}\n{found.trace}")
                 failures += found.kind == "failed"
                 continue

@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.watch import campaign
 
-FEW = {"onnx": 60, "schema": 120, "causal": 120, "table": 50, "rules": 200}
+FEW = {"onnx": 25, "schema": 50, "causal": 50, "table": 20, "rules": 80}
 """Readers whose valid files are there, or made at once. The others begin with a run of our own verbs, and are for the campaign."""
 
 

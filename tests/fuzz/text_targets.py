@@ -48,7 +48,7 @@ class SchemaTarget(_Toml):
     name = "schema"
 
     def seeds(self, folder: Path) -> dict[str, bytes]:
-        found = {path.name: path.read_bytes() for path in DATA.glob("*.toml") if ".causal" not in path.name}
+        found = {path.name: path.read_bytes() for path in DATA.glob("*.toml") if path.name.count(".") == 1}
         return {**found, "written.toml": WRITTEN.encode()}
 
     def read(self, path: Path) -> str:

@@ -149,6 +149,8 @@ def _child(
                 if not line:
                     if child.wait() != 0:
                         tail = (folder / "stderr").read_text(errors="replace")[-1500:]
+                        if not ready:
+                            raise RuntimeError(f"{name}: its valid files cannot be made or read: {tail}")
                         yield number, Outcome(kind="failed", said=f"died with {child.returncode}", trace=tail), 0.0
                     return
                 told, now = json.loads(line), time.monotonic()
@@ -185,9 +187,9 @@ def _computed(pid: int) -> float:
 
 def _run(name: str, folder: Path, seed: int, first: int, last: int) -> None:
     """The child's side: one line before each file, one after."""
-    from tests.fuzz.targets import TARGETS
+    from tests.fuzz.targets import target
 
-    corpus = Corpus.of(TARGETS[name], folder, seed)
+    corpus = Corpus.of(target(name), folder, seed)
     work = folder / "work"
     work.mkdir(exist_ok=True)
     for file, data in corpus.seeds.items():  # everything is imported, and every cache is filled, before the limit
