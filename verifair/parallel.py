@@ -88,6 +88,7 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
     if address is None:
         yield
         return
+    _check_address(address)
     from verifair.parallel_dask import DaskBackend
 
     with _silence():
@@ -104,25 +105,36 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
 @contextmanager
 def _silence() -> Iterator[None]:
     """What distributed logs about a lost connection, with tracebacks, our errors say in a line."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    handlers = list(logging.getLogger("distributed").handlers)  # its child loggers have levels of their own
+
+    def nothing(record: logging.LogRecord) -> bool:
+        return False
+
+    for handler in handlers:
+        handler.addFilter(nothing)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for handler in handlers:
+            handler.removeFilter(nothing)
 
 
-def _connected(address: str) -> Any:
-    """A client, or the reason why there is none. Where something else listens than a scheduler, distributed would wait for ever."""
+def _check_address(address: str) -> None:
+    """Raise QueryError for what is no address, MissingPackage without dask."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     if scheme not in ("tcp", "tls") or not host or not port.isdecimal():
         raise QueryError(f"--cluster {address}: expected the address of a dask scheduler, tcp://host:port (or tls://host:port)")
     try:
-        import distributed
+        import distributed  # noqa: F401
     except ImportError as error:
         raise MissingPackage(f"--cluster needs dask ({error}): pip install 'verifair[distributed]'") from error
+
+
+def _connected(address: str) -> Any:
+    """A client, or the reason why there is none. Where something else listens than a scheduler, distributed would wait for ever."""
+    import distributed
+
     found: list[Any] = []
 
     def connect() -> None:
@@ -134,6 +146,7 @@ def _connected(address: str) -> Any:
     attempt = threading.Thread(target=connect, daemon=True)
     attempt.start()
     attempt.join(2 * CONNECT)
+    port = address.rpartition(":")[2]
     answer = found[0] if found else TimeoutError("what listens there does not speak dask's protocol")
     if isinstance(answer, Exception):
         raise ClusterError(

@@ -5,74 +5,84 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.cases.kill_resume import kept
 from benchmarks.local_cluster import LocalCluster, local_cluster
-from tests.cli_support import RUN, flat, verifair
+from tests.cli_support import RUN, flat
 from verifair.verify.partition_store import ARRAYS, PartitionStore
 
-pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
-PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "4000"]
-PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--timeout", "600"]
+PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "2500"]
+PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:30", "--timeout", "600"]
+Run = Callable[..., tuple[int, str, str]]
+FILES = ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
 
 
-@pytest.fixture(scope="module")
-def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-
-
-def kept(store: Path, table: str) -> int:
-    """Lines of a store that another process may be about to create."""
-    try:
-        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-
-
-def killed_on_the_way(command: list[str], store: Path, table: str, dask: LocalCluster, cwd: Path) -> str:
-    """Run the command on the cluster, kill -9 one of its workers once something is decided; what it showed in the end."""
+def begun(command: list[str], store: Path, table: str, dask: LocalCluster) -> subprocess.Popen[str]:
+    """The command on the cluster, as soon as something is decided."""
     running = subprocess.Popen(
-        [*RUN, *command, "--cluster", dask.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, text=True
+        [*RUN, *command, "--cluster", dask.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=store.parent, text=True
     )
     until = time.monotonic() + 300
     while not kept(store, table) and running.poll() is None and time.monotonic() < until:
         time.sleep(0.02)
-    assert running.poll() is None, "it ended before a worker could be killed"
-    dask.kill(dask.workers[0])
-    screen, errors = running.communicate(timeout=240)
-    assert running.returncode == 0, errors
+    assert running.poll() is None, "it ended before anything could be killed: " + running.communicate()[1]
+    return running
+
+
+def ended(running: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and errors, white space folded."""
+    _, errors = running.communicate(timeout=300)
     assert "Traceback" not in errors
-    return screen
+    return running.returncode, flat(errors)
 
 
-def test_pba_survives_a_killed_worker_with_the_same_files(dask: LocalCluster, tmp_path: Path) -> None:
-    killed_on_the_way([*PBA, "--out", "there"], tmp_path / "there" / "verdicts.sqlite", "verdicts", dask, tmp_path)
-    done = verifair(*PBA, "--out", "here", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for name in ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz",
-                 "certificate-robustness.json.gz"):  # fmt: skip
-        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
+def same_files(one: Path, other: Path) -> None:
+    for name in FILES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
-def test_partitions_survive_a_killed_worker_with_the_same_proofs(dask: LocalCluster, tmp_path: Path) -> None:
-    killed_on_the_way([*PARTS, "--store", "there.sqlite"], tmp_path / "there.sqlite", "chunks", dask, tmp_path)
-    done = verifair(*PARTS, "--store", "here.sqlite", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    with PartitionStore(tmp_path / "there.sqlite") as there, PartitionStore(tmp_path / "here.sqlite") as here:
+def same_parts(one: Path, other: Path) -> None:
+    with PartitionStore(one) as there, PartitionStore(other) as here:
         assert there.about == here.about
-        for one, other in zip(there.chunks(), here.chunks(), strict=True):
-            assert (one.first, one.nodes) == (other.first, other.nodes)
+        for chunk, expected in zip(there.chunks(), here.chunks(), strict=True):
+            assert (chunk.first, chunk.nodes) == (expected.first, expected.nodes)
             for name in ARRAYS:
-                assert np.array_equal(getattr(one, name), getattr(other, name)), name
+                assert np.array_equal(getattr(chunk, name), getattr(expected, name)), name
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:8786", "http://127.0.0.1:8786", "tcp://127.0.0.1", "tcp://:8786"])
-def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path) -> None:
-    done = verifair(*PBA, "--cluster", address, cwd=tmp_path)
-    assert (done.returncode, "expected the address of a dask scheduler, tcp://host:port" in flat(done.stderr)) == (2, True)
+def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path) -> None:
+    """A worker killed during each verb: the same files as here. The scheduler killed: an error, and --resume goes on here."""
+    pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
+    for name in ("worker", "scheduler", "here"):
+        (tmp_path / name).mkdir()
+    with local_cluster(tmp_path / "cluster") as dask:
+        running = begun([*PBA, "--out", "."], tmp_path / "worker" / "verdicts.sqlite", "verdicts", dask)
+        dask.kill(dask.workers[0])
+        assert ended(running) == (0, "")
+        dask.add(1)
+
+        running = begun([*PARTS, "--store", "parts.sqlite"], tmp_path / "worker" / "parts.sqlite", "chunks", dask)
+        dask.kill(dask.workers[0])
+        assert ended(running) == (0, "")
+
+        running = begun([*PBA, "--out", "."], tmp_path / "scheduler" / "verdicts.sqlite", "verdicts", dask)
+        assert dask.scheduler is not None
+        dask.scheduler.kill()
+        code, errors = ended(running)
+        assert (code, "the connection to the scheduler was lost" in errors, "--resume" in errors) == (4, True, True), errors
+
+    for command in ([*PBA, "--out", "here"], [*PARTS, "--store", "here/parts.sqlite"], [*PBA, "--out", "scheduler", "--resume"]):
+        code, _, errors = inside(*command)
+        assert code == 0, errors
+    same_files(tmp_path / "worker", tmp_path / "here")
+    same_files(tmp_path / "scheduler", tmp_path / "here")
+    same_parts(tmp_path / "worker" / "parts.sqlite", tmp_path / "here" / "parts.sqlite")
+    with sqlite3.connect(tmp_path / "worker" / "verdicts.sqlite") as store:
+        assert store.execute("SELECT count(*) FROM verdicts").fetchone()[0] == len(
+            (tmp_path / "here" / "verdicts.jsonl").read_text().splitlines()
+        )
