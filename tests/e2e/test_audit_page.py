@@ -308,6 +308,8 @@ def test_printed_everything_is_there(browser: Any, file: Path, tmp_path: Path) -
         watched.page.emulate_media(media="print")
         assert watched.page.locator("#witness-table tbody tr:visible").count() == 61
         assert watched.page.locator(".tools, .pager, .copy").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+        heads = "all => all.every((e) => getComputedStyle(e).display === 'contents')"
+        assert watched.page.locator("th button").evaluate_all(heads), "a head with a box in it is not repeated on the next page"
         address = "getComputedStyle(document.querySelector('a.file'), '::after').content"
         assert "certificates/certify.json.gz" in watched.page.evaluate(address)
         watched.page.emulate_media()
