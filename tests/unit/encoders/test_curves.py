@@ -147,7 +147,7 @@ def random_layer(bounds_of: str) -> tuple[SmoothLayer, LayerBounds, Array]:
 def samples(bounds: LayerBounds, shift: Array | None) -> list[tuple[Array, Array]]:
     """Pairs (a, a') that the bounds allow, (1, n) each; NaN where a draw fell outside."""
     out = []
-    for share in (0.0, 0.25, 0.5, 0.77, 1.0):
+    for share in np.linspace(0, 1, 33):  # also between the ends of the cells, where a line could cut through the curve
         a = within(bounds.lower, bounds.upper, share)
         if shift is not None:
             out.append((a, a - shift))
@@ -228,7 +228,7 @@ def test_checker_planes_hold() -> None:
     for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0)):
         weights = np.full_like(delta, p), np.full_like(delta, q)
         for alpha, beta, offset in (planes.planes(*weights, box), pairs.lines(*weights, box)):
-            for share in np.linspace(0, 1, 9):
+            for share in np.linspace(0, 1, 65):
                 t = within(ends[0], ends[1], share)
                 h = p * np.tanh(t) + q * np.tanh(t + delta)
                 size = 1e-12 * (1 + np.abs(t) + np.abs(t + delta))
