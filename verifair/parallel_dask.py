@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -86,10 +87,11 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
 
     def retrieve_result_callback(self, out: Any) -> list[Any]:
         """The result of a task that has ended, or its error. Raises ClusterError where it was the cluster that failed."""
-        if out.status == "finished":
-            return [out.result()]
         if out.status == "error":
             raise self._told(out.exception())
+        with suppress(OSError, TimeoutError, CancelledError):  # on its way to us: the task itself has ended well
+            if out.status == "finished":
+                return [out.result()]
         raise self.lost or ClusterError(f"--cluster {self.address}: the connection to the scheduler was lost. {REMEDY}")
 
     def _told(self, error: BaseException) -> BaseException:

@@ -117,3 +117,12 @@ def test_a_batch_that_kills_its_workers_ends_the_run_with_a_reason() -> None:
     with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
         backend.retrieve_result_callback(SimpleNamespace(status="cancelled"))
     assert backend.retrieve_result_callback(SimpleNamespace(status="finished", result=lambda: 7)) == [7]
+
+
+def test_a_result_that_is_lost_on_its_way_is_the_clusters_fault() -> None:
+    def closed() -> None:
+        raise OSError("Stream is closed")
+
+    backend = DaskBackend(SimpleNamespace(run_on_scheduler=lambda function: function()), "tcp://head:8786", patience=1.0)
+    with pytest.raises(ClusterError, match="the connection to the scheduler was lost"):
+        backend.retrieve_result_callback(SimpleNamespace(status="finished", result=closed))
