@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +58,13 @@ RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMO
 """Reasons for which a resumed run asks again."""
 
 _UNLIMITED = 2**63 - 1
+_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
+_KEY = ", ".join(f'"{name}"' for name in KEY)
+TABLES = {
+    "runs": "CREATE TABLE runs (run TEXT PRIMARY KEY, description TEXT)",
+    "verdicts": f"CREATE TABLE verdicts (run TEXT, {_NAMES}, seal TEXT, PRIMARY KEY (run, {_KEY}))",
+}
+"""The only ones that a store holds. seal: the hash of everything else in the line, by which damage is noticed."""
 
 
 class Store:
@@ -64,17 +73,25 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with self._ours():
             self.connection = sqlite3.connect(self.path, timeout=60)  # another run may be writing
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute("PRAGMA synchronous=NORMAL")
-            columns = ", ".join(f'"{name}"' for name in COLUMNS)
-            key = ", ".join(f'"{name}"' for name in KEY)
-            self.connection.execute("CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, description TEXT)")
-            self.connection.execute(f"CREATE TABLE IF NOT EXISTS verdicts (run TEXT, {columns}, PRIMARY KEY (run, {key}))")
+            for statement in TABLES.values():
+                self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
             self.connection.commit()
-        except sqlite3.DatabaseError as error:
-            raise DataError(f"{self.path}: not a verdict store ({error}); name another file with --store") from error
+            # Views, triggers and computed columns would be run by the statements below.
+            found = dict(self.connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'"))
+            if found != TABLES:
+                raise ValueError("its tables are others than ours")
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """What SQLite cannot read, or we did not write, is the user's to know about."""
+        try:
+            yield
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            raise DataError(f"{self.path}: no verdict store that can be used ({error}); name another file with --store") from error
 
     def __enter__(self) -> Store:
         return self
@@ -83,40 +100,53 @@ class Store:
         self.connection.close()
 
     def begin(self, run: str, description: dict[str, Any], *, resume: bool) -> None:
-        """Start a run, or continue it; without `resume` earlier verdicts of the same run are discarded."""
-        if not resume:
-            self.connection.execute("DELETE FROM verdicts WHERE run = ?", (run,))
-        self.connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(description)))
-        self.connection.commit()
+        """Start a run, or continue it; without `resume` earlier verdicts of the same run are discarded.
+
+        Raises DataError where a line that is to be continued from is not as it was written.
+        """
+        with self._ours():
+            if not resume:
+                self.connection.execute("DELETE FROM verdicts WHERE run = ?", (run,))
+            for *line, seal in self.connection.execute(f"SELECT {_NAMES}, seal FROM verdicts WHERE run = ?", (run,)):
+                if _seal(run, line) != seal:
+                    raise ValueError("a line of it is damaged")
+            self.connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(description)))
+            self.connection.commit()
 
     def add(self, run: str, records: Iterable[Record]) -> None:
         """One transaction: either all records of a batch are kept or none. What is decided is never overwritten."""
-        marks = ", ".join("?" * (len(COLUMNS) + 1))
-        key = ", ".join(f'"{name}"' for name in KEY)
-        update = ", ".join(f'"{name}" = excluded."{name}"' for name in COLUMNS if name not in KEY)
-        keep = f"ON CONFLICT (run, {key}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
-        rows = [(run, *(_plain(value) for value in asdict(record).values())) for record in records]
-        with self.connection:
-            self.connection.executemany(f"INSERT INTO verdicts VALUES ({marks}) {keep}", rows)
+        marks = ", ".join("?" * (len(COLUMNS) + 2))
+        update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
+        keep = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
+        lines = [[_plain(value) for value in asdict(record).values()] for record in records]
+        with self._ours(), self.connection:
+            self.connection.executemany(
+                f"INSERT INTO verdicts VALUES ({marks}) {keep}", [(run, *line, _seal(run, line)) for line in lines]
+            )
 
     def decided(self, run: str, nodes: int | None = None) -> set[tuple[Any, ...]]:
         """Keys of the verdicts that need not be asked again. nodes: what a question may take now; one that had as many and needed
         more would end the same way."""
-        key = ", ".join(f'"{name}"' for name in KEY)
         marks = ", ".join("?" * len(RETRY))
         spent = "reason = ? AND nodes >= ?"
-        found = self.connection.execute(
-            f"SELECT {key} FROM verdicts WHERE run = ? AND (reason NOT IN ({marks}) OR ({spent}))",
-            (run, *RETRY, Reason.NODES.value, _UNLIMITED if nodes is None else nodes),
-        )
-        return set(found.fetchall())
+        with self._ours():
+            found = self.connection.execute(
+                f"SELECT {_KEY} FROM verdicts WHERE run = ? AND (reason NOT IN ({marks}) OR ({spent}))",
+                (run, *RETRY, Reason.NODES.value, _UNLIMITED if nodes is None else nodes),
+            )
+            return set(found.fetchall())
 
     def frame(self, run: str) -> pd.DataFrame:
         """All verdicts of a run, one row each, in a fixed order."""
-        order = ", ".join(f'"{name}"' for name in KEY)
-        columns = ", ".join(f'"{name}"' for name in COLUMNS)
-        table = pd.read_sql_query(f"SELECT {columns} FROM verdicts WHERE run = ? ORDER BY {order}", self.connection, params=(run,))
-        return table.astype({"lower": float, "upper": float, "to": float, "group": float})
+        with self._ours():
+            table = pd.read_sql_query(
+                f"SELECT {_NAMES} FROM verdicts WHERE run = ? ORDER BY {_KEY}", self.connection, params=(run,)
+            )
+            return table.astype({"lower": float, "upper": float, "to": float, "group": float})
+
+
+def _seal(run: str, line: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps([run, *line]).encode()).hexdigest()
 
 
 def dump_tree(tree: Tree | None) -> str | None:
@@ -141,9 +171,9 @@ def count(frame: pd.DataFrame) -> dict[str, int]:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and np.isnan(value):
         return None
-    if isinstance(value, (np.integer, np.floating, np.bool_)):
-        return value.item()
-    return value
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)  # as SQLite gives it back
+    return value.item() if isinstance(value, (np.integer, np.floating)) else value
 
 
 def to_jsonl(frame: pd.DataFrame, path: Path, columns: Sequence[str] = COLUMNS) -> None:
