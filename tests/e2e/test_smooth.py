@@ -1,0 +1,77 @@
+"""A tanh network through the command line: proved, refuted, checked, partitioned, and refused where it must be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.cli_support import flat, verifair
+
+SCHEMA = """
+[model]
+positive = "logit > 0"
+
+[[feature]]
+name = "sex"
+kind = "categorical"
+categories = ["f", "m"]
+protected = true
+
+[[feature]]
+name = "age"
+kind = "integer"
+range = [0, 40]
+unit = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """g = tanh(0.2 age + 0.1 sex - 3) + 0.5 tanh(-0.1 age + 0.02 sex): flips with sex next to one age only."""
+    constants = {"w": [[0.1, 0.2], [0.02, -0.1]], "b": [-3.0, 0.0], "v": [[1.0, 0.5]], "c": [0.4]}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["a"], transB=1, name="one"), helper.make_node("Tanh", ["a"], ["h"], name="two"),
+        helper.make_node("Gemm", ["h", "v", "c"], ["y"], transB=1, name="three"),
+    ]  # fmt: skip
+    stored = [numpy_helper.from_array(np.array(value, dtype=np.float32), name) for name, value in constants.items()]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", size]) for name, size in (("x", 2), ("y", 1))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def asked(folder: Path, *more: object) -> tuple[int, str]:
+    done = verifair("certify", folder / "m.onnx", "--schema", folder / "s.toml", "--protected", "sex", *more, cwd=folder)
+    return done.returncode, flat(done.stdout + done.stderr)
+
+
+def test_proved_refuted_checked_and_refused(folder: Path) -> None:
+    proof = folder / "proof.json"
+    code, told = asked(folder, "--box", "age=0:10", "--certificate", proof)
+    assert code == 0
+    assert "PROVED" in told
+    checked = verifair("check", proof, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
+    assert checked.returncode == 0
+    assert "ACCEPTED" in checked.stdout
+    code, told = asked(folder, "--epsilon", "0.001")
+    assert code == 0
+    assert "VIOLATED" in told
+    assert "sigmoid and tanh as the real functions" in told
+    for more in (("--method", "milp"), ("--method", "smt"), ("--maximise",)):
+        code, told = asked(folder, *more)
+        assert code == 3
+        assert "hidden layer 1 has tanh neurons" in told
+
+
+def test_a_partition_is_decided_and_checked(folder: Path) -> None:
+    store = folder / "parts.sqlite"
+    code, _ = asked(folder, "--partition", 5, "--store", store, "--epsilon", "0.02")
+    assert code == 0
+    checked = verifair("check", store, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "ACCEPTED" in checked.stdout
