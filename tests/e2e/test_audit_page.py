@@ -367,7 +367,7 @@ def test_five_hundred_counterexamples_are_quick(browser: Any, tmp_path: Path) ->
     start = time.perf_counter()
     with opened(browser, path) as watched:
         assert watched.page.locator("#shown").inner_text() == "1 to 25 of 501 shown."
-        assert time.perf_counter() - start < 3 * 4, "measured 0.6 s on one quiet core"
+        assert time.perf_counter() - start < 3 * 4
         took = watched.page.evaluate(
             """() => { const start = performance.now(); document.querySelector("#witness-table th:nth-child(4) button").click();
                        const find = document.getElementById("find"); find.value = "radio"; find.dispatchEvent(new Event("input"));

@@ -93,10 +93,14 @@ class PartitionStore:
             raise CertificateError(f"{self.path}: no such file; expected {WRITTEN}")
         try:
             self.connection = sqlite3.connect(self.path, timeout=60)
-            if about is None:
-                self.about = self._found()
-            else:
-                self._begin(about, resume)
+            try:
+                if about is None:
+                    self.about = self._found()
+                else:
+                    self._begin(about, resume)
+            except BaseException:
+                self.connection.close()  # or it would hold its lock
+                raise
         except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             if about is None:
                 raise CertificateError(f"{self.path}: is a damaged SQLite file; expected {WRITTEN}") from error

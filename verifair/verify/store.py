@@ -75,15 +75,26 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._ours():
             self.connection = sqlite3.connect(self.path, timeout=60)  # another run may be writing
-            self.connection.execute("PRAGMA journal_mode=WAL")
-            self.connection.execute("PRAGMA synchronous=NORMAL")
-            for statement in TABLES.values():
-                self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
-            self.connection.commit()
-            # Views, triggers and computed columns would be run by the statements below.
-            found = dict(self.connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'"))
+        try:
+            self._make_tables()
+        except BaseException:
+            self.connection.close()  # or it would hold its lock
+            raise
+
+    def _make_tables(self) -> None:
+        """In a new file. One with others is somebody else's; views, triggers and computed columns would run with our statements."""
+        with self._ours():
+            query = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%'"
+            found = dict(self.connection.execute(query))
+            if not found:
+                self.connection.execute("PRAGMA journal_mode=WAL")
+                for statement in TABLES.values():
+                    self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+                self.connection.commit()
+                found = dict(self.connection.execute(query))
             if found != TABLES:
                 raise ValueError("its tables are others than ours")
+            self.connection.execute("PRAGMA synchronous=NORMAL")
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
