@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,9 @@ def test_what_a_document_shows_is_what_comes_out(document: Path, tmp_path: Path,
     assert examples
     for example in examples:
         example.evaluate()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(document.relative_to(ROOT)) for document in DOCUMENTS])
+def test_links_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8"))
+    assert [link for link in targets if "://" not in link and not (document.parent / link).exists()] == []
