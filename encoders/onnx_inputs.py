@@ -102,6 +102,9 @@ class Inputs:
             feed = self.feed(int(column))
             if feed.kind == TEXT:
                 raise ModelError(self.path, "holds text that is neither one-hot nor ordinally encoded", node=feed.name, op="input")
+            if x.whole and feed.kind not in WHOLE:
+                raise ModelError(self.path, f"is cut from {feed.kind} to whole numbers that are computed with, a step function of "
+                                            "it; pass whole numbers to the model", node=feed.name, op="input")
             if int(column) in self.blocks:
                 raise self._two_ways(int(column))
         new = columns[self.number[columns] < 0]

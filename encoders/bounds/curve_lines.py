@@ -107,9 +107,9 @@ def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Ar
     slope = np.divide(at_high - at_low, width, out=np.array(most), where=(low < 0) & (high > 0) & (width > 0))
     slope = np.where(high <= 0, least, np.clip(slope, least, most))
     constant = np.maximum(at_low - slope * low, at_high - slope * high)
-    # Where one line does, it goes through 0 exactly; else three roundings.
-    crossing = (low < 0) & (high > 0)
-    return slope, np.where(crossing, constant + 4 * UNIT * (np.abs(at_low) + np.abs(at_high)) + TINY, 0.0)
+    # Where one line does, it goes through 0 exactly; else three roundings. An end that is NaN has to show.
+    single = (low >= 0) | (high <= 0)
+    return slope, np.where(single, 0.0, constant + 4 * UNIT * (np.abs(at_low) + np.abs(at_high)) + TINY)
 
 
 def line_above(low: Array, high: Array) -> tuple[Array, Array]:

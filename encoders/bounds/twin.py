@@ -104,9 +104,10 @@ class Twin:
         charged = [
             2 * one + 4 if isinstance(layer, SmoothLayer) else one for one, layer in zip(sizes, network.layers, strict=True)
         ]
+        # A form inherits the rounding of those below it, so the widest sum so far counts.
+        widest = np.maximum.accumulate([domain.columns, *(layer.weight.shape[1] for layer in network.layers[1:])]).tolist()
         form_error = [
-            factor(layer.weight.shape[1]) * size
-            for layer, size in zip(network.layers[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
+            factor(terms) * size for terms, size in zip(widest[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
         ]
         return cls(
             problem=problem,

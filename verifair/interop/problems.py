@@ -125,8 +125,9 @@ def _twin(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CasePr
         numbers, low_constant = _floats(query, list(pair), factor * atom.constant, atom.line)
         rows.append(numbers)
         constants.append(low_constant)
-    if len(rows) == 2:  # follows from the two, and closes boxes in which neither holds throughout
-        rows.append((rows[0] + rows[1]) / 2)
+    mean = [(Fraction(a) + Fraction(b)) / 2 for a, b in zip(rows[0].tolist(), rows[-1].tolist(), strict=True)]
+    if len(rows) == 2 and all(map(_is_float, mean)):  # follows from the two, and closes boxes in which neither holds throughout
+        rows.append(np.array([float(value) for value in mean]))
         constants.append(float(np.nextafter((constants[0] + constants[1]) / 2, -np.inf)) if any(constants) else 0.0)
     strict = not all(atom.sign == "lt" for atom in case.left)
     goal = Goal(rows=np.array(rows), constant=np.array(constants), strict=strict)

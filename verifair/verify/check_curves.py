@@ -221,7 +221,7 @@ def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, A
     across = (low < 0) & (high > 0)
     slope = np.where(across, np.clip(_ratio(at_high - at_low, high - low), least, most), slope)
     offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * (np.abs(low) + np.abs(high))
-    return slope, np.where(across, offset, 0.0)
+    return slope, np.where((low >= 0) | (high <= 0), 0.0, offset)  # an end that is NaN has to show
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -223,7 +223,8 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tu
 
 def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, Array] | str:
     """The leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
-    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & task.asked.strict))
+    alone = len(task.asked.rows) == 1  # of several rows a bound says no more than that one of them holds
+    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & (task.asked.strict and alone)))
     if useless.any():
         return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
     if len(tree.feature) == 1 and tree.feature[0] == -1:

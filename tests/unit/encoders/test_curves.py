@@ -78,6 +78,14 @@ def test_nan_and_infinities_prove_nothing_wrong() -> None:
     assert np.isnan([check_curves.below(odd)[0], check_curves.above(odd)[0]]).all()
 
 
+@pytest.mark.parametrize("of", [curve_lines._chord_above, check_curves._chord], ids=["engine", "checker"])
+def test_a_line_over_an_interval_without_an_end_is_none(of: object) -> None:
+    """Forms may overflow where the values do not: what is NaN must not come out as a line that looks like one."""
+    low, high = np.array([np.nan, -1.0, np.nan]), np.array([1.0, np.nan, np.nan])
+    slope, constant = of(np.full(3, 0.1), np.full(3, 0.9), low, high)  # type: ignore[operator]
+    assert np.isnan(slope + constant).all()
+
+
 @pytest.mark.parametrize("of", [slope_bounds, check_curves.slopes], ids=["engine", "checker"])
 def test_slopes_hold_the_derivative_of_the_whole_interval(of: object) -> None:
     low, high = intervals()

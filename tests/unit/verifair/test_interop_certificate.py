@@ -12,6 +12,7 @@ import pytest
 from encoders.vnnlib_cases import cases
 from encoders.vnnlib_query import VnnlibQuery
 from encoders.vnnlib_reader import read_vnnlib
+from encoders.vnnlib_writer import decimal
 from solvers.outcome import Budget
 from tests.support import random_network
 from tests.unit.verifair.test_interop_decide import HAT, IDENTITY, old, query, stored, twin
@@ -20,6 +21,7 @@ from verifair.errors import CertificateError
 from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
+from verifair.interop.problems import case_problems
 from verifair.verify.certificate import Tree
 
 
@@ -45,6 +47,23 @@ def test_proofs_are_saved_and_re_proved(tmp_path: Path) -> None:
         again = VnnlibCertificate.load(tmp_path / "proof.json")
         assert again.intact
         assert rejections(again, asked, networks) == []
+
+
+def test_proofs_of_several_constraints_of_which_not_all_are_strict(tmp_path: Path) -> None:
+    """Their leaves record no bound but 0: of several rows a bound says no more than that one of them is positive."""
+    asked = query(tmp_path, twin(1, 1, "(== X_g[0] X_f[0])", "(<= Y_f[0] -0.5)", "(< Y_g[0] 0.25)"))
+    assert rejections(proof(asked, HAT, HAT), asked, [HAT, HAT]) == []
+    false = query(tmp_path, twin(1, 1, "(== X_g[0] X_f[0])", "(<= Y_f[0] 0.0)", "(< Y_g[0] 0.25)"))  # met where HAT is 0
+    claim = replace(proof(asked, HAT, HAT), query_sha256=VnnlibCertificate.of(false, [HAT, HAT], []).query_sha256)
+    assert rejections(claim, false, [HAT, HAT])
+
+
+def test_the_mean_of_two_rows_stands_for_them_only_where_it_is_exact(tmp_path: Path) -> None:
+    for factor, rows in ((0.5, 3), (2.0**-60, 2)):
+        two = ("(< (+ (* 3.0 Y_f[0]) Y_g[0]) 0.0)", f"(< (+ (* {decimal(factor)} Y_f[0]) Y_g[0]) 0.0)")
+        asked = query(tmp_path, twin(1, 1, "(== X_g[0] X_f[0])", *two))
+        (case,) = cases(asked)
+        assert len(next(case_problems(asked, case, [HAT, HAT])).problem.goals[0].rows) == rows
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.3])
