@@ -18,14 +18,14 @@ LONGEST = 300
 """Characters of a value in a message."""
 
 
-def read(path: str | Path) -> str:
-    """The text of a schema file. Raises SchemaError for a file that is missing or no text."""
+def read(path: str | Path, what: str = "a schema") -> str:
+    """The text of a TOML file. what: the kind of file, for errors.   Raises SchemaError for a file that is missing or no text."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SchemaError(f"{path}: cannot be read ({error.strerror}); pass the path of a schema in TOML") from error
+        raise SchemaError(f"{path}: cannot be read ({error.strerror}); pass the path of {what} in TOML") from error
     except UnicodeDecodeError as error:
-        raise SchemaError(f"{path}: is not UTF-8 text; a schema is a TOML file") from error
+        raise SchemaError(f"{path}: is not UTF-8 text; {what} is a TOML file") from error
 
 
 def loaded(text: str, name: str, what: str) -> dict[str, Any]:

@@ -9,15 +9,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from solvers.outcome import Budget
 from tests.cli_support import RUN
 from verifair import datasets
 from verifair.audit import run
+from verifair.audit.sections import certify
 from verifair.errors import Disagreement
+from verifair.queries import IndividualFairness
+from verifair.verdict import Reason, Status, Verdict
 
 Run = Callable[..., tuple[int, str, str]]
 HEAD = """
@@ -110,6 +115,25 @@ def test_counts_of_pba_add_up_and_are_those_of_the_proved_shares(inside: Run, tm
     text = next(one["text"] for one in found["statements"] if one["headline"])
     raises, lowers = (int(found.replace(",", "")) for found in re.findall(r"for ([\d,]+) of", text))
     assert raises + lowers == proved > 0
+
+
+def test_a_question_that_another_step_has_refuted_is_not_called_undecided(
+    inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody of the table is decided otherwise: that refutes the question also where its own verdict ran out of time."""
+    real = certify.verify
+
+    def late(query: IndividualFairness, budget: Budget) -> Verdict:
+        return replace(real(query, budget=budget), status=Status.UNKNOWN, reason=Reason.TIME, witness=None, certificate=None)
+
+    monkeypatch.setattr(certify, "verify", late)
+    for box, known in (("", True), ("box = { duration = 6, credit-amount = 1000, housing = 'own', job = 'skilled' }\n", False)):
+        files(tmp_path, f"[analyses.certify]\nmaximise = false\n{box}")
+        assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
+        (_, one) = section(tmp_path / "report.json", "certify")["statements"]
+        assert one["standing"] == ("refuted" if known else "unknown")
+        said = "exact counterexample: a decision changes with sex alone. The person of row " if known else "was not decided (time)"
+        assert said in one["text"]
 
 
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:

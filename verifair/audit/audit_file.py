@@ -78,7 +78,7 @@ def load(path: str | Path, *, root: Path | None = None) -> AuditFile:
     Raises SchemaError naming file, section, key, what was found and the remedy, one line a problem.
     """
     path = Path(path)
-    text = schema_file.read(path)
+    text = schema_file.read(path, "an audit file")
     folder = path.resolve().parent
     if root is not None and not root.is_dir():
         raise QueryError(f"--root {root}: is no folder; name one that holds the files that the audit file names")

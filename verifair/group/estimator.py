@@ -99,7 +99,8 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         (combination of) value; None: one group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
-        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why).
+        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why), stranded_ (name ->
+        how many are to be explained, of groups that are skipped because none of them has a way).
         Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
         each group).
         """
@@ -246,6 +247,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         candidates = np.flatnonzero(self.positive_)
         prove = None if self.only_robust is None else prover(self.model, self.schema, self.graph_.raw, self.only_robust)
         self.groups_: dict[str, Group] = {}
+        self.stranded_: dict[str, int] = {}
         problems: list[str] = []
         for n, (name, own) in enumerate(negatives.items()):
             tell("groups", n, len(negatives))
@@ -257,6 +259,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
                 if self.empty == "error" or (n == len(negatives) - 1 and not self.groups_ and not problems):
                     raise
                 self.skipped_[name] = str(error).removeprefix(f"{name}: ")
+                self.stranded_[name] = len(own)
                 continue
             try:
                 self.groups_[name] = self._solved(name, own, instance, prove)

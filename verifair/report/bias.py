@@ -14,6 +14,9 @@ from verifair.verify.store import count
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 
+LETTERS = 40
+"""Names of groups with more letters than these stand aslant under an axis, lest they overlap."""
+
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
     """One column a group, one line a metric; PBA and RB by setting and delta. An open share is shown beside the proved one."""
@@ -74,6 +77,8 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
             axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
         axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
         axis.set_xlabel("")
+        if sum(len(str(group)) for group in share.index) > LETTERS:
+            plt.setp(axis.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
         axis.set_ylim(0, 105)
         axis.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")

@@ -45,6 +45,10 @@ class _Found:
     pictures: list[Picture]
     evidence: list[Evidence]
     answer: list[dict[str, Any]]
+    open: int | None = None
+    """Of the feature under way: where the statement stands that the verdict was not found in time."""
+    broken: str | None = None
+    """Of the feature under way: a counterexample to the same question that another step found."""
 
 
 def section(settings: Certify, subject: Subject, work: Work) -> Section:
@@ -57,11 +61,14 @@ def section(settings: Certify, subject: Subject, work: Work) -> Section:
             network=subject.network, schema=subject.schema, protected=[name], box=settings.box, epsilon=settings.epsilon
         )
         found.answer.append({"protected": name})
+        found.open = found.broken = None
         if subject.frame is not None:
-            _exchange(subject, name, found)
+            _exchange(subject, query, found)
         for step in steps:
             step(settings, subject, query, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)), found)
             left -= 1
+        if found.open is not None and found.broken is not None:
+            found.statements[found.open] = _refuted(settings, subject, query, found.broken)
     where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
     return Section(
         key="certify", title=ABOUT["certify"].title, question=ABOUT["certify"].question,
@@ -97,9 +104,16 @@ def _asked(query: IndividualFairness) -> str:
     )
 
 
-def _exchange(subject: Subject, name: str, found: _Found) -> None:
+def _refuted(settings: Certify, subject: Subject, query: IndividualFairness, sentence: str) -> Statement:
+    what = "a decision changes" if query.epsilon is None else f"a probability moves by more than {query.epsilon:g}"
+    where = f", where {_where(subject, settings)}" if settings.box else ""
+    text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
+    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=subject.frame is None)
+
+
+def _exchange(subject: Subject, query: IndividualFairness, found: _Found) -> None:
     """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
-    schema, network = subject.schema, subject.network
+    schema, network, name = subject.schema, subject.network, query.protected[0]
     raw, v = schema.raw(subject.rows()), schema.index(name)
     flips: list[tuple[float, int, float]] = []
     asked = 0
@@ -110,7 +124,9 @@ def _exchange(subject: Subject, name: str, found: _Found) -> None:
         other[:, v] = value
         legal = (raw[:, v] != value) & schema.inside(other)
         asked += int(legal.sum())
-        changed = np.flatnonzero(legal)[decisions(network, schema.encode(other[legal])) != own[legal]] if legal.any() else []
+        others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
+        sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
+        changed = np.flatnonzero(legal)[sure & (others != own[legal])]
         gap = np.abs(expit(network.forward(schema.encode(other)) @ weights) - expit(network.forward(schema.encode(raw)) @ weights))
         flips += [(float(gap[row]), int(row), float(value)) for row in changed]
     people = len({row for _, row, _ in flips})
@@ -122,7 +138,14 @@ def _exchange(subject: Subject, name: str, found: _Found) -> None:
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
     ))  # fmt: skip
     found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
-    found.witnesses += _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
+    shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
+    found.witnesses += shown
+    if query.epsilon is None:
+        lower, upper = box_of(schema, query.box)
+        inside = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
+        found.broken = next(
+            (one.sentence for one, (_, row, _) in zip(shown, flips, strict=False) if row in inside and one.flips), None
+        )
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
@@ -171,12 +194,11 @@ def _box(settings: Certify, subject: Subject, query: IndividualFairness, work: W
             assert verdict.witness is not None
             row = witness_row("certify", subject.schema, verdict.witness, person="A possible person")
             found.witnesses.append(row)
-            text = f"Refuted by an exact counterexample: “{asked}” does not hold {where}. {row.sentence}"
-            found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=subject.frame is None))
+            found.statements.append(_refuted(settings, subject, query, row.sentence))
         case Status.UNKNOWN:
             assert verdict.reason is not None
             text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
-            head = subject.frame is None
+            head, found.open = subject.frame is None, len(found.statements)
             found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=head))
 
 
@@ -209,6 +231,8 @@ def _largest(settings: Certify, subject: Subject, query: IndividualFairness, wor
         found.witnesses.append(row)
         text = f"The largest change found for {name} is {rounded(result.lower, up=False, digits=4)} (exact). {row.sentence}"
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD if row.flips else Tone.WATCH))
+        if row.flips if query.epsilon is None else result.lower > query.epsilon:
+            found.broken = found.broken or row.sentence
 
 
 def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:
@@ -228,7 +252,9 @@ def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work:
     parts = summary(path, query=query, rows=rows)
     answer = {key: value for key, value in parts.to_dict().items() if key != "blocks"}  # there may be millions of these
     found.answer[-1]["partition"] = answer
-    found.witnesses += [witness_row("certify", subject.schema, one, person="A possible person") for one in parts.examples]
+    examples = [witness_row("certify", subject.schema, one, person="A possible person") for one in parts.examples]
+    found.witnesses += examples
+    found.broken = found.broken or next((one.sentence for one in examples), None)
     proof = None
     if parts.parts["proved"] or parts.parts["violated"]:
         proof = work.checked(
@@ -237,6 +263,8 @@ def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work:
         )  # fmt: skip
         found.evidence.append(proof)
     found.statements += list(_shares(query, parts, proof))
+    if proof is None:
+        return
     found.pictures.append(picture(
         f"certify-{subject.schema.index(name)}", f"Where {_asked(query)}",
         f"Share of all possible people for whom it is proved that {_asked(query)}: {percent(parts.volume['proved'])}; refuted "
@@ -248,11 +276,14 @@ def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work:
 def _shares(query: IndividualFairness, parts: Any, proof: Evidence | None) -> Iterator[Statement]:
     every, volume = sum(parts.parts.values()), parts.volume
     decided = parts.parts["proved"] + parts.parts["violated"]
-    text = (
-        f"Of {every:,} parts of all possible people, {decided:,} were decided in the time given: {_asked(query)} in parts that "
-        f"make up {percent(volume['proved'])}, while each of the parts that make up {percent(volume['violated'])} holds a pair "
-        "treated differently."
-    )
+    where = "all possible people" if not query.box else "the people asked about"
+    text = f"None of {every:,} parts of {where} was decided in the time given."
+    if decided:
+        text = (
+            f"Of {every:,} parts of {where}, {decided:,} were decided in the time given: {_asked(query)} in parts that make up "
+            f"{percent(volume['proved'])}, while each of the parts that make up {percent(volume['violated'])} holds a pair "
+            "treated differently."
+        )
     if parts.rows is not None and decided:
         people = sum(parts.rows.values())
         text += f" Of the table's people, {of(parts.rows['proved'], people)} lie in proved parts."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -42,7 +42,7 @@ def section(settings: Fgce, subject: Subject, work: Work) -> Section:
         model = _fitted(settings, subject, frame, groups, work, len(names) - n)
         found = summaries(model, frame.index, seed=work.seed)
         compared = comparisons(model, found, None, seed=work.seed)
-        statements += [*_groups(subject, settings, model, found), *_compared(name, compared)]
+        statements += [*_groups(subject, settings, model, found), *_compared(name, compared, model.stranded_)]
         decided = Decided.of(
             model, frame.index, settings.robust, seconds=0.7 * work.left / (len(names) - n),
             progress=lambda done, total: work.tell("robust counterfactuals", done, total),
@@ -121,18 +121,24 @@ def _groups(
             text += f"; that nothing better exists is not shown ({best.text})."
             at = Standing.UNKNOWN
         yield Statement(text=text, standing=at, tone=Tone.PLAIN)
+    for name, people in model.stranded_.items():
+        text = f"{name}: none of {people:,} people refused can reach somebody with {subject.favourable} by allowed steps between "
+        text += "the rows used, so there is nothing to compare."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
     for name, why in model.skipped_.items():
-        yield Statement(text=f"{name}: left out, {why}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
+        if name not in model.stranded_:
+            yield Statement(text=f"{name}: left out, {why}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
 
 
-def _compared(name: str, compared: list[Comparison]) -> Iterator[Statement]:
+def _compared(name: str, compared: list[Comparison], stranded: Mapping[str, int]) -> Iterator[Statement]:
     """Which group has it harder; the first screen gets the mean cost, and who has no way at all."""
+    without = f" (without {listed([group.removeprefix(f'{name} = ') for group in stranded])})" if stranded else ""
     for one in compared:
         head = one.measure in ("mean cost", "share without any feasible counterfactual")
         share = one.measure.startswith("share")
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
         told = ", ".join(f"{group} {percent(value) if share else f'{value:.3g}'}" for group, value in own.items())
-        text = f"{_measure(one.measure)}, by {name}: {told}."
+        text = f"{_measure(one.measure)}, by {name}{without}: {told}."
         if one.clear:
             text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}."
         elif len(one.values) > 1:

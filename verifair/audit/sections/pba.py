@@ -176,10 +176,14 @@ def _robust(subject: Subject, one: _Asked) -> Iterator[Statement]:
         status = part.groupby("row")["status"].agg(lambda found: "violated" if "violated" in set(found) else max(found, key=_open))
         count = status.value_counts()
         proved, refuted, unknown = (int(count.get(which, 0)) for which in ("proved", "violated", "unknown"))
-        text = (
-            f"{firmly(one.standing) if proved else 'Asked'} within {units(delta)}, {one.query.sensitive} held still: the decision "
-            f"stays the same for everybody near {of(proved, len(status))} rightly decided people; near {refuted:,} it changes."
-        ) + (f" {unknown:,} were not decided in time." if unknown else "")
+        held = f"within {units(delta)}, {one.query.sensitive} held still"
+        if proved:
+            text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, len(status))} "
+            text += f"rightly decided people{f'; near {refuted:,} it changes' if refuted else ''}."
+        else:
+            text = f"For none of {len(status):,} rightly decided people it is proved that the decision stays the same {held}"
+            text += f"; near {refuted:,} it changes." if refuted else "."
+        text += f" {unknown:,} were not decided in time." if unknown else ""
         tone = Tone.GOOD if proved == len(status) else Tone.WATCH if unknown else Tone.PLAIN
         at = one.standing if proved else Standing.UNKNOWN if unknown else Standing.REFUTED
         yield Statement(text=text, standing=at, tone=tone)

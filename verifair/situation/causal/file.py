@@ -255,7 +255,7 @@ class CausalFile:
 
 def load(path: str | Path) -> CausalFile:
     """A causal file from its path. Raises SchemaError, which names the file in each line."""
-    return loads(schema_file.read(path), name=str(path), folder=Path(path).parent)
+    return loads(schema_file.read(path, "a causal file"), name=str(path), folder=Path(path).parent)
 
 
 def loads(text: str, *, name: str = "causal model", folder: Path | None = None) -> CausalFile:
