@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
 
+from encoders.network import Layer, Link, Network
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
 from verifair.audit.answer import plain, section_dict, section_of
@@ -25,11 +27,13 @@ from verifair.audit.result import (
     Tone,
     WitnessRow,
 )
+from verifair.audit.sections import certify
 from verifair.audit.sections.pba import _by_pair
 from verifair.audit.words import value_words, witness_row
 from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.bias.rows import verify_rows
-from verifair.queries import PersistentBias
+from verifair.queries import IndividualFairness, PersistentBias
+from verifair.schema import Schema
 from verifair.verify.check import CheckReport
 from verifair.verify.questions import margin
 from verifair.witness import Witness
@@ -55,6 +59,25 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
         assert not line["raises"] or gap > 0
         assert not line["lowers"] or gap < 0
     assert seen > 20
+
+
+@pytest.mark.parametrize(
+    ("box", "known"), [({}, True), ({"age": (0, 0)}, True), ({"age": (1, 1)}, False), ({"group": (0, 1)}, False)]
+)
+def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[str, tuple[int, int]], known: bool) -> None:
+    """Decided otherwise as c alone: that says nothing about a and b."""
+    network = Network(layers=(Layer(weight=np.array([[1.0, 0.0]]), bias=np.array([-1.5]), slope=np.ones(1)),), link=Link.IDENTITY,
+                      source_sha256="")  # fmt: skip
+    schema = Schema.build({"positive": "logit > 0", "features": [
+        {"name": "group", "kind": "categorical", "categories": ["a", "b", "c"], "protected": True},
+        {"name": "age", "kind": "integer", "range": [0, 1]},
+    ]})  # fmt: skip
+    frame = pd.DataFrame({"group": ["a"], "age": [0]})
+    found = certify._Found(statements=[], witnesses=[], pictures=[], evidence=[], answer=[{}])
+    query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
+    certify._exchange(SimpleNamespace(schema=schema, network=network, rows=lambda: frame), query, found)
+    assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
+    assert (found.broken is not None) is known
 
 
 def whole() -> Section:

@@ -144,8 +144,9 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _Found) -> Non
         lower, upper = box_of(schema, query.box)
         inside = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
         found.broken = next(
-            (one.sentence for one, (_, row, _) in zip(shown, flips, strict=False) if row in inside and one.flips), None
-        )
+            (one.sentence for one, (_, row, value) in zip(shown, flips, strict=False)
+             if row in inside and lower[v] <= value <= upper[v] and one.flips), None
+        )  # fmt: skip
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
