@@ -46,8 +46,8 @@ def section(settings: Kmax, subject: Subject, work: Work) -> Section:
     best = best_of(space, found, verdict)
     chosen = [f"{name} of {listed([str(value) for value in values])}" for name, values in settings.values.items()]
     who, limits = listed(names), f" (asked: {'; '.join(chosen)})" if chosen else ""
-    nobody = f"nobody in the box of {listed(list(settings.box))}" if settings.box else "nobody"
-    bound = f"{nobody[0].upper()}{nobody[1:]} falls into more than {verdict.upper} of {query.buckets} outcome buckets by {who}{limits}."
+    inside = f"in the box of {listed(list(settings.box))} " if settings.box else ""
+    bound = f"Nobody {inside}falls into more than {verdict.upper} of {query.buckets} outcome buckets by {who}{limits}."
     proof = work.keep(
         "kmax.json.gz", verdict.certificate, bound,
         lambda path, tell: check_kmax(path, network=query.network, schema=schema, progress=tell),
@@ -63,8 +63,8 @@ def section(settings: Kmax, subject: Subject, work: Work) -> Section:
             tone=Tone.BAD if row.flips else Tone.WATCH if best.k > 1 else Tone.PLAIN,
         ),
         Statement(
-            text=f"{firmly(standing(proof))}: {nobody} falls into more than {verdict.upper}{limits}.{open_}", standing=standing(proof),
-            tone=Tone.GOOD if verdict.upper == 1 else Tone.PLAIN, headline=verdict.upper == 1,
+            text=f"{firmly(standing(proof))}: nobody {inside}falls into more than {verdict.upper}{limits}.{open_}",
+            standing=standing(proof), tone=Tone.GOOD if verdict.upper == 1 else Tone.PLAIN, headline=verdict.upper == 1,
         ),
     ]  # fmt: skip
     outcomes = clusters.outcomes(space, best)
