@@ -136,6 +136,15 @@ def test_a_question_that_another_step_has_refuted_is_not_called_undecided(
         assert said in one["text"]
 
 
+def test_what_fails_only_for_possible_people_is_on_the_first_screen(inside: Run, tmp_path: Path) -> None:
+    """Nobody of this table of one row is decided otherwise; the summary must not end there."""
+    files(tmp_path, "[analyses.certify]\nmaximise = false\n", rows=1)
+    assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
+    first = [one for one in section(tmp_path / "report.json", "certify")["statements"] if one["headline"]]
+    assert [one["standing"] for one in first] == ["measured", "refuted"]
+    assert first[0]["text"].startswith("None of the table's 1 people")
+
+
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:
     certify = """
 [analyses.certify]

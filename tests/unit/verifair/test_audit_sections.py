@@ -33,6 +33,7 @@ from verifair.audit.words import value_words, witness_row
 from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.bias.rows import verify_rows
 from verifair.queries import IndividualFairness, PersistentBias
+from verifair.report.figures import figure
 from verifair.schema import Schema
 from verifair.verify.check import CheckReport
 from verifair.verify.questions import margin
@@ -205,3 +206,11 @@ def test_pictures_are_small_svg_elements_whose_names_are_their_own() -> None:
     large = picture("large", "t", "a", lambda path: draw(4000, path)).svg  # a mark each: more than a page should carry
     assert large.startswith("<svg")
     assert "data:image/png;base64," in large
+
+
+def test_a_name_that_matplotlib_takes_for_a_formula_is_drawn_as_it_is() -> None:
+    def draw(path: Path) -> None:
+        with figure(path, (3, 2)) as drawn:
+            drawn.suptitle(r"pay in $\frac$")
+
+    assert "<svg" in picture("one", "t", "a", draw).svg

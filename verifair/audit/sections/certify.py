@@ -50,6 +50,11 @@ class _Found:
     broken: str | None = None
     """Of the feature under way: a counterexample to the same question that another step found."""
 
+    @property
+    def leads(self) -> bool:
+        """Whether the first screen needs what fails for possible people: where no one of the table says so already."""
+        return not self.answer[-1].get("exchanged", {}).get("decided_otherwise")
+
 
 def section(settings: Certify, subject: Subject, work: Work) -> Section:
     names = subject.names(settings.protected)
@@ -68,7 +73,7 @@ def section(settings: Certify, subject: Subject, work: Work) -> Section:
             step(settings, subject, query, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)), found)
             left -= 1
         if found.open is not None and found.broken is not None:
-            found.statements[found.open] = _refuted(settings, subject, query, found.broken)
+            found.statements[found.open] = _refuted(settings, subject, query, found.broken, found.leads)
     where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
     return Section(
         key="certify", title=ABOUT["certify"].title, question=ABOUT["certify"].question,
@@ -104,11 +109,11 @@ def _asked(query: IndividualFairness) -> str:
     )
 
 
-def _refuted(settings: Certify, subject: Subject, query: IndividualFairness, sentence: str) -> Statement:
+def _refuted(settings: Certify, subject: Subject, query: IndividualFairness, sentence: str, leads: bool) -> Statement:
     what = "a decision changes" if query.epsilon is None else f"a probability moves by more than {query.epsilon:g}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
-    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=subject.frame is None)
+    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)
 
 
 def _exchange(subject: Subject, query: IndividualFairness, found: _Found) -> None:
@@ -195,12 +200,12 @@ def _box(settings: Certify, subject: Subject, query: IndividualFairness, work: W
             assert verdict.witness is not None
             row = witness_row("certify", subject.schema, verdict.witness, person="A possible person")
             found.witnesses.append(row)
-            found.statements.append(_refuted(settings, subject, query, row.sentence))
+            found.statements.append(_refuted(settings, subject, query, row.sentence, found.leads))
         case Status.UNKNOWN:
             assert verdict.reason is not None
             text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
-            head, found.open = subject.frame is None, len(found.statements)
-            found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=head))
+            found.open = len(found.statements)
+            found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads))
 
 
 def _largest(settings: Certify, subject: Subject, query: IndividualFairness, work: Work, found: _Found) -> None:
