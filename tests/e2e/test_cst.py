@@ -413,8 +413,8 @@ def test_a_causal_file_that_says_too_little_is_named(files: Path, tmp_path: Path
 
 INTERRUPTED = """
 import os, signal
-from verifair.cli import cst
-whole = cst.intervention
+from verifair.report.situation import Intervention
+whole = Intervention.of
 count = 0
 def interrupted(*arguments, **options):
     global count
@@ -422,7 +422,7 @@ def interrupted(*arguments, **options):
     if count > {first}:
         os.kill(os.getpid(), signal.SIGINT)
     return whole(*arguments, **options)
-cst.intervention = interrupted
+Intervention.of = interrupted
 from verifair.cli import main
 main()
 """
