@@ -8,14 +8,16 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
 from verifair import json_schemas
+from verifair.cli import main
 
 LARGE = 1_000_000
 """Bytes: a certificate of a thousand proofs takes a while to validate, and says no more than one of ten."""
@@ -26,8 +28,21 @@ RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 
 
 def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    with checked_json(arguments, cwd or Path.cwd()):
-        return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
+    """The command within this process: starting Python and importing takes seconds each time."""
+    words, here = ["verifair", *map(str, arguments)], sys.argv
+    with checked_json(arguments, cwd or Path.cwd()), chdir(cwd or Path.cwd()):
+        screen, errors = StringIO(), StringIO()
+        code: object = 0
+        sys.argv = words
+        try:
+            with redirect_stdout(screen), redirect_stderr(errors):
+                main()
+        except SystemExit as ended:
+            code = ended.code or 0
+        finally:
+            sys.argv = here
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(words, code, screen.getvalue(), errors.getvalue())
 
 
 @contextmanager
