@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +12,8 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.cli_support import verifair
 from verifair import datasets
-
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
-
-
-def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
