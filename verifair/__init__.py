@@ -6,13 +6,13 @@
     verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["sex"], box={"age": (30, 40)}))
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from encoders.network import Network
 from encoders.onnx_reader import read_onnx
 from solvers.outcome import Budget, Outcome
 from verifair.bias.rows import verify_rows
-from verifair.consistency.certified import certified as certify_consistency
-from verifair.consistency.estimator import ExplanationConsistency
-from verifair.group.estimator import GroupCounterfactuals
 from verifair.parallel import cluster
 from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.report.partition import PartitionSummary
@@ -20,9 +20,6 @@ from verifair.report.partition import summary as partition_summary
 from verifair.schema import Feature, Schema
 from verifair.search.annealing import search as search_clusters
 from verifair.search.clusters import ClusterSearch
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.robustness.certified import certify_counterfactuals
 from verifair.verdict import Finding, Reason, Status, Verdict
 from verifair.verify.api import verify
 from verifair.verify.certificate import Certificate, Trust
@@ -37,6 +34,24 @@ from verifair.verify.kmax_verdict import KmaxVerdict
 from verifair.verify.maximise import MaximumGap, maximise
 from verifair.verify.partitioned import certify_partition
 from verifair.witness import Witness
+
+if TYPE_CHECKING:
+    from verifair.consistency.certified import certify_consistency
+    from verifair.consistency.estimator import ExplanationConsistency
+    from verifair.group.estimator import GroupCounterfactuals
+    from verifair.situation.causal.model import CausalModel
+    from verifair.situation.estimator import SituationTesting
+    from verifair.situation.robustness.certified import certify_counterfactuals
+
+LATER = {
+    "CausalModel": "verifair.situation.causal.model",
+    "ExplanationConsistency": "verifair.consistency.estimator",
+    "GroupCounterfactuals": "verifair.group.estimator",
+    "SituationTesting": "verifair.situation.estimator",
+    "certify_consistency": "verifair.consistency.certified",
+    "certify_counterfactuals": "verifair.situation.robustness.certified",
+}
+"""Name -> its module, loaded when the name is asked for: scikit-learn and scipy.stats below them take longer than all the rest."""
 
 __version__ = "0.1.0"
 __all__ = [
@@ -83,3 +98,9 @@ __all__ = [
     "verify",
     "verify_rows",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(LATER[name]), name)

@@ -35,7 +35,7 @@ from solvers.outcome import Budget
 from verifair.bias.rows import verify_rows
 from verifair.bias.scores import complementary, proved_shares
 from verifair.consistency.audit import audit
-from verifair.consistency.certified import certified
+from verifair.consistency.certified import certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.measures import triviality
 from verifair.errors import Disagreement
@@ -91,7 +91,7 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     found = audit(network, reference, people)
     some = people.take(np.arange(min(CERTIFIED_PEOPLE, len(people))))
     budget = Budget(seconds=seconds)
-    proved = certified(network, schema, audit(network, reference, some), reference, some, DELTA, budget=budget)
+    proved = certify_consistency(network, schema, audit(network, reference, some), reference, some, DELTA, budget=budget)
     pba = PersistentBias(network=network, schema=schema, sensitive=sensitive, delta=[DELTA])
     verdicts = verify_rows(pba, case.data.frame.iloc[test].reset_index(drop=True), budget=Budget(seconds=10 * seconds))
     if not complementary(verdicts):

@@ -19,7 +19,7 @@ from tests.support import lattice, random_network
 from verifair.bias.evidence import certificate_of
 from verifair.bias.rows import Table
 from verifair.consistency.audit import audit
-from verifair.consistency.certified import certified
+from verifair.consistency.certified import certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.people import merit_columns, people_of
 from verifair.situation.causal.mechanisms import Linear
@@ -113,8 +113,8 @@ def certificates(folder: Path) -> None:
     who = people_of(SCHEMA, table, "sex")
     reference = Reference.of(who, merit_columns(SCHEMA))
     measured = audit(network(), reference, who, threshold=0.6, threads=1)
-    kept["pairs"] = certified(network(), SCHEMA, measured, reference, who, 1.0).certificate
-    kept["pairs_still"] = certified(network(), SCHEMA, measured, reference, who, 0.0).certificate
+    kept["pairs"] = certify_consistency(network(), SCHEMA, measured, reference, who, 1.0).certificate
+    kept["pairs_still"] = certify_consistency(network(), SCHEMA, measured, reference, who, 0.0).certificate
     errors = {"hours": {"sex = m": 0.25}, "race": {"hours": 0.125}}
     kept["counterfactual"] = certify_counterfactuals(
         causal_model=causal_model(), **ask, frame=table, do={"sex": "m"}, errors=errors

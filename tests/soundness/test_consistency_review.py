@@ -15,7 +15,7 @@ from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.consistency.audit import audit
-from verifair.consistency.certified import Certified, certified
+from verifair.consistency.certified import Certified, certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.neighbourhoods import boxes, raw_rows
 from verifair.consistency.people import merit_columns, people_of
@@ -143,7 +143,7 @@ def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
     })  # fmt: skip
     people = people_of(RIM, frame, "sex")
     reference = Reference.of(people, merit_columns(RIM))
-    return certified(network, RIM, audit(network, reference, people, threads=1), reference, people, 1.0), network
+    return certify_consistency(network, RIM, audit(network, reference, people, threads=1), reference, people, 1.0), network
 
 
 def test_a_row_at_the_rim_counts_though_float32_moved_the_person() -> None:
@@ -190,4 +190,4 @@ def test_the_pairs_of_an_audit_are_not_certified_by_other_people() -> None:
     network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
     measured = audit(network, reference, people, threads=1)
     with pytest.raises(QueryError, match="others than those of the audit"):
-        certified(network, RIM, measured, reference, people.take(np.array([3, 2, 1, 0])), 1.0)
+        certify_consistency(network, RIM, measured, reference, people.take(np.array([3, 2, 1, 0])), 1.0)

@@ -40,10 +40,10 @@ STYLES = {
 }  # fmt: skip
 
 
-def register(app: typer.Typer) -> None:
-    app.command("audit", help=EXAMPLE)(audit)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("audit", help=EXAMPLE)
 def audit(
     file: Annotated[
         Path | None, typer.Argument(metavar="AUDIT.toml", help="What to audit, and how (TOML).", show_default=False)

@@ -38,10 +38,10 @@ Some: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip -
 OUT = Path("runs") / "bench"
 
 
-def register(app: typer.Typer) -> None:
-    app.command("bench", help=EXAMPLE)(bench)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("bench", help=EXAMPLE)
 def bench(
     solvers: Annotated[
         str | None, typer.Option("--solvers", help="Only these backends, by commas; methods that ask none stay.")

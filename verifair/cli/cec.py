@@ -38,10 +38,10 @@ With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --prote
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("cec", help=EXAMPLE)(cec)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("cec", help=EXAMPLE)
 def cec(
     model: options.Model = None,
     schema: options.SchemaFile = None,

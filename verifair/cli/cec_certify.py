@@ -11,7 +11,7 @@ from encoders.network import Network
 from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.consistency.audit import Audit
-from verifair.consistency.certified import DECISION, ELSEWHERE, LEAVES, SCORE, TIME, Certified, certified
+from verifair.consistency.certified import DECISION, ELSEWHERE, LEAVES, SCORE, TIME, Certified, certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.people import People
 from verifair.errors import QueryError
@@ -41,7 +41,7 @@ def certify_people(
     Raises QueryError, SchemaError and DataError as `certified` does.
     """
     with options.progress_bar("certified pairs") as progress:
-        found = certified(network, schema, audit, reference, people, delta, budget=budget, progress=progress)
+        found = certify_consistency(network, schema, audit, reference, people, delta, budget=budget, progress=progress)
     file = out.save_certificate(found.certificate) if found.certified.any() else None
     for line in lines(found):
         console.print(line, soft_wrap=True, markup=False)

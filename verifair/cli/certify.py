@@ -46,10 +46,10 @@ ONLY = {
 """Options that mean something in one mode alone."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("certify", help=EXAMPLE)(certify)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("certify", help=EXAMPLE)
 def certify(
     model: options.Model = None,
     schema: options.SchemaFile = None,

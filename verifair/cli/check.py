@@ -38,10 +38,10 @@ exactly. Exits with 1 when anything in the file is rejected, is only a solver's 
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("check", help=EXAMPLE)(check)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("check", help=EXAMPLE)
 def check(
     certificate: Annotated[
         Path, typer.Argument(help="Certificate (.json or .json.gz) or store of certify --partition.", show_default=False)

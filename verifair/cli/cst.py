@@ -37,10 +37,10 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("cst", help=EXAMPLE)(cst)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("cst", help=EXAMPLE)
 def cst(
     model: options.Model = None,
     schema: options.SchemaFile = None,

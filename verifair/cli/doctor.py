@@ -23,10 +23,10 @@ OPTIONAL = {
 """Package -> its extra, and what needs it."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("doctor", help="Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor")(doctor)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("doctor", help="Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor")
 def doctor(json: options.Json = None) -> None:
     console = options.console()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")

@@ -36,10 +36,10 @@ Outside = Annotated[str, typer.Option("--outside", help="Rows outside the schema
 Protected = Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("explain", help=EXAMPLE)(explain)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("explain", help=EXAMPLE)
 def explain(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -30,10 +30,10 @@ value) or, with --relaxed, intervals: then unsat still proves, but a sat has to 
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("export", help=EXAMPLE)(command)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("export", help=EXAMPLE)
 def command(
     vnnlib: Annotated[Path, typer.Option("--vnnlib", help="Folder to write to.", show_default=False)],
     model: options.Model = None,

@@ -50,10 +50,10 @@ CERTIFIED = 0.1
 """Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("fgce", help=EXAMPLE)(fgce)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("fgce", help=EXAMPLE)
 def fgce(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -43,10 +43,10 @@ Example: verifair guard german.onnx --schema german.toml --rules explain/rules.j
 EDGES = 50
 
 
-def register(app: typer.Typer) -> None:
-    app.command("guard", help=EXAMPLE)(guard)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("guard", help=EXAMPLE)
 def guard(
     model: options.Model = None,
     schema: options.SchemaFile = None,

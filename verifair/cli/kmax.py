@@ -39,10 +39,10 @@ SEARCHING = 0.5
 """Share of the time that goes to the search where a bound is to be certified too."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("kmax", help=EXAMPLE)(kmax)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("kmax", help=EXAMPLE)
 def kmax(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -5,57 +5,52 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from importlib import import_module
+from typing import Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
-from verifair.cli import (
-    audit,
-    bench,
-    cec,
-    certify,
-    check,
-    cst,
-    doctor,
-    explain,
-    export,
-    fgce,
-    guard,
-    kmax,
-    pba,
-    schema,
-    train,
-    verify,
-)
 from verifair.errors import VerifairError
+
+VERBS = (
+    "pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst", "train", "export", "verify", "bench", "audit",
+    "doctor", "schema",
+)  # fmt: skip
+"""Each a module of this package, in the order of the help."""
+
+
+class Verbs(TyperGroup):
+    """Loads a verb's module when the verb is asked for: all of them together import for seconds what one needs in part."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # Typer brings its own copy of click, or not: no type is common to both
+        for verb in [cmd_name] if cmd_name in VERBS else VERBS:  # a typo: all of them, for "did you mean"
+            if verb not in self.commands:
+                self.commands[verb] = get_command(import_module(f"verifair.cli.{verb}").app)
+        return self.commands.get(cmd_name)
+
 
 app = typer.Typer(
     name="verifair",
+    cls=Verbs,
     help="Proofs, exact counterexamples and bounds for the fairness of trained networks (ONNX).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-pba.register(app)
-certify.register(app)
-check.register(app)
-explain.register(app)
-guard.register(app)
-kmax.register(app)
-fgce.register(app)
-cec.register(app)
-cst.register(app)
-train.register(app)
-export.register(app)
-verify.register(app)
-bench.register(app)
-audit.register(app)
-doctor.register(app)
-app.add_typer(schema.app, name="schema")
 
+
+@app.callback()
+def verifair() -> None:
+    """Not a verb: it makes the application a group, whose verbs are found as above."""
 
 
 def main() -> None:

@@ -32,10 +32,10 @@ Example: verifair pba german.onnx --schema german.toml --data german.csv --prote
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("pba", help=EXAMPLE)(pba)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("pba", help=EXAMPLE)
 def pba(
     model: Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)] = None,
     schema: Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")] = None,

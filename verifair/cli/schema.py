@@ -12,7 +12,12 @@ from verifair import datasets, json_schemas
 from verifair.cli import options
 from verifair.infer import draft
 
-app = typer.Typer(no_args_is_help=True, help="Draft a schema of a network's inputs; print the JSON schemas of answers.")
+app = typer.Typer(
+    name="schema",
+    add_completion=False,
+    no_args_is_help=True,
+    help="Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
+)
 
 
 EXAMPLE = """

@@ -28,10 +28,10 @@ verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out g
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("train", help=EXAMPLE)(train)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("train", help=EXAMPLE)
 def train(
     data: Annotated[str, typer.Option("--data", help="german, adult, or a table file.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.", show_default=False)],

@@ -35,10 +35,10 @@ EXITS = {Answered.UNSAT: 0, Answered.SAT: 10, Answered.UNKNOWN: 20, Answered.TIM
 METHODS = ("auto", "bnb", "milp")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("verify", help=EXAMPLE)(command)
+app = typer.Typer(add_completion=False)
 
 
+@app.command("verify", help=EXAMPLE)
 def command(
     query: Annotated[Path, typer.Argument(help="The query, a .vnnlib file (or .vnnlib.gz).", show_default=False)],
     network: Annotated[

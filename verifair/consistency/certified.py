@@ -109,7 +109,7 @@ class _Pair:
         return self.reason is None and bool(self.open)
 
 
-def certified(
+def certify_consistency(
     network: Network, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, progress: Progress | None = None,
 ) -> Certified:  # fmt: skip

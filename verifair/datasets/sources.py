@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.model_selection import train_test_split
 
 from verifair.datasets.hmda_table import hmda_frame
 from verifair.datasets.law_school_table import law_school_frame, law_school_schema
@@ -54,6 +53,8 @@ class Dataset:
     @cached_property
     def split(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Positions in `frame` of the rows to train on, and of those held out."""
+        from sklearn.model_selection import train_test_split  # half a second, for commands that do not split
+
         rows = np.arange(len(self.frame))
         train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=self.schema.labels(self.frame))
         return np.sort(train), np.sort(test)

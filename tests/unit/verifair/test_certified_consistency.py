@@ -19,7 +19,7 @@ from solvers.outcome import Budget
 from tests.support import random_network
 from verifair.consistency.attributions import explanations
 from verifair.consistency.audit import Audit, audit
-from verifair.consistency.certified import Certified, certified
+from verifair.consistency.certified import Certified, certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.neighbourhoods import raw_rows
 from verifair.consistency.people import People, merit_columns, people_of
@@ -66,7 +66,7 @@ def run(
 ) -> tuple[Certified, Audit, Reference]:
     who, reference = people(schema)
     measured = audit(network, reference, who, threshold=threshold, threads=1)
-    return certified(network, schema, measured, reference, who, delta, budget=budget), measured, reference
+    return certify_consistency(network, schema, measured, reference, who, delta, budget=budget), measured, reference
 
 
 FOUND, MEASURED, REFERENCE = run(1.0)
@@ -162,7 +162,7 @@ def test_people_who_are_no_rows_of_the_schema_are_refused(by: float) -> None:
     other = replace(who, x=who.x + np.where(np.arange(8) == 0, by, 0.0))
     measured = audit(NETWORK, reference, other, threads=1)
     with pytest.raises(DataError, match="no row of the schema"):
-        certified(NETWORK, SCHEMA, measured, reference, other, 1.0)
+        certify_consistency(NETWORK, SCHEMA, measured, reference, other, 1.0)
 
 
 def test_raw_rows_are_read_back_from_network_inputs() -> None:

@@ -26,7 +26,7 @@ from encoders.product_network import product_network
 from encoders.smt import smt
 from encoders.triangle import triangle
 from encoders.twin_box import Method, TwinBox
-from verifair.consistency.certified import certified
+from verifair.consistency.certified import certify_consistency
 from verifair.explain.retraining import weights_of
 from verifair.search.space import Space
 from verifair.situation.robustness.network_rows import NetworkRows
@@ -100,7 +100,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "gradients": lambda: gradients(network(), ONE, X),
     "integrated gradients": lambda: integrated_gradients(network(), ONE, X, X + 1),
     "integrated gradients in steps": lambda: integrated_gradients(network(), ONE, X, X + 1, 16),
-    "certified consistency": lambda: certified(
+    "certified consistency": lambda: certify_consistency(
         network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(x=X, labels=ONE, groups=ONE)), None,
         SimpleNamespace(x=X, labels=ONE, groups=ONE), 1.0,
     ),

@@ -17,7 +17,7 @@ from verifair.audit.words import firmly, of, units
 from verifair.audit.work import Work, called, standing
 from verifair.consistency.attributions import positive_margin
 from verifair.consistency.audit import Audit, audit, control
-from verifair.consistency.certified import TIME, certified
+from verifair.consistency.certified import TIME, certify_consistency
 from verifair.consistency.matching import Reference
 from verifair.consistency.people import People, merit_columns, people_of
 from verifair.datasets.groups import group_of
@@ -124,7 +124,7 @@ def _certified(
     delta: float, subject: Subject, name: str, measured: Audit, reference: Reference, people: People, work: Work, left: int
 ) -> tuple[Evidence | None, Statement, dict[str, Any]]:  # fmt: skip
     """Which pairs stay decided alike, for like reasons, wherever both move."""
-    found = certified(
+    found = certify_consistency(
         subject.network, subject.schema, measured, reference, people, delta, budget=work.budget(0.7 / left),
         progress=work.progress(f"certified pairs {name}"),
     )  # fmt: skip
