@@ -15,9 +15,11 @@ import pandas as pd
 class Standing(Enum):
     """How firmly a statement stands.
 
-    PROVED: holds at every legal input, a certificate says why.   REFUTED: fails, an exact counterexample shows where.
+    PROVED: holds at every legal input, and the separate checker accepted the proof in this run; for FGCE, holds on the rows used,
+    by a bound worked out again in whole numbers.   REFUTED: fails, an exact counterexample shows where.
     CLAIMED: a solver says so, nobody else has checked it.   MEASURED: computed from the rows of the table, or found by a search.
-    UNKNOWN: not decided within the budget.   SKIPPED: the analysis did not run; the statement says why.
+    UNKNOWN: not decided within the budget, or too close for the arithmetic.
+    SKIPPED: the analysis did not run; the statement says why.
     """
 
     PROVED = "proved"

@@ -41,7 +41,7 @@ def moves(schema: Schema, still: Sequence[str]) -> str:
 
 def firmly(standing: Standing) -> str:
     """How a sentence with a certificate begins."""
-    return "Proved" if standing is Standing.PROVED else "Claimed, not re-checked"
+    return "Proved" if standing is Standing.PROVED else "Claimed, not confirmed by the separate checker"
 
 
 def witness_row(analysis: str, schema: Schema, witness: Witness, *, person: str = "The same person") -> WitnessRow:

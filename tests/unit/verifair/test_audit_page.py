@@ -10,7 +10,7 @@ import pytest
 
 from tests.audit_sample import HOSTILE, audit, drawing
 from verifair.audit.page import page
-from verifair.audit.page.contents import duration, groups, lede, link, picture, when
+from verifair.audit.page.contents import PRINTED, duration, groups, lede, link, picture, when
 from verifair.audit.result import AuditResult, Evidence, Picture, Section, Standing, Statement, Tone
 
 
@@ -125,3 +125,10 @@ def test_times_are_read_and_anything_else_is_shown_as_it_is() -> None:
     assert when("2026-11-22T08:05:33+02:00") == "22 November 2026, 06:05 UTC"
     assert when("yesterday") == "yesterday"
     assert [duration(seconds) for seconds in (0.04, 12.5, 119.7, 171)] == ["0.0 s", "12 s", "120 s", "2 min 51 s"]
+
+
+def test_paper_gets_the_first_rows_of_a_long_table_and_says_so() -> None:
+    html = page(audit(witnesses=2 * PRINTED))
+    assert f"tbody > tr:nth-child(n+{PRINTED + 1}) {{ display: none; }}" in html.split("@media print")[1]
+    assert re.search(rf"Printed are the first {PRINTED} of \d+ counterexamples", html)
+    assert "Printed are" not in page(audit(witnesses=PRINTED // 2))

@@ -20,7 +20,9 @@ MOST_ROWS = 500
 """Rows of a witness table and of any other: a page is for reading, the JSON beside it holds all."""
 EXAMPLES = 3
 TALL = 14
-"""A table of more rows scrolls in a box of its own; on paper it is whole."""
+"""A table of more rows scrolls in a box of its own."""
+PRINTED = 60
+"""Rows of a table on paper (page.css says the same)."""
 MUCH = 550
 """So many letters of headlines fill the first screen in type of the usual size; more are set smaller."""
 WORDS = {
@@ -28,7 +30,7 @@ WORDS = {
     Standing.REFUTED: ("refuted", "Fails. An exact counterexample shows where: one person twice, and both outcomes."),
     Standing.CLAIMED: ("claimed", "A solver says so. Nobody else has checked it."),
     Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
-    Standing.UNKNOWN: ("unknown", "Not decided in the time given. It may hold, it may fail."),
+    Standing.UNKNOWN: ("unknown", "Not decided, mostly for want of time. It may hold, it may fail."),
     Standing.SKIPPED: ("not run", "The analysis did not run. The statement says why."),
 }
 TONES = {Tone.BAD: "wrong", Tone.WATCH: "to look into", Tone.GOOD: "fine", Tone.PLAIN: "for information"}

@@ -40,7 +40,8 @@ def page(result: AuditResult) -> str:
     html = environment.get_template("page.html").render(
         result=result, groups=shown, lede=contents.lede(shown), words=contents.WORDS, checked=contents.evidence_counts(result),
         rows=rows, left_out=left_out, standings=contents.standings(result), commands=contents.commands(result),
-        semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, dense=contents.dense(shown),
+        semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
+        dense=contents.dense(shown),
         style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
     return html.translate(UNSEEN).encode("utf-8", "replace").decode()

@@ -18,31 +18,31 @@ ABOUT = {
     "pba": About(
         title="Persistent bias",
         question="Does a sensitive value alone change what the model makes of a person, and of everybody like them?",
-        source="Ceteris Paribus PBA fairness (persistent bias analysis)",
+        source="Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
     ),
     "certify": About(
         title="Individual fairness",
         question="Would the same person be treated differently with another sensitive value?",
-        source="CertiFair (Khedr, Shoukry); Fairify (Biswas, Rajan) for partitions",
+        source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
     "kmax": About(
         title="The person whose outcome depends most on sensitive values",
         question="How differently can one and the same person be treated, over all combinations of sensitive values?",
-        source="HyFair (k-discrimination)",
+        source="HyFair: Uncovering Discrimination Clusters (Akash and others)",
     ),
     "fgce": About(
         title="Ways to the favourable decision, by group",
         question="What would people refused have to change, and is that harder for one group?",
-        source="FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi)",
+        source="FGCE: Feasible Group Counterfactual Explanations (Fragkathoulas, Papanikou, Pitoura, Terzi)",
     ),
     "cec": About(
         title="Like people, like reasons",
         question="Are comparable people of different groups decided alike, and for the same reasons?",
-        source="CEC (counterfactual explanation consistency)",
+        source="Do Fair Models Reason Fairly? Counterfactual Explanation Consistency (CEC)",
     ),
     "cst": About(
         title="Situation testing",
         question="Would people of a protected group have been decided on alike, had they not been of that group?",
-        source="CST (Alvarez, Ruggieri)",
+        source="Counterfactual Situation Testing (Alvarez, Ruggieri)",
     ),
 }

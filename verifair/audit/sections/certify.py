@@ -79,8 +79,8 @@ def section(settings: Certify, subject: Subject, work: Work) -> Section:
         key="certify", title=ABOUT["certify"].title, question=ABOUT["certify"].question,
         method=(
             f"Asked of all pairs of people who differ in the sensitive feature alone, {where}: bounds, branch-and-bound on inputs "
-            "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was evaluated in "
-            "exact arithmetic and replayed in the runtime."
+            "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was decided in "
+            "exact or outward-rounded arithmetic and replayed in the runtime."
         ),
         source=ABOUT["certify"].source, semantics=semantics(subject.network),
         statements=tuple(found.statements), witnesses=tuple(found.witnesses), pictures=tuple(found.pictures),

@@ -70,8 +70,8 @@ def section(settings: Fgce, subject: Subject, work: Work) -> Section:
         method=(
             f"A graph over {rows}: steps between people that only change what may change, in the allowed direction. For each "
             f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "
-            "is shortest. The choice is optimal where that is proved; costs and comparisons are measured on these rows (95 % by "
-            "bootstrap)."
+            f"is shortest. The choice is optimal where that is proved; costs ({group_plots.UNITS[settings.cost]}) and comparisons "
+            "are measured on these rows (95 % by bootstrap)."
         ),
         source=ABOUT["fgce"].source, semantics=semantics(subject.network),
         statements=tuple(statements), pictures=tuple(pictures), tables=tuple(tables), evidence=tuple(evidence),

@@ -138,7 +138,7 @@ def _biased(subject: Subject, one: _Asked) -> Iterator[Statement]:
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither holds for everybody near them (an exact counterexample each)."
         if line["unknown"]:
-            text += f" {int(line['unknown']):,} were not decided in time."
+            text += f" {int(line['unknown']):,} were not decided."
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
         yield Statement(text=text, standing=at, tone=tone, headline=place == top)
@@ -183,7 +183,7 @@ def _robust(subject: Subject, one: _Asked) -> Iterator[Statement]:
         else:
             text = f"For none of {len(status):,} rightly decided people it is proved that the decision stays the same {held}"
             text += f"; near {refuted:,} it changes." if refuted else "."
-        text += f" {unknown:,} were not decided in time." if unknown else ""
+        text += f" {unknown:,} were not decided." if unknown else ""
         tone = Tone.GOOD if proved == len(status) else Tone.WATCH if unknown else Tone.PLAIN
         at = one.standing if proved else Standing.UNKNOWN if unknown else Standing.REFUTED
         yield Statement(text=text, standing=at, tone=tone)
