@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from enum import Enum
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from verifair.audit.result import (
@@ -24,33 +19,7 @@ from verifair.audit.result import (
     Tone,
     WitnessRow,
 )
-from verifair.report.figures import save_text
-
-
-def plain(value: Any) -> Any:
-    """Values that JSON has: no NaN, no infinities (they become null), no numbers of NumPy, no enumerations."""
-    match value:
-        case Enum():
-            return value.value
-        case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [plain(one) for one in value]
-        case pd.DataFrame():
-            rows = [plain(list(row)) for row in value.itertuples(index=False, name=None)]
-            return {"columns": [str(name) for name in value.columns], "rows": rows}
-        case np.ndarray() | np.generic():
-            return plain(value.tolist())
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-    return None if value is pd.NA else str(value)
-
-
-def save(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file, there whole or not at all."""
-    save_text(path, json.dumps(plain(content), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+from verifair.report.answers import plain
 
 
 def to_dict(result: AuditResult) -> dict[str, Any]:

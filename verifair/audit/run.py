@@ -7,16 +7,14 @@ cannot run says why, one that runs out of time says so, and the others go on. Th
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
@@ -30,6 +28,7 @@ from verifair.audit.settings import Analysis, Cst
 from verifair.audit.subject import Subject
 from verifair.audit.work import OutOfTime, Work
 from verifair.errors import Disagreement, QueryError, VerifairError
+from verifair.report.answers import plain, save_json, versions
 from verifair.report.figures import save_text
 from verifair.verify.certificate import semantics
 
@@ -38,7 +37,6 @@ RUN: Mapping[str, Callable[..., Section]] = {
     "certify": certify.section,
 }  # fmt: skip
 """In the order of work: first what has no answer until it is finished, then what has a better one with more time."""
-PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
 MARK = ".verifair-audit"
 """Says that a folder is ours, to be replaced."""
 KEPT = "resume"
@@ -102,7 +100,7 @@ def run(
         title=file.title, sections=tuple(sections[key] for key in wanted), sources=sources,
         rows=0 if subject.frame is None else len(subject.frame),
         protected=subject.protected, favourable=subject.favourable, unfavourable=subject.unfavourable, network=_network(subject),
-        started=now, seconds=time.monotonic() - started, seed=seed, versions=_versions(),
+        started=now, seconds=time.monotonic() - started, seed=seed, versions=versions(),
     )  # fmt: skip
     _publish(places, result)
     return result
@@ -166,15 +164,15 @@ def _pin(key: str, settings: Analysis, subject: Subject, seed: int, options: str
         "key": key, "settings": settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
         "sources": [(one.role, one.sha256) for one in _sources({key: settings}, subject) if one.role != "audit file"],
-        "options": options, "verifair": _versions()["verifair"],
+        "options": options, "verifair": version("verifair"),
     }  # fmt: skip
-    return sha256(json.dumps(answer.plain(content), sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
 def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
     """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
     content = {"pin": pin, "share": share, "section": answer.section_dict(section)}
-    answer.save(places.work / KEPT / f"{section.key}.json", content)
+    save_json(places.work / KEPT / f"{section.key}.json", content)
     return answer.section_of(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
 
 
@@ -210,7 +208,7 @@ def _publish(places: Places, result: AuditResult) -> None:
         places.final.rename(old)
     places.work.rename(places.final)
     save_text(places.page, html)
-    answer.save(places.json, content)
+    save_json(places.json, content)
     if old.is_dir():
         shutil.rmtree(old)
 
@@ -220,13 +218,3 @@ def _network(subject: Subject) -> str:
     hidden = [str(len(layer.bias)) for layer in network.layers[:-1]]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
     return f"{network.inputs} inputs, {layers}, {network.outputs} output{'s' if network.outputs > 1 else ''}"
-
-
-def _versions() -> dict[str, Any]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from encoders.onnx_reader import read_onnx
-from verifair.cli import certify_maximise, certify_partition, certify_verdict, options
-from verifair.cli.inputs import Inputs, inputs
+from verifair.cli import certify_maximise, certify_partition, certify_verdict, fairness, options
+from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness
 from verifair.verify.questions import check_possible
 
 EXAMPLE = """
@@ -54,14 +52,12 @@ def certify(
     model: options.Model = None,
     schema: options.SchemaFile = None,
     demo: options.Demo = None,
-    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
-    flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
+    protected: fairness.Protected = None,
+    flip: fairness.Flip = False,
+    epsilon: fairness.Epsilon = None,
     box: options.Box = None,
-    relax: Annotated[
-        list[str] | None, typer.Option("--relax", help="feature=units: the two may differ by so much here as well; repeat.")
-    ] = None,
-    differ: Annotated[str, typer.Option("--differ", help="all: every protected feature differs; any: at least one.")] = "all",
+    relax: fairness.Relax = None,
+    differ: fairness.Differ = "all",
     targeted: Annotated[
         list[str] | None, typer.Option("--targeted", help="A sub-population, feature=low:high,feature=value; repeat.")
     ] = None,
@@ -100,8 +96,10 @@ def certify(
     for option, belongs in ONLY.items():
         if used[option] and mode != belongs:
             raise QueryError(f"{option} belongs to {belongs}{f', not to {mode}' if mode else ''}; drop one, or ask with {belongs}")
-    if flip and epsilon is not None:
-        raise QueryError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
+    asked = fairness.Asked(
+        verb="certify", protected=protected, flip=flip, epsilon=epsilon, box=box, relax=relax, differ=differ
+    )
+    asked.check()
     if mode == "--maximise" and (flip or epsilon is not None or exit_verdict):
         which = "--flip" if flip else "--exit-verdict" if epsilon is None else "--epsilon"
         raise QueryError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
@@ -115,7 +113,7 @@ def certify(
         {"--json": json, "--plot": plot, "--store": store, "--certificate": None if mode == "--targeted" else certificate}
     )
     given = inputs(model, schema, data, demo)
-    query = _query(given, protected, box, relax, differ, epsilon)
+    query = asked.about(given)
     check_possible(query)
     budget = options.budget(timeout, nodes, seed)
     out = options.Output(source=given.words, json=json, certificate=certificate)
@@ -144,16 +142,3 @@ def _mode(targeted: list[str] | None, maximise: bool, partition: int | None) -> 
     if len(given) > 1:
         raise QueryError(f"{' and '.join(given)} are different questions: ask them one at a time")
     return given[0] if given else None
-
-
-def _query(
-    given: Inputs, protected: list[str] | None, box: list[str] | None, relax: list[str] | None, differ: str, epsilon: float | None
-) -> IndividualFairness:  # fmt: skip
-    network, described = read_onnx(given.model), given.schema
-    if not protected:
-        known = ", ".join(described.protected_names) or "none is declared protected"
-        raise QueryError(f"certify needs a protected feature: pass --protected NAME (protected in the schema: {known})")
-    return IndividualFairness(
-        network=network, schema=described, protected=protected, box=options.parsed_box(box or []), epsilon=epsilon, differ=differ,
-        relax=options.widths(relax or []),
-    )  # fmt: skip

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from encoders.network import Array
 from encoders.onnx_reader import read_onnx
-from verifair.cli import options
+from verifair.cli import fairness, options
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
@@ -33,7 +33,6 @@ Example: verifair explain german.onnx --schema german.toml --protected sex --pro
 """
 SHOWN = 10
 Outside = Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")]
-Protected = Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")]
 
 
 app = typer.Typer(add_completion=False)
@@ -45,7 +44,7 @@ def explain(
     schema: options.SchemaFile = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet (recommended).")] = None,
     demo: options.Demo = None,
-    protected: Protected = None,
+    protected: fairness.Protected = None,
     box: options.Box = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for rules.json, rules.txt and rules.png.")] = None,
     measure: Annotated[str, typer.Option("--measure", help="k: outcome buckets; gap: largest probability gap.")] = "k",

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from encoders.onnx_reader import read_onnx
-from verifair.cli import options
+from verifair.cli import fairness, options
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
 from verifair.interop.export import Export, export
 from verifair.interop.pieces import MOST
-from verifair.queries import IndividualFairness
 
 EXAMPLE = """
 Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
@@ -39,14 +37,12 @@ def command(
     model: options.Model = None,
     schema: options.SchemaFile = None,
     demo: options.Demo = None,
-    protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")] = None,
-    flip: Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")] = False,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="No probability moves by more than this.")] = None,
+    protected: fairness.Protected = None,
+    flip: fairness.Flip = False,
+    epsilon: fairness.Epsilon = None,
     box: options.Box = None,
-    relax: Annotated[
-        list[str] | None, typer.Option("--relax", help="feature=units: the two may differ by so much here as well; repeat.")
-    ] = None,
-    differ: Annotated[str, typer.Option("--differ", help="all: every protected feature differs; any: at least one.")] = "all",
+    relax: fairness.Relax = None,
+    differ: fairness.Differ = "all",
     enumerate_: Annotated[
         list[str] | None, typer.Option("--enumerate", help="A query for each value of this feature; repeat, or `all`.")
     ] = None,
@@ -55,21 +51,17 @@ def command(
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that instances.csv grants a query.")] = 60,
     json: options.Json = None,
 ) -> None:
-    if flip and epsilon is not None:
-        raise QueryError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
+    asked = fairness.Asked(
+        verb="export", protected=protected, flip=flip, epsilon=epsilon, box=box, relax=relax, differ=differ
+    )
+    asked.check()
     if vnnlib.exists() and not vnnlib.is_dir():
         raise QueryError(f"--vnnlib {vnnlib}: is a file; name a folder")
     if vnnlib.is_dir() and any(vnnlib.iterdir()):
         raise QueryError(f"--vnnlib {vnnlib}: is not empty, and queries of another export would be mixed in; name a new folder")
     options.check_outputs({"--json": json})
     given = inputs(model, schema, None, demo)
-    if not protected:
-        known = ", ".join(given.schema.protected_names) or "none is declared protected"
-        raise QueryError(f"export needs a protected feature: pass --protected NAME (protected in the schema: {known})")
-    query = IndividualFairness(
-        network=read_onnx(given.model), schema=given.schema, protected=protected, box=options.parsed_box(box or []),
-        epsilon=epsilon, differ=differ, relax=options.widths(relax or []),
-    )  # fmt: skip
+    query = asked.about(given)
     with options.progress_bar("queries") as progress:
         written = export(
             query, vnnlib, enumerated=enumerate_ or [], relaxed=relaxed, timeout=timeout, limit=limit, progress=progress

@@ -18,8 +18,8 @@ from encoders.errors import ModelError
 from encoders.network import Array, Network
 from encoders.onnx_reader import read_onnx
 from encoders.problem import Integers
-from verifair.cli import options
-from verifair.cli.explain import Outside, Protected, legal_rows, names
+from verifair.cli import fairness, options
+from verifair.cli.explain import Outside, legal_rows, names
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.errors import DataError, QueryError
@@ -58,7 +58,7 @@ def guard(
     out: Annotated[Path | None, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Table to measure accuracy and abstention on.")] = None,
     demo: options.Demo = None,
-    protected: Protected = None,
+    protected: fairness.Protected = None,
     box: options.Box = None,
     retrain: Annotated[Path | None, typer.Option("--retrain", help="Write the retrained network here (NAME.onnx).")] = None,
     epochs: Annotated[int, typer.Option("--epochs", help="Of retraining.")] = 5,

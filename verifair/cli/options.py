@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -27,6 +25,7 @@ from rich.progress import (
 
 from solvers.outcome import Budget
 from verifair.errors import QueryError
+from verifair.report.answers import save_json, versions
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -212,24 +211,5 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
 def write_json(path: Path | None, answer: dict[str, Any]) -> None:
     """The answer with the versions that made it."""
-    if path is None:
-        return
-    versions = {name: version(name) for name in ("verifair", "numpy", "scipy", "onnx", "onnxruntime")}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_plain({**answer, "versions": versions}), indent=2, allow_nan=False) + "\n"
-    half = path.with_name(f".{path.name}.part")  # a killed run leaves no half answer under the name that was asked for
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinities and no NaN: they become null."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    if hasattr(value, "item"):
-        return _plain(value.item())
-    return value
+    if path is not None:
+        save_json(path, answer | {"versions": versions()})

@@ -15,7 +15,7 @@ from scipy.special import expit
 from encoders.network import Layer, Link, Network
 from encoders.onnx_reader import read_onnx
 from verifair import datasets
-from verifair.audit.answer import plain, section_dict, section_of
+from verifair.audit.answer import section_dict, section_of
 from verifair.audit.pictures import LARGEST, picture
 from verifair.audit.result import (
     DataTable,
@@ -33,6 +33,7 @@ from verifair.audit.words import value_words, witness_row
 from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.bias.rows import verify_rows
 from verifair.queries import IndividualFairness, PersistentBias
+from verifair.report.answers import plain
 from verifair.report.figures import figure
 from verifair.schema import Schema
 from verifair.verify.check import CheckReport
