@@ -48,6 +48,7 @@ def test_a_schema_that_fits() -> None:
     [
         ((AGE, {**SEX, "categories": ["M", "F"]}, HOURS), r"'sex'.*\[\"F\", \"M\"\]; list these, in this order"),
         ((AGE, {**SEX, "categories": ["F", "X"]}, HOURS), r"list these, in this order"),
+        (({**AGE, "range": [0, 2**24 + 2]}, SEX, HOURS), r"'age' has range = \[0, 16,777,218\].*float32.*larger unit"),
         (({**AGE, "kind": "real"}, SEX, HOURS), r"'age' has kind = 'real'.*takes integers.*kind = \"integer\""),
         (({**AGE, "scale": "minmax"}, SEX, HOURS), r"'age' has a scale.*leave the scale to the model"),
         ((SEX, AGE, HOURS), r"'sex' is encoded by the model: feature|the model's input 'sex'"),
