@@ -11,17 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from tests.cli_support import verifair
 from verifair import datasets
-from verifair.cli import main
 from verifair.explain import rules_file
 from verifair.explain.rules import refused
 from verifair.schema import Schema
-
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
-
-
-def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -257,9 +251,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_mistakes_are_one_clear_line(
-    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_clear_line(case: str, folder: Path) -> None:
     rules = {
         "empty": [], "one": [{"when": {"duration": {"low": 40}}}], "sex": [{"when": {"sex": "Male"}}],
         "all": [{"when": {"duration": {"high": 30}}}, {"when": {"duration": {"low": 31}}}],
@@ -271,14 +263,10 @@ def test_mistakes_are_one_clear_line(
     for name, more in (("query", {"query": 3}), ("box", {"query": {"box": 3}}), ("clusters", {"clusters": 5})):
         (folder / f"{name}.json").write_text(json.dumps({"rules": rules["one"], **more}))
     arguments, word = BAD[case]
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["verifair", *map(str, arguments)])
-    with pytest.raises(SystemExit) as left:
-        main()
-    said = capsys.readouterr().err
-    assert left.value.code == 2, said
-    assert word in said
-    assert "Traceback" not in said
+    done = verifair(*arguments, cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (folder / "x.onnx").exists()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,10 @@ import pytest
 
 from encoders.onnx_reader import read_onnx
 from encoders.runtime import predictions
+from tests.cli_support import verifair
 from verifair import datasets
 
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
-
-
-def verifair(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,9 @@ import pytest
 
 from encoders.onnx_reader import read_onnx
 from encoders.runtime import runtime_logits
+from tests.cli_support import verifair
 from verifair import datasets
 from verifair.schema import Schema
-
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
-
-
-def verifair(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

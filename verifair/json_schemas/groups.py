@@ -162,14 +162,16 @@ class Decided(Shape):
 
 
 class RobustVerdict(Shape):
-    """Whether a counterfactual stays positive within delta units."""
+    """Whether a counterfactual stays positive within delta units. against: the class that wins at the witness."""
 
     group: str
     row: RowName
     delta: float
     status: Status
     reason: Reason | Literal[""] | None
+    engine: str | None
     trust: Trust | Literal[""] | None
+    against: Count | None
     witness: Row | None
     lower: float | None
     upper: float | None

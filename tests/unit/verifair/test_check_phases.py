@@ -144,7 +144,7 @@ def test_no_other_goal_has_lines_of_its_own() -> None:
     assert bounds.lagrange(np.zeros((1, 3)), np.full((1, 18), np.nan), np.array([1.0])).bound[0] == -np.inf
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, slope=st.sampled_from([0.0, 0.25]), data=st.data())
 def test_false_claims_are_not_proved_by_damaged_trees(seed: int, slope: float, data: st.DataObject) -> None:
     """The tree of a true claim, damaged at random, put forward for a claim that is false by a hair."""
