@@ -19,16 +19,10 @@ HEAD = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOT
 def picture(name: str, title: str, alt: str, draw: Callable[[Path], None]) -> Picture:
     """What `draw` draws to a path.   name: unlike that of any other picture of the page; names within the SVG begin with it."""
     import matplotlib
-    from matplotlib import pyplot
 
     with TemporaryDirectory() as folder, matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         drawn = Path(folder) / "figure.svg"
-        try:
-            draw(drawn)
-        except ValueError:  # a name with dollars, which matplotlib takes for a formula
-            pyplot.close("all")
-            matplotlib.rcParams["text.parse_math"] = False
-            draw(drawn)
+        draw(drawn)
         svg = HEAD.sub("", drawn.read_text(encoding="utf-8")).strip()
         if len(svg) > LARGEST:
             size = _size(svg)

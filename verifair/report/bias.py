@@ -9,6 +9,7 @@ import pandas as pd
 from rich.table import Table as Grid
 
 from encoders.network import Network
+from verifair.report.figures import figure
 from verifair.schema import Schema
 from verifair.verify.store import count
 
@@ -59,31 +60,25 @@ def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
 
 def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tuple[str, str]) -> None:
     """Share of eligible rows proved, by outcome (outcomes = names of class 0 and class 1) and shown group; smallest delta."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     delta = mine["delta"].min()
     mine = mine[mine["delta"] == delta]
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    for axis, setting in zip(axes, ("observed", "flipped"), strict=True):
-        part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved"]].sum()
-        share = (100 * part["proved"] / part["rows"]).unstack("label").reindex(columns=[1, 0])
-        share.columns = pd.Index([outcomes[int(c)] for c in share.columns], name="outcome")
-        share.plot.bar(ax=axis, rot=0, color=["#2166ac", "#b2182b"], legend=setting == "observed", width=0.7)
-        for bars in axis.containers:
-            axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
-        axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
-        axis.set_xlabel("")
-        if sum(len(str(group)) for group in share.index) > LETTERS:
-            plt.setp(axis.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
-        axis.set_ylim(0, 105)
-        axis.grid(axis="y", alpha=0.3)
-    axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with figure(path, (10, 4), 1, 2, sharey=True) as drawn:
+        for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
+            part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved"]].sum()
+            share = (100 * part["proved"] / part["rows"]).unstack("label").reindex(columns=[1, 0])
+            share.columns = pd.Index([outcomes[int(c)] for c in share.columns], name="outcome")
+            share.plot.bar(ax=axis, rot=0, color=["#2166ac", "#b2182b"], legend=setting == "observed", width=0.7)
+            for bars in axis.containers:
+                axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
+            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
+            axis.set_xlabel("")
+            if sum(len(str(group)) for group in share.index) > LETTERS:
+                for label in axis.get_xticklabels():
+                    label.set(rotation=30, ha="right", rotation_mode="anchor")
+            axis.set_ylim(0, 105)
+            axis.grid(axis="y", alpha=0.3)
+        drawn.axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
 
 
 def answer_of(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.report.figures import figure
 from verifair.search import clusters
 from verifair.search.clusters import Cluster, ClusterSearch
 from verifair.search.space import Space
@@ -50,39 +51,34 @@ def answer_of(
 def search_plot(found: ClusterSearch, best: Cluster, outcomes: pd.DataFrame, path: Path, *, upper: int | None) -> None:
     """Left: the search's best k against seconds, with the certified bound.   Right: the probabilities of all variants of the best
     person, and the buckets that they fall into. outcomes: as `verifair.search.clusters.outcomes` gives them for `best`."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    seconds = [max(point.seconds, 1e-4) for point in found.trace]
-    steps = [point.k for point in found.trace]
-    left.step(seconds, steps, where="post", color="#2166ac", marker=".", label=f"best k met ({found.method})")
-    if upper is not None:
-        left.axhline(upper, color="#b2182b", linestyle="--", label="certified upper bound")
-    left.set_xscale("log")
-    left.set_xlim(_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
-    left.set_xlabel("seconds")
-    left.set_ylabel("k, outcome buckets of one person")
-    left.set_ylim(0, max(best.k, upper or 0) + 1)
-    left.yaxis.set_major_locator(MaxNLocator(integer=True))
-    left.grid(alpha=0.3)
-    left.legend(loc="lower right")
-    buckets = best.buckets
-    for bucket in sorted(set(outcomes["bucket"])):
-        right.axhspan(bucket / buckets, (bucket + 1) / buckets, color="#fddbc7", alpha=0.7, linewidth=0)
-    right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
-    right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color="#2166ac")
-    right.set_xlim(0, len(outcomes) + 1)
-    right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set_ylim(0, 1)
-    right.set_xlabel("variants of the same person, sorted")
-    right.set_ylabel("probability of the positive class")
-    right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with figure(path, (11, 4), 1, 2) as drawn:
+        left, right = drawn.axes
+        seconds = [max(point.seconds, 1e-4) for point in found.trace]
+        steps = [point.k for point in found.trace]
+        left.step(seconds, steps, where="post", color="#2166ac", marker=".", label=f"best k met ({found.method})")
+        if upper is not None:
+            left.axhline(upper, color="#b2182b", linestyle="--", label="certified upper bound")
+        left.set_xscale("log")
+        left.set_xlim(_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
+        left.set_xlabel("seconds")
+        left.set_ylabel("k, outcome buckets of one person")
+        left.set_ylim(0, max(best.k, upper or 0) + 1)
+        left.yaxis.set_major_locator(MaxNLocator(integer=True))
+        left.grid(alpha=0.3)
+        left.legend(loc="lower right")
+        buckets = best.buckets
+        for bucket in sorted(set(outcomes["bucket"])):
+            right.axhspan(bucket / buckets, (bucket + 1) / buckets, color="#fddbc7", alpha=0.7, linewidth=0)
+        right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
+        right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color="#2166ac")
+        right.set_xlim(0, len(outcomes) + 1)
+        right.xaxis.set_major_locator(MaxNLocator(integer=True))
+        right.set_ylim(0, 1)
+        right.set_xlabel("variants of the same person, sorted")
+        right.set_ylabel("probability of the positive class")
+        right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
 
 
 def _decade(seconds: float, side: Callable[[float], float]) -> float:

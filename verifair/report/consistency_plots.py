@@ -7,13 +7,13 @@ dark where the decision is the same. Every figure is drawn from a table that `ve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from verifair.report.figures import figure
 from verifair.report.group_plots import COLORS
 
 REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
@@ -34,7 +34,8 @@ def drawn(groups: pd.DataFrame) -> list[str]:
 def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
     """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
     matched = pairs[pairs["score"].notna()]
-    with _figure(path, (8, 4.2)) as axis:
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
         edges = np.linspace(0, 1, BINS + 1)
         for color, name, own in _of_groups(matched, groups):
             heights = 100 * np.histogram(own["score"], edges)[0] / len(own)
@@ -56,7 +57,8 @@ def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: P
 
 def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> None:
     """Shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
-    with _figure(path, (8, 4.2)) as axis:
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
         labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
                   "D": "D different decision, different reasons", "C": "C different decision, same reasons"}  # fmt: skip
         axis.stackplot(
@@ -74,7 +76,8 @@ def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> N
 def contributions(table: pd.DataFrame, path: Path) -> None:
     """What each feature adds to the mean squared score, in percent. table: feature, share; the largest first."""
     shown = table.head(BARS)
-    with _figure(path, (8, 1.4 + 0.28 * len(shown))) as axis:
+    with figure(path, (8, 1.4 + 0.28 * len(shown))) as drawn:
+        (axis,) = drawn.axes
         bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color="#b2182b")
         axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
         axis.set_yticks(np.arange(len(shown)), shown["feature"])
@@ -88,7 +91,8 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
 
 def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, path: Path) -> None:
     """How near the nearest counterpart is, cumulated. pairs: group, distance, matched or not."""
-    with _figure(path, (8, 4.2)) as axis:
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
         for color, name, own in _of_groups(pairs, groups):
             near = np.sort(own["distance"])
             share = 100 * np.arange(1, len(near) + 1) / len(near)
@@ -108,7 +112,8 @@ def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Pa
 
     table: group, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
     """
-    with _figure(path, (7.5, 5)) as axis:
+    with figure(path, (7.5, 5)) as drawn:
+        (axis,) = drawn.axes
         colors = {table["group"].iloc[0]: "black", **dict(zip(groups, COLORS, strict=False))}
         table = table[table["group"].isin(colors) & table["cec"].notna()]
         for k, line in enumerate(table.to_dict(orient="records")):
@@ -144,18 +149,3 @@ def _threshold_line(line: Callable[..., Any], threshold: float) -> None:
 def _legend(axis: Any) -> None:
     """Beside the axis, where nothing is hidden."""
     axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-
-
-@contextmanager
-def _figure(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=size, layout="constrained")
-    try:
-        yield axis
-        figure.savefig(path, dpi=150)
-    finally:
-        plt.close(figure)

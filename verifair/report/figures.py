@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,13 @@ import pandas as pd
 
 
 @contextmanager
-def figure(path: Path, size: tuple[float, float], down: int = 1, across: int = 1) -> Iterator[Any]:
-    """A matplotlib figure with down x across axes, saved to the path at the end. size: width, height in inches.
+def figure(
+    path: Path, size: tuple[float, float], down: int = 1, across: int = 1, *, sharey: bool = False,
+    heights: Sequence[float] | None = None,
+) -> Iterator[Any]:  # fmt: skip
+    """A matplotlib figure with down x across axes (`.axes`, row by row), saved to the path at the end.
 
+    size: width, height in inches.   heights: (down,) in proportion.
     Nothing is saved where drawing fails, and a killed run leaves no half picture under the name.
     """
     import matplotlib
@@ -23,9 +27,12 @@ def figure(path: Path, size: tuple[float, float], down: int = 1, across: int = 1
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    drawn, _ = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
+    drawn, _ = plt.subplots(
+        down, across, figsize=size, layout="constrained", squeeze=False, sharey=sharey, height_ratios=heights
+    )
     try:
         yield drawn
+        _literal(drawn)
         half = path.with_name(f".{path.name}.part")
         with warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
             warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
@@ -35,10 +42,22 @@ def figure(path: Path, size: tuple[float, float], down: int = 1, across: int = 1
         plt.close(drawn)
 
 
+def _literal(drawn: Any) -> None:
+    """Dollars in names are no formulas; those in the powers of ten of a logarithmic axis are."""
+    from matplotlib.text import Text
+
+    for axis in drawn.axes:
+        for ticks in (axis.xaxis, axis.yaxis):
+            ticks.get_ticklabels()  # makes them
+    for text in drawn.findobj(Text):
+        if "$" in text.get_text() and r"\mathdefault" not in text.get_text():
+            text.set_parse_math(False)
+
+
 def save_text(path: Path, text: str) -> None:
-    """Write a text file whole."""
+    """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
     half = path.with_name(f".{path.name}.part")
-    half.write_text(text, encoding="utf-8")
+    half.write_text(text, encoding="utf-8", errors="backslashreplace")
     half.replace(path)
 
 

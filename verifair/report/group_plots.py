@@ -16,6 +16,7 @@ import pandas as pd
 
 from verifair.group.burden import Burden
 from verifair.group.instance import Cost
+from verifair.report.figures import figure
 from verifair.report.groups import GroupSummary, words
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
@@ -71,7 +72,8 @@ def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
 def attribute_changes(shares: pd.DataFrame, path: Path) -> None:
     """ACF, for the features that change in more than half of at least one group. shares: groups x features."""
     chosen = _often(shares)
-    with _figure(path, (10, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares))), 1) as (axis,):
+    with figure(path, (10, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))) as drawn:
+        (axis,) = drawn.axes
         _draw_changes(axis, shares[chosen])
         _legend(axis.figure, [axis])
 
@@ -132,7 +134,8 @@ def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden
     chosen = _often(shares)
     height = max(4.0, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))
     width = 1.0 if len(found) < 2 else 3.0  # of the legend
-    with _figure(path, ((11 if curve is None else 15) + width, height), 2 if curve is None else 3) as axes:
+    with figure(path, ((11 if curve is None else 15) + width, height), 1, 2 if curve is None else 3) as drawn:
+        axes = drawn.axes
         _draw_changes(axes[0], shares[chosen])
         _draw_costs(axes[1], found, cost)
         if curve is not None:
@@ -220,31 +223,14 @@ def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]
     """An axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
     across = 2 if len(names) == 4 else min(len(names), 3)
     down = -(-len(names) // across)
-    with _figure(path, (5 * across + 1.5, 3.8 * down), across * down, across, sharey=True) as axes:
+    with figure(path, (5 * across + 1.5, 3.8 * down), down, across, sharey=True) as drawn:
+        axes = drawn.axes
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         for axis, name in zip(axes, names, strict=False):
             axis.set_title(name, fontsize=10)
         yield list(zip(names, axes, strict=False))
         _legend(axes[0].figure, axes)
-
-
-@contextmanager
-def _figure(
-    path: Path, size: tuple[float, float], count: int, across: int | None = None, *, sharey: bool = False
-) -> Iterator[list[Any]]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    across = across or count
-    figure, axes = plt.subplots(count // across, across, figsize=size, layout="constrained", squeeze=False, sharey=sharey)
-    try:
-        yield list(axes.ravel())
-        figure.savefig(path, dpi=150)
-    finally:
-        plt.close(figure)
 
 
 Draw = Callable[[Path], None]

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from verifair.report.figures import figure
 from verifair.report.partition import Blocks, PartitionSummary
 from verifair.schema import Schema
 from verifair.witness import Witness
@@ -85,30 +86,23 @@ def _digits(probability: float) -> str:
 
 def partition_plot(found: PartitionSummary, schema: Schema, question: str, path: Path) -> None:
     """Above: the shares, by measure.   Below: the refuted share by blocks of the features along which it varies most."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     varied = [one for one in found.blocks if one.variation[1] > NOTICEABLE]
     strips = sorted(varied, key=lambda one: one.variation, reverse=True)[:STRIPS]
     bars = [name for name in MEASURES if found.shares[name] is not None]
     heights = [0.5 * len(bars) + 0.2, *([0.45] * len(strips))]
-    figure, axes = plt.subplots(
-        1 + len(strips), 1, figsize=(10, 1.3 + sum(heights) + 0.45 * len(strips)), layout="constrained", squeeze=False,
-        gridspec_kw={"height_ratios": heights},
-    )  # fmt: skip
-    _draw_shares(axes[0, 0], found, bars)
-    figure.suptitle(f"{question}: {percent(found.volume['proved'])} of the domain certified", fontsize=13)
-    image = None
-    for axis, one in zip(axes[1:, 0], strips, strict=True):
-        image = _draw_strip(axis, schema, one)
-    if image is not None:
-        axes[1, 0].set_title("Refuted share of the parts reached, along the features where it varies most", fontsize=10, loc="left")
-        bar = figure.colorbar(image, ax=list(axes[1:, 0]), fraction=0.03, pad=0.01)
-        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    size = (10, 1.3 + sum(heights) + 0.45 * len(strips))
+    with figure(path, size, 1 + len(strips), heights=heights) as drawn:
+        above, *below = drawn.axes
+        _draw_shares(above, found, bars)
+        drawn.suptitle(f"{question}: {percent(found.volume['proved'])} of the domain certified", fontsize=13)
+        image = None
+        for axis, one in zip(below, strips, strict=True):
+            image = _draw_strip(axis, schema, one)
+        if image is not None:
+            title = "Refuted share of the parts reached, along the features where it varies most"
+            below[0].set_title(title, fontsize=10, loc="left")
+            bar = drawn.colorbar(image, ax=below, fraction=0.03, pad=0.01)
+            bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
 
 
 def _draw_shares(axis: Any, found: PartitionSummary, bars: list[str]) -> None:

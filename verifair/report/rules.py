@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 
 from verifair.explain.mitigation import Effect
 from verifair.explain.rules import Explained, Explanation
+from verifair.report.figures import figure
 from verifair.schema import Schema
 
 PLOTTED = 8
@@ -84,27 +85,21 @@ def comparison_table(lines: Sequence[dict[str, object]]) -> Grid:
 
 def rules_plot(schema: Schema, rules: Sequence[Explained], measure: str, path: Path) -> None:
     """Mean severity inside each rule, and with one condition negated."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     rules = rules[:PLOTTED]
     labels = [textwrap.fill(one.rule.words(schema), 70) for one in rules]
     lines = sum(label.count("\n") + 1 for label in labels)
-    figure, axis = plt.subplots(figsize=(11, max(2.2, 0.9 + 0.24 * lines + 0.22 * len(rules))), layout="constrained")
-    place = np.arange(len(rules))
-    e = [one.evidence for one in rules]
-    axis.barh(place - 0.2, [x.inside for x in e], 0.36, color="#b2182b", label="rule holds")
-    axis.barh(place + 0.2, [x.negated for x in e], 0.36, color="#2166ac", label="one condition negated")
-    for bars in axis.containers:
-        axis.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
-    axis.set_yticks(place, labels, fontsize=8)
-    axis.invert_yaxis()
-    buckets, gap = "mean k: outcome buckets over all protected values", "mean of the largest probability gap"
-    axis.set_xlabel(buckets if measure == "k" else gap)
-    axis.margins(x=0.08)
-    axis.grid(axis="x", alpha=0.3)
-    figure.legend(loc="outside upper right", ncols=2, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with figure(path, (11, max(2.2, 0.9 + 0.24 * lines + 0.22 * len(rules)))) as drawn:
+        (axis,) = drawn.axes
+        place = np.arange(len(rules))
+        e = [one.evidence for one in rules]
+        axis.barh(place - 0.2, [x.inside for x in e], 0.36, color="#b2182b", label="rule holds")
+        axis.barh(place + 0.2, [x.negated for x in e], 0.36, color="#2166ac", label="one condition negated")
+        for bars in axis.containers:
+            axis.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
+        axis.set_yticks(place, labels, fontsize=8)
+        axis.invert_yaxis()
+        buckets, gap = "mean k: outcome buckets over all protected values", "mean of the largest probability gap"
+        axis.set_xlabel(buckets if measure == "k" else gap)
+        axis.margins(x=0.08)
+        axis.grid(axis="x", alpha=0.3)
+        drawn.legend(loc="outside upper right", ncols=2, fontsize=8)
