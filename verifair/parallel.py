@@ -88,7 +88,7 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
     if address is None:
         yield
         return
-    _check_address(address)
+    check_address(address)
     from verifair.parallel_dask import DaskBackend
 
     with _silence():
@@ -119,7 +119,7 @@ def _silence() -> Iterator[None]:
             handler.removeFilter(nothing)
 
 
-def _check_address(address: str) -> None:
+def check_address(address: str) -> None:
     """Raise QueryError for what is no address, MissingPackage without dask."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,18 @@ def test_a_partition_is_decided_and_checked(folder: Path) -> None:
     checked = verifair("check", store, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "ACCEPTED" in checked.stdout
+
+
+def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> None:
+    analyses = "[analyses.certify]\nmaximise = false\nbox = { age = [0, 10] }\n[analyses.kmax]\n"
+    files = '[model]\nfile = "m.onnx"\n[schema]\nfile = "s.toml"\n[sensitive]\nfeatures = ["sex"]\n'
+    (folder / "audit.toml").write_text('title = "Curves"\ntimeout = 30\n' + files + analyses)
+    done = verifair("audit", "audit.toml", "--out", "report.html", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    certify, kmax = json.loads((folder / "report.json").read_text())["sections"]
+    assert certify["statements"][0]["standing"] == "proved"
+    assert certify["evidence"][0]["checked"] == "accepted"
+    assert "sigmoid and tanh as the real functions" in certify["semantics"]
+    (said,) = kmax["statements"]
+    assert said["standing"] == "skipped"
+    assert "hidden layer 1 has tanh neurons" in said["text"]

@@ -14,6 +14,7 @@ from verifair import datasets
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.errors import QueryError
+from verifair.report.numbers import counted
 from verifair.schema import Schema
 from verifair.verify import consistency_certificate, kmax_certificate, partition_store
 from verifair.verify.certificate import Certificate, FairnessQuery
@@ -72,7 +73,8 @@ def check(
         console.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
         console.print(f"... and {len(report.rejections) - 10} more")
-    console.print(f"{_verdict(report)}: {report.proofs:,} proofs, {report.leaves:,} leaves re-proved in {report.seconds:.1f} s")
+    proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
+    console.print(f"{_verdict(report)}: {proofs}, {leaves} re-proved in {report.seconds:.1f} s")
     options.write_json(
         json,
         {
@@ -123,7 +125,7 @@ def _statement(given: Certificate, schema: Schema) -> str:
     if not isinstance(query, FairnessQuery):
         sizes = ", ".join(map(_exactly, query.delta))
         of = f"{query.kind} by {who}," if who else query.kind
-        return f"It states: {len(given.proofs):,} proofs of {of} within {sizes} units; nothing about other rows."
+        return f"It states: {counted(len(given.proofs), 'proof', 'proofs')} of {of} within {sizes} units; nothing about other rows."
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:

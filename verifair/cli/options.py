@@ -25,6 +25,7 @@ from rich.progress import (
 
 from solvers.outcome import Budget
 from verifair.errors import QueryError
+from verifair.parallel import check_address
 from verifair.report.answers import save_json, versions
 
 INTERRUPTED = 130
@@ -57,9 +58,11 @@ def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
 
 
 def check_workers(jobs: int, cluster: str | None) -> None:
-    """Raise QueryError for two answers to who does the work."""
+    """Raise QueryError for two answers to who does the work, or for what is no address; before anything is read."""
     if cluster is not None and jobs > 1:
         raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
+    if cluster is not None:
+        check_address(cluster)
 
 
 def picture(path: Path | None) -> Path | None:

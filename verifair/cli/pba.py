@@ -58,6 +58,7 @@ def pba(
     json: options.Json = None,
 ) -> None:
     started = time.monotonic()
+    options.check_workers(jobs, cluster)
     network, described, frame = load_inputs(model, schema, data, demo)
     described.check_network(network)
     if not protected:
@@ -66,7 +67,6 @@ def pba(
     if resume and store is None and out is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     frame = _chosen_rows(described, frame, limit, outside)
-    options.check_workers(jobs, cluster)
     kept = store or (out / "verdicts.sqlite" if out else None)
     deltas = delta or [1.0, 2.0, 3.0]
     options.budget(timeout, nodes, seed)

@@ -279,6 +279,25 @@ def test_groups_that_have_nobody_to_explain_or_to_follow() -> None:
         answer(audit=X["sex"] == "M")
     some = made(empty="skip").fit(X, sensitive_features="sex", audit=X["sex"] == "M")
     assert (list(some.groups_), list(some.skipped_)) == (["sex = M"], ["sex = F"])
+    assert some.stranded_ == {}
+
+
+def test_groups_without_any_way_are_counted_apart() -> None:
+    """Nobody of the group can be reached from: it is left out like one without anybody to explain, but that is a finding."""
+    lost = [
+        node
+        for group in made(eps=0.3).fit(X, sensitive_features="sex").groups_.values()
+        for node in sorted(set(group.negatives.tolist()) - set(group.instance.factuals.tolist()))
+    ]
+    assert lost
+    groups = np.where(np.isin(np.arange(ROWS), lost), "lost", "others")
+    with pytest.raises(DataError, match="lost: none of its"):
+        made(eps=0.3).fit(X, sensitive_features=groups)
+    some = made(eps=0.3, empty="skip").fit(X, sensitive_features=groups)
+    (left,) = some.stranded_.items()
+    assert left[1] == len(lost)
+    assert left[0] in some.skipped_
+    assert left[0] not in some.groups_
 
 
 # Models

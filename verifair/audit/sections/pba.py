@@ -20,6 +20,7 @@ from verifair.bias.scores import complementary, group_rates, proved_shares
 from verifair.errors import DataError, Disagreement
 from verifair.queries import PersistentBias, Robustness
 from verifair.report.bias import answer_of, outcome_plot
+from verifair.report.numbers import counted
 from verifair.report.partition_views import percent
 from verifair.verify.certificate import semantics
 from verifair.verify.check import check
@@ -75,7 +76,8 @@ def section(settings: Pba, subject: Subject, work: Work) -> Section:
             "sound, and complete within the time. Every proof is in a certificate, everything refuted has an exact point."
         ),
         source=ABOUT["pba"].source, semantics=semantics(subject.network),
-        statements=tuple(statements), pictures=tuple(pictures), tables=(_shares_table(shares), _rates_table(all_rates)),
+        statements=tuple(statements), pictures=tuple(pictures),
+        tables=(_shares_table(shares, subject.schema.outcomes), _rates_table(all_rates)),
         evidence=tuple(one.evidence for one in asked if one.evidence is not None),
         settings={
             "protected": names, "delta": list(settings.delta), "rows": rows, "robustness": settings.robustness, "seed": work.seed,
@@ -94,7 +96,7 @@ def _check_groups(subject: Subject, table: Table, name: str) -> None:
 
 
 def _decided(query: PersistentBias | Robustness, table: Table, frame: pd.DataFrame, work: Work, share: float) -> _Asked:
-    what = "bias" if isinstance(query, PersistentBias) else "robustness"
+    what, of_what = ("bias", "persistent bias") if isinstance(query, PersistentBias) else ("robustness", "robustness")
     verdicts = verify_rows(
         query, frame, budget=work.budget(0.8 * share), jobs=work.jobs, store=work.folder / "pba.sqlite", resume=work.resume,
         progress=work.progress(f"{what} {query.sensitive}"),
@@ -104,7 +106,7 @@ def _decided(query: PersistentBias | Robustness, table: Table, frame: pd.DataFra
     if proved:
         evidence = work.keep(
             f"pba-{what}-{called(str(query.sensitive))}.json.gz", certificate_of(query, table, verdicts),
-            f"{proved:,} proofs of {'persistent bias' if what == 'bias' else 'robustness'} by {query.sensitive}.",
+            f"{counted(proved, 'proof', 'proofs')} of {of_what} by {query.sensitive}.",
             lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
         )  # fmt: skip
     return _Asked(query=query, verdicts=verdicts, evidence=evidence)
@@ -117,7 +119,7 @@ def _biased(subject: Subject, one: _Asked) -> Iterator[Statement]:
     counted = _by_pair(one.verdicts[one.verdicts["label"] == 1] if many else one.verdicts)
     if not len(counted):
         return
-    who = f"people who truly are {subject.favourable}" if many else "people"
+    who = f"rightly decided people who truly are {subject.favourable}" if many else "rightly decided people"
     smallest = min(one.query.delta)
     first = counted[counted["delta"] == smallest]
     top = first.index[(first["raises"] + first["lowers"]).to_numpy().argmax()]
@@ -213,12 +215,13 @@ def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
     )  # fmt: skip
 
 
-def _shares_table(shares: pd.DataFrame) -> DataTable:
-    table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people"})
+def _shares_table(shares: pd.DataFrame, outcomes: tuple[str, str]) -> DataTable:
+    table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people", "label": "true outcome"})
+    table["true outcome"] = [outcomes[int(label)] for label in table["true outcome"]]
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),
         note="PBA observed: the model is more confident in people as they are than with the other value, for everybody near them; "
-        "flipped: the reverse. RB: the decision stays the same near them. By the true outcome (label), from the own group to the "
+        "flipped: the reverse. RB: the decision stays the same near them. By the true outcome, from the own group to the "
         "other.",
     )  # fmt: skip
 
