@@ -617,7 +617,7 @@ def test_deep_trees_need_no_recursion() -> None:
 def test_the_checker_imports_nothing_of_the_engine() -> None:
     shared = ("encoders.balls", "encoders.dyadic", "encoders.network", "encoders.problem", "encoders.probability")
     allowed = {*shared, "verifair.schema", "verifair.errors"}
-    checks = ("bounds", "boxes", "counterfactuals", "curves", "leaves", "partition", "phase_bounds", "phases", "points")
+    checks = ("bounds", "boxes", "counterfactuals", "curves", "leaves", "partition", "phase_bounds", "phases", "planes", "points")
     files = ("certificate", "certificate_file", "counterfactual_statement", "fields", "partition", "partition_store", "phase_tree")
     own = {f"verifair.verify.{name}" for name in ("check", *(f"check_{one}" for one in checks), *files)}
     folder = Path(sys.modules[CheckReport.__module__].__file__).parent
