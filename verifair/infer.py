@@ -61,7 +61,16 @@ def infer(
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
     rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
-    return Schema.build({"features": features, "positive": rule, "label": target, "positive_label": chosen})
+    outcomes = [_outcome(next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}", target),
+                _outcome(chosen, target)]  # fmt: skip
+    return Schema.build(
+        {"features": features, "positive": rule, "label": target, "positive_label": chosen, "outcomes": outcomes}
+    )
+
+
+def _outcome(value: str, target: str) -> str:
+    """A class in words: a label that is a number says nothing by itself."""
+    return value if any(letter.isalpha() for letter in value.removeprefix("not ")) else f"{target} {value}"
 
 
 def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Sequence[str]) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ import pytest
 
 from verifair import datasets
 from verifair.errors import DataError
-from verifair.infer import draft
+from verifair.infer import draft, infer
 from verifair.schema import Schema
 
 
@@ -76,3 +76,16 @@ def test_too_many_words() -> None:
     frame = pd.DataFrame({"x": [f"id{k}" for k in range(60)], "y": [0, 1] * 30})
     with pytest.raises(DataError, match=r"column 'x' holds 60 distinct texts .*, too many for a category; drop it"):
         Schema.infer(frame, target="y")
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "outcomes"),
+    [
+        (["bad", "good"], "good", ("bad", "good")), (["0", "1"], "0", ("credit 1", "credit 0")),
+        ([0, 1], None, ("credit 0", "credit 1")),
+        (["high", "low", "none"], "none", ("not none", "none")), ([1, 2, 3], "3", ("credit not 3", "credit 3")),
+    ],
+)  # fmt: skip
+def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | None, outcomes: tuple[str, str]) -> None:
+    frame = pd.DataFrame({"age": range(6), "credit": labels * (6 // len(labels))})
+    assert infer(frame, target="credit", positive=positive).outcomes == outcomes
