@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import time
@@ -14,9 +15,10 @@ import pytest
 from benchmarks.cases.kill_resume import kept
 from benchmarks.local_cluster import LocalCluster, local_cluster
 from tests.cli_support import RUN, flat
+from verifair import datasets
 from verifair.verify.partition_store import ARRAYS, PartitionStore
 
-PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "2500"]
+PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1500"]
 PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:30", "--timeout", "600"]
 Run = Callable[..., tuple[int, str, str]]
 FILES = ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
@@ -55,6 +57,18 @@ def same_parts(one: Path, other: Path) -> None:
                 assert np.array_equal(getattr(chunk, name), getattr(expected, name)), name
 
 
+def audited(folder: Path) -> list[str]:
+    """An audit of persistent bias of forty people."""
+    shipped = datasets.network_path("german").parent
+    for name in ("german.onnx", "german.toml"):
+        (folder / name).write_bytes((shipped / name).read_bytes())
+    datasets.german().frame.head(40).to_csv(folder / "rows.csv", index=False)
+    files = '[model]\nfile = "german.onnx"\n[schema]\nfile = "german.toml"\n[data]\nfile = "rows.csv"\n'
+    asked = '[sensitive]\nfeatures = ["sex"]\n[analyses.pba]\ndelta = [1]\n'
+    (folder / "audit.toml").write_text(f'title = "Forty"\ntimeout = 120\n{files}{asked}')
+    return ["audit", "audit.toml"]
+
+
 def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path) -> None:
     """A worker killed during each verb: the same files as here. The scheduler killed: an error, and --resume goes on here."""
     pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
@@ -70,6 +84,8 @@ def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path
         dask.kill(dask.workers[0])
         assert ended(running) == (0, "")
 
+        assert inside(*audited(tmp_path), "--out", "there.html", "--cluster", dask.address)[::2] == (0, "")
+
         running = begun([*PBA, "--out", "."], tmp_path / "scheduler" / "verdicts.sqlite", "verdicts", dask)
         assert dask.scheduler is not None
         dask.scheduler.kill()
@@ -79,6 +95,10 @@ def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path
     for command in ([*PBA, "--out", "here"], [*PARTS, "--store", "here/parts.sqlite"], [*PBA, "--out", "scheduler", "--resume"]):
         code, _, errors = inside(*command)
         assert code == 0, errors
+    assert inside(*audited(tmp_path), "--out", "here.html")[0] == 0
+    sections = [json.loads((tmp_path / f"{name}.json").read_text())["sections"] for name in ("there", "here")]
+    assert [one["answer"] for one in sections[0]] == [one["answer"] for one in sections[1]]
+    assert sections[0][0]["evidence"][0]["checked"] == "accepted"
     same_files(tmp_path / "worker", tmp_path / "here")
     same_files(tmp_path / "scheduler", tmp_path / "here")
     same_parts(tmp_path / "worker" / "parts.sqlite", tmp_path / "here" / "parts.sqlite")

@@ -27,7 +27,7 @@ from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Analysis, Cst
 from verifair.audit.subject import Subject
 from verifair.audit.work import OutOfTime, Work
-from verifair.errors import Disagreement, QueryError, VerifairError
+from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.report.answers import plain, save_json, versions
 from verifair.report.figures import save_text
 from verifair.verify.certificate import semantics
@@ -121,7 +121,7 @@ def _one(key: str, settings: Analysis, subject: Subject, work: Work, share: floa
     started = time.monotonic()
     try:
         section = RUN[key](settings, subject, work)
-    except Disagreement:
+    except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:
         told = f"Not decided within {share:.0f} seconds: {error}. Allow more time (timeout), or ask for less."
@@ -189,7 +189,7 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
         for one in section.evidence:
             if sha256((places.work / Path(one.file).name).read_bytes()).hexdigest() != one.sha256:
                 return None
-    except (OSError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or of another version: asked again
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or another version's
         return None
     return section
 

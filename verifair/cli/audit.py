@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from verifair import datasets
+from verifair import datasets, parallel
 from verifair.audit.audit_file import load
 from verifair.audit.example import EXAMPLE as STARTING_FILE
 from verifair.audit.result import AuditResult, Section, Standing
@@ -55,6 +55,7 @@ def audit(
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds for the whole audit (default: the file's).")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random draw (default: the file's).")] = None,
     jobs: options.Jobs = 1,
+    cluster: options.Cluster = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit; what is finished is kept.")] = False,
     root: Annotated[
         Path | None, typer.Option("--root", help="Folder that the file's paths may not leave (default: the audit file's).")
@@ -69,6 +70,7 @@ def audit(
     if write_example is not None:
         _write_example(write_example)
         return
+    options.check_workers(jobs, cluster)
     path = _path(file, demo, root)
     if out is None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
@@ -80,7 +82,7 @@ def audit(
     subject = read(asked)
     console = options.console()
     try:
-        with _bars() as tell:
+        with parallel.cluster(cluster), _bars() as tell:
             result = run(
                 asked, subject, places, timeout=budget.seconds, seed=budget.seed, jobs=jobs, resume=resume, only=chosen, tell=tell,
                 done=lambda section: _show(section, console),
