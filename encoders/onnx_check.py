@@ -19,6 +19,7 @@ from encoders.runtime import open_session
 
 _UNIT = 2.0**-24      # unit roundoff of float32
 _TINY = 1e-35         # what denormals flushed to zero may add
+MOST_SHOWN = 1000     # numbers of a point in a message
 CURVE = 2e-6
 """What a runtime's float32 sigmoid or tanh may be off by: onnxruntime 1.2x evaluates rational approximations, and over 3 million
 numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
@@ -94,7 +95,8 @@ def compare(path: Path, x: npt.NDArray[np.float32], here: Array, there: Array, a
     wrong = ~(np.abs(here - there) <= allowed)          # also true for NaN
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise ModelError(path, f"the import does not reproduce onnxruntime at x = {x[row].tolist()}: "
+        point = f"{x[row, :MOST_SHOWN].tolist()}{' ...' if x.shape[1] > MOST_SHOWN else ''}"
+        raise ModelError(path, f"the import does not reproduce onnxruntime at x = {point}: "
                                f"{here[row, column]:.9g} here, {there[row, column]:.9g} in onnxruntime "
                                f"(allowed {allowed[row, column]:.2g}); please report this model",
                          node=nodes[column], op="import check")

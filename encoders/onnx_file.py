@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,9 @@ def load(path: str | Path) -> StoredModel:
         check_numbers(path, model)
         if model.functions:
             model = inliner.inline_local_functions(model)
-    except (onnx.checker.ValidationError, ValueError, RuntimeError, OSError) as error:
+        for node in model.graph.node:           # each has a value; one that stands for a function's argument has none
+            attributes(node)
+    except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
     return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
@@ -83,7 +86,7 @@ def load(path: str | Path) -> StoredModel:
 
 def node_name(node: onnx.NodeProto) -> str:
     """The name that messages use: exporters may leave a node nameless, its first output is always named."""
-    return str(node.name or node.output[0])
+    return str(node.name or next(iter(node.output), "without a name"))
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, object]:
@@ -226,18 +229,26 @@ def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown:
     return LogitsModel(model=cut.model, logits=logit, link=Link.SIGMOID, shown=shown)
 
 
-def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
-         link_node: str | None = None, link_axis: int | None = None) -> LogitsModel:
-    """A copy of the model that computes `logits` and nothing else."""
-    needed, kept = {logits}, []
-    for node in reversed(model.graph.node):              # ONNX graphs are stored in topological order
+def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
+    """Leave only the nodes that the outputs depend on, in place; the names of all tensors that these take or give."""
+    needed, kept = set(outputs), []
+    for node in reversed(graph.node):                    # ONNX graphs are stored in topological order
         if needed.intersection(node.output):
             kept.append(node)
             needed.update(node.input)
+    left = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
+    del graph.node[:]
+    graph.node.extend(left)
+    return needed
+
+
+def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
+         link_node: str | None = None, link_axis: int | None = None) -> LogitsModel:
+    """A copy of the model that computes `logits` and nothing else."""
     part = onnx.ModelProto()
     part.CopyFrom(model)
-    del part.graph.node[:], part.graph.output[:], part.graph.value_info[:]
-    part.graph.node.extend(reversed(kept))
+    needed = drop_nodes(part.graph, [logits])
+    del part.graph.output[:], part.graph.value_info[:]
     part.graph.output.append(onnx.ValueInfoProto(name=logits))
     unused = [i for i in part.graph.initializer if i.name not in needed]
     for initializer in unused:

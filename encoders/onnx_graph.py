@@ -149,9 +149,14 @@ def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
                                        "computed here: export the model with its constants folded", node=name, op=op)
     floating = [v.dtype in (np.dtype(np.float32), np.dtype(np.float64)) for v in values]
     if op in ARITHMETIC and values and all(floating) and all(np.isfinite(v).all() for v in values):
-        if op == "Div" and not values[1].all():
+        if op == "Div" and not all(v.all() for v in values[1:]):
             raise ModelError(reading.path, "divides a constant by zero", node=name, op=op)
-        results = [np.asarray(ARITHMETIC[op](*(exact(v).as_rational() for v in values)), dtype=object)]
+        try:
+            results = [np.asarray(ARITHMETIC[op](*(exact(v).as_rational() for v in values)), dtype=object)]
+        except (ArithmeticError, TypeError, ValueError) as error:   # of other shapes, or another number of them
+            shapes = ", ".join(map(str, (v.shape for v in values[:4])))
+            raise ModelError(reading.path, f"computes with constants of shapes {shapes}, which do not fit each other",
+                             node=name, op=op) from error
         rounded, same = exact(results[0]).rounded()
         results = [rounded]
         if not same:

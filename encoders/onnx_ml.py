@@ -88,7 +88,8 @@ def _feature_extractor(node: Node) -> Tensor:
     """ai.onnx.ml ArrayFeatureExtractor: picks entries of the last axis."""
     x, index = node.tensor(0), np.asarray(node.constant(1), dtype=np.int64).ravel()
     if not x.shape or (index.size and not (index.min() >= 0 and index.max() < x.shape[-1])):
-        raise node.error(f"picks entries {index.tolist()} of a tensor of shape (batch, {', '.join(map(str, x.shape))})")
+        shape = ", ".join(map(str, x.shape))
+        raise node.error(f"picks entries {index.min()} to {index.max()} of a tensor of shape (batch, {shape})")
     return x.take(x.index[..., index])
 
 

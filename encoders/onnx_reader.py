@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from encoders.onnx_file import LogitsModel, StoredModel, load, logits_model
 from encoders.onnx_graph import Reading, read_graph
 from encoders.onnx_tensor import Tensor
 from encoders.runtime import open_session
+
+AT_ONCE = 2**26
+"""Numbers of one tensor, over all points that are compared at a time."""
 
 
 def read_onnx(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
@@ -56,8 +60,9 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     for feed in feeds:
         feed.legal(x, random)
     _check_end(stored.path, reading, network)
-    check_layers(stored.path, logits, neurons, chain, feeds, x)
-    _check_shown(stored, logits, feeds, x)
+    for points in _in_parts(x, reading):
+        check_layers(stored.path, logits, neurons, chain, feeds, points)
+        _check_shown(stored, logits, feeds, points)
     return network
 
 
@@ -98,6 +103,13 @@ def _points(path: Path, n: int, count: int, random: np.random.Generator,
     normal = random.normal(size=(count, n))
     uniform = random.uniform(-1, 1, size=(count, n)) * 10.0 ** random.integers(-1, 4, size=(count, 1))
     return np.where(np.arange(count)[:, None] % 2 == 0, normal, uniform).astype(np.float32)
+
+
+def _in_parts(x: npt.NDArray[np.float32], reading: Reading) -> Iterator[npt.NDArray[np.float32]]:
+    """So few points at a time that no tensor of the graph takes more than AT_ONCE numbers of the runtime's memory."""
+    widest = max(math.prod(tensor.shape) for tensor in reading.tensors.values())
+    step = max(1, min(len(x), AT_ONCE // max(1, widest)))
+    return (x[start : start + step] for start in range(0, len(x), step))
 
 
 def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: npt.NDArray[np.float32]) -> None:

@@ -123,7 +123,7 @@ def _gather(node: Node) -> Tensor:
     if axis == 0:
         raise node.error("picks rows of the batch (axis 0); supported are the other axes")
     if index.size and not (-x.shape[axis - 1] <= index.min() and index.max() < x.shape[axis - 1]):
-        raise node.error(f"picks index {index.tolist()} of an axis of length {x.shape[axis - 1]}")
+        raise node.error(f"picks indices {index.min()} to {index.max()} of an axis of length {x.shape[axis - 1]}")
     return x.take(np.take(x.index, index, axis=axis))
 
 

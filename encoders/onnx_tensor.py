@@ -218,7 +218,7 @@ def finite(path: Path, name: str, value: Constant) -> Array:
     if value.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ModelError(path, f"its numbers are of type {value.dtype}; supported are float32 and float64 "
                                "(export the model before quantising it or converting it to half precision)", node=name)
-    bad = ~np.isfinite(value.astype(np.float64))
+    bad = ~np.isfinite(value)        # before they are converted: that warns of some NaNs
     if bad.any():
         where = np.argwhere(bad)[0].tolist()
         raise ModelError(path, f"{int(bad.sum())} of its {value.size} stored numbers are NaN or infinite, the first at "

@@ -18,7 +18,7 @@ import onnx
 from encoders.errors import ModelError, ModelFileError
 from encoders.feed import Feed
 from encoders.network import Array, Network
-from encoders.onnx_file import StoredModel, load, logits_model
+from encoders.onnx_file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx_inputs import graph_inputs
 
 
@@ -84,6 +84,8 @@ def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
 
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model)
+    if not any(a.HasField("g") or a.graphs for node in model.graph.node for a in node.attribute):   # graphs take what they like
+        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, whatever they take, also those nobody asks about
     del exposed.graph.output[:]
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     options = onnxruntime.SessionOptions()

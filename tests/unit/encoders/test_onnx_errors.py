@@ -196,3 +196,28 @@ def test_wrong_width(tmp_path: Path) -> None:
 
 def test_output_that_does_not_depend_on_the_input(tmp_path: Path) -> None:
     refused(save(tmp_path / "m.onnx", [node("Identity", ["c"])], {"c": np.ones((1, 2), dtype=F)}), "does not depend")
+
+
+def test_an_attribute_that_is_an_argument_of_no_function(tmp_path: Path) -> None:
+    wrong = node("Elu", ["x"], alpha=0.5)
+    wrong.attribute[0].ref_attr_name = "alpha"
+    refused(save(tmp_path / "m.onnx", [wrong], {}, check=False), "not a valid ONNX model", exit_code=2)
+
+
+def test_a_weight_called_by_bytes_that_are_no_text(tmp_path: Path) -> None:
+    stored = FIXTURES / "torch_dynamo_external.onnx"
+    (tmp_path / "torch_dynamo_external.onnx.data").write_bytes(stored.with_suffix(".onnx.data").read_bytes())
+    (tmp_path / "m.onnx").write_bytes(stored.read_bytes().replace(b"0.weight", b"\xff.weight"))
+    refused(tmp_path / "m.onnx", "not a valid ONNX model", exit_code=2)
+
+
+def test_weights_that_warn_when_they_are_converted(tmp_path: Path) -> None:
+    signalling = np.full((4, 1), 0x7FA00000, dtype=np.uint32).view(F)
+    refused(save(tmp_path / "m.onnx", [node("MatMul", ["x", "w"])], {"w": signalling}), "4 of its 4 stored numbers are NaN")
+
+
+def test_nodes_that_nobody_asks_about_are_not_run(tmp_path: Path) -> None:
+    """onnxruntime runs them all, if they are in the graph: one that fails, or one that fills the memory."""
+    nodes = [node("MatMul", ["x", "w"], ["z"]), node("Sigmoid", ["z"]), node("Reshape", ["x", "s"], ["never"])]
+    path = save(tmp_path / "m.onnx", nodes, {"w": np.ones((4, 1), F), "s": np.array([7, 7])}, check=False)
+    assert read_onnx(path).inputs == 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from encoders import onnx_graph
+from encoders import onnx_graph, onnx_reader
 from encoders.errors import ModelError
 from encoders.onnx_growth import size_of
 from encoders.onnx_reader import read_onnx
@@ -80,3 +80,30 @@ def test_what_is_computed_is_never_larger_than_said(op: str, one: tuple[int, ...
     except Exception:  # shapes that do not fit
         return
     assert found.size <= size_of(op, given_, attributes) <= 4096 * math.prod(one) * math.prod(two)
+
+
+def test_constants_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["v", "w"], ["c"], name="product"), node("Add", ["x", "c"])]
+    path = save(tmp_path / "m.onnx", nodes, {"v": np.ones((2, 4), F), "w": np.ones((8, 2), F)}, check=False)
+    with pytest.raises(ModelError, match=r"node 'product' \(MatMul\): computes with constants of shapes \(2, 4\), \(8, 2\)"):
+        read_onnx(path)
+
+
+def test_a_million_indices_are_not_listed_in_a_message(tmp_path: Path) -> None:
+    nodes = [node("Gather", ["x", "n"], ["y"], axis=1)]
+    path = save(tmp_path / "m.onnx", nodes, {"n": np.arange(1_000_000)}, check=False)
+    with pytest.raises(ModelError, match="picks indices 0 to 999999 of an axis") as caught:
+        read_onnx(path)
+    assert len(str(caught.value)) < 500
+
+
+def test_wide_tensors_are_compared_few_points_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(onnx_reader, "check_layers", lambda *given: asked.append(len(given[-1])))
+    nodes = [node("Gather", ["x", "n"], ["h"], axis=1), node("ReduceSum", ["h", "last"], keepdims=1)]
+    path = save(tmp_path / "m.onnx", nodes, {"n": np.zeros(1000, np.int64), "last": whole(1)})
+    read_onnx(path)
+    assert asked == [64]
+    monkeypatch.setattr(onnx_reader, "AT_ONCE", 30_000)
+    read_onnx(path)
+    assert asked[1:] == [30, 30, 4]
