@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import prod
 
 from encoders.vnnlib_query import Atom, Formula, Variable, VnnlibQuery
 from encoders.vnnlib_text import VnnlibUnsupported
@@ -55,7 +54,7 @@ def cases(query: VnnlibQuery) -> Iterator[Case]:
             fixed += normal[0]
         else:
             choices.append(normal)
-    _check_count(query, prod(len(one) for one in choices), 0)
+    _check_count(query, _product(choices), 0)
     for chosen in product(*choices):
         case = _case(query, [*fixed, *(atom for part in chosen for atom in part)])
         if case is not None:
@@ -79,15 +78,22 @@ def _normal(formula: Formula, query: VnnlibQuery) -> list[list[Atom]]:
     if formula.kind == "or":
         _check_count(query, sum(len(part) for part in parts), 0)
         return [conjunction for part in parts for conjunction in part]
-    count = prod(len(part) for part in parts)
+    count = _product(parts)
     _check_count(query, count, count * sum(max(map(len, part)) for part in parts))
     return [[atom for part in chosen for atom in part] for chosen in product(*parts)]
 
 
+def _product(parts: Sequence[Sequence[object]]) -> int:
+    """How many combinations there are; MAX_CASES + 1 for any more: the product of a million twos takes long, and has no digits."""
+    count = 1
+    for part in parts:
+        count = min(count * len(part), MAX_CASES + 1)
+    return count
+
+
 def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
     if count > MAX_CASES or atoms > MAX_ATOMS:
-        many = f"{count} combinations, more than {MAX_CASES}"
-        told = many if count > MAX_CASES else f"{atoms} comparisons, more than {MAX_ATOMS}"
+        told = f"more than {MAX_CASES:,} combinations" if count > MAX_CASES else f"more than {MAX_ATOMS:,} comparisons"
         raise VnnlibUnsupported(query.path, None, f"its disjunctions have {told}; ask in several files")
 
 

@@ -19,6 +19,7 @@ MAX_DIGITS = 2000
 MAX_EXPONENT = 400
 MAX_BITS = 1 << 13
 """Of numerators of products."""
+MAX_DIMENSIONS = 32
 MAX_SIZE = 1_000_000
 """Elements of all declared tensors together."""
 
@@ -122,8 +123,10 @@ class _Reader:
         dimensions = [word for word in words[3:end] if word != ","]
         if _NAME.fullmatch(name) is None or name in self.tensors or name in [one.name for one in self.networks]:
             raise self._error(tree, f"{name!r} is no name, or taken; every variable needs one of its own")
-        if not all(word.isdecimal() and len(word) < 8 for word in dimensions):
-            raise self._error(tree, f"dimensions of {name}: {' '.join(dimensions)}, expected whole numbers")
+        if not all(word.isdecimal() and len(word) < 8 for word in dimensions) or len(dimensions) > MAX_DIMENSIONS:
+            raise self._error(
+                tree, f"dimensions of {name}: {' '.join(dimensions)[:200]}, expected at most {MAX_DIMENSIONS} whole numbers"
+            )
         if kind.lower() not in FLOATS:
             raise self._unsupported(tree, f"{name} is of type {kind}; expected {' or '.join(FLOATS)}")
         rest = words[end + 1 :]

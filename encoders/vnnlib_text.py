@@ -15,6 +15,8 @@ from pathlib import Path
 from encoders.errors import ModelError
 
 MAX_BYTES = 64 << 20
+MAX_WORDS = 1 << 22
+"""Parentheses included; the memory of a machine is not filled by parentheses that nobody meant."""
 MAX_DEPTH = 100
 _TOKEN = re.compile(r"""\s+|;[^\n]*|(?P<word>[()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)""")
 
@@ -34,13 +36,13 @@ class VnnlibUnsupported(VnnlibError):
     exit_code = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Word:
     text: str
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tree:
     items: tuple[Word | Tree, ...]
     line: int
@@ -65,13 +67,16 @@ def _content(path: Path) -> str:
 
 
 def _words(path: Path, text: str) -> Iterator[Word]:
-    line, at = 1, 0
+    line, at, count = 1, 0, 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise VnnlibError(path, line, f"stray {text[at]!r}; strings end on the line they begin on")
         word = match["word"]
         if word is not None:
+            count += 1
+            if count > MAX_WORDS:
+                raise VnnlibError(path, line, f"has more than {MAX_WORDS:,} words and parentheses; ask in several files")
             yield Word(word, line)
         line += text.count("\n", at, match.end())
         at = match.end()

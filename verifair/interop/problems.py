@@ -27,6 +27,9 @@ from encoders.vnnlib_cases import Case
 from encoders.vnnlib_query import Atom, VnnlibQuery
 from encoders.vnnlib_text import VnnlibUnsupported
 
+MAX_LEFT = 4096
+"""Constraints of one case: their maximum becomes dense layers as wide as they are many."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseProblem:
@@ -48,8 +51,11 @@ class CaseProblem:
 def case_problems(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Iterator[CaseProblem]:
     """The problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
 
-    Raises VnnlibUnsupported for coefficients that float64 cannot hold.
+    Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
     """
+    if len(case.left) > MAX_LEFT:
+        told = f"{len(case.left):,} constraints have to hold together, beside bounds on inputs, and {MAX_LEFT:,} are the most"
+        raise VnnlibUnsupported(query.path, None, f"{told}; ask in several files")
     outputs = tuple(atom for atom in case.left if any(variable.side == "output" for variable, _ in atom.terms))
     twin = _twin(query, replace(case, left=outputs), networks)
     if twin is not None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoders import vnnlib_text
 from encoders.vnnlib_cases import cases, meets
 from encoders.vnnlib_query import Variable, VnnlibQuery
 from encoders.vnnlib_reader import read_vnnlib
@@ -240,3 +241,22 @@ def test_inputs_of_several_networks_are_joined_whichever_way_round(tmp_path: Pat
         (case,) = cases(query)
         assert case.place[1, 0] == (case.place[0, 0][0], Fraction(offset))
         assert not case.left
+
+
+def test_more_combinations_than_have_digits(tmp_path: Path) -> None:
+    with pytest.raises(VnnlibUnsupported, match="more than 10,000 combinations"):
+        list(cases(read(tmp_path, OLD + "(assert (or (<= Y_0 0) (>= Y_0 1)))" * 15_000)))
+
+
+def test_more_dimensions_than_any_tensor_has(tmp_path: Path) -> None:
+    with pytest.raises(VnnlibError, match="expected at most 32 whole numbers"):
+        read(tmp_path, NEW.replace("[1,2]", f"[{','.join(['9999999'] * 700)}]", 1))
+
+
+def test_parentheses_without_number_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert vnnlib_text.MAX_BYTES // 2 > vnnlib_text.MAX_WORDS
+    words = len(vnnlib_text._TOKEN.findall(OLD)) - OLD.count(" ") - OLD.count("\n")
+    monkeypatch.setattr(vnnlib_text, "MAX_WORDS", words)
+    read(tmp_path, OLD)
+    with pytest.raises(VnnlibError, match=f"line 5: has more than {words} words"):
+        read(tmp_path, OLD + "()")

@@ -22,6 +22,7 @@ from encoders.vnnlib_text import VnnlibUnsupported
 from solvers.outcome import Budget
 from tests.support import random_network
 from verifair.errors import QueryError
+from verifair.interop import problems
 from verifair.interop.decide import Answered, QueryAnswer, check_types, covers_reals, decide, networks_of
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import number, written
@@ -267,3 +268,13 @@ def test_floating_point_types_need_consent(tmp_path: Path) -> None:
     with pytest.raises(VnnlibUnsupported, match="--as-real"):
         check_types(asked, as_real=False)
     check_types(asked, as_real=True)
+
+
+def test_more_constraints_than_a_maximum_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their maximum would be dense layers: a million would fill any memory."""
+    asked = query(tmp_path, old(1, 1, *[f"(>= Y_0 -{k}.5)" for k in range(20)]))
+    monkeypatch.setattr(problems, "MAX_LEFT", 20)
+    assert decide(asked, [HAT], budget=Budget(seconds=20), method="bnb").answer is Answered.SAT
+    monkeypatch.setattr(problems, "MAX_LEFT", 19)
+    with pytest.raises(VnnlibUnsupported, match="20 constraints have to hold together"):
+        decide(asked, [HAT], budget=Budget(seconds=20), method="bnb")
