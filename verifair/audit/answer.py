@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -44,7 +44,7 @@ def section_dict(section: Section, *, pictures: bool = True) -> dict[str, Any]:
 
 
 def section_of(content: Mapping[str, Any]) -> Section:
-    """What `section_dict` wrote. Raises KeyError, TypeError, ValueError for anything else."""
+    """What `section_dict` wrote. Raises AttributeError, KeyError, TypeError, ValueError for anything else."""
     parts = {
         "statements": tuple(
             Statement(**{**one, "standing": Standing(one["standing"]), "tone": Tone(one["tone"])}) for one in content["statements"]
@@ -55,9 +55,15 @@ def section_of(content: Mapping[str, Any]) -> Section:
         ),
         "pictures": tuple(Picture(**one) for one in content["pictures"]),
         "tables": tuple(
-            DataTable(title=one["title"], note=one["note"], rows=pd.DataFrame(one["rows"], columns=one["columns"]))
+            DataTable(title=one["title"], note=one["note"], rows=_frame(one["columns"], one["rows"]))
             for one in content["tables"]
         ),
         "evidence": tuple(Evidence(**one) for one in content["evidence"]),
     }
     return Section(**{**content, **parts})
+
+
+def _frame(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    if any(len(row) != len(columns) for row in rows):
+        raise ValueError("a row has more cells than there are columns, or fewer")
+    return pd.DataFrame(rows, columns=columns)

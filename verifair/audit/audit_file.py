@@ -57,17 +57,19 @@ class AuditFile:
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """The path that a key names. Raises SchemaError for one that leaves the root, links followed, or names no file."""
-        place = f"{self.name}: [{section}]: {key} = {written!r}"
+        place = f"{self.name}: [{section}]: {key} = {schema_file.shown(written)}"
         try:
             found = (self.folder / written).resolve()
+            there = found.is_file() if found.is_relative_to(self.root) else None
         except (OSError, ValueError, RuntimeError) as error:
-            raise SchemaError(f"{place}: is no path ({error}); name a file beside the audit file") from None
-        if not found.is_relative_to(self.root):
+            why = getattr(error, "strerror", None) or error
+            raise SchemaError(f"{place}: is no path ({why}); name a file beside the audit file") from None
+        if there is None:
             raise SchemaError(
                 f"{place}: leads out of the folder {self.root}; put the file there, or run the audit with --root and a folder that "
                 "holds both"
             )
-        if not found.is_file():
+        if not there:
             raise SchemaError(f"{place}: there is no such file ({found}); correct the path, which is relative to the audit file")
         return found
 
@@ -146,7 +148,10 @@ def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
 def _read(kind: type[Section], data: Any, title: str, lines: list[str]) -> Any:
     """A section, or None and what is wrong with it in `lines`."""
     if not isinstance(data, Mapping):
-        lines.append(f"{title}: found {data!r}, expected a section of keys; write {title} on a line of its own, and the keys below")
+        lines.append(
+            f"{title}: found {schema_file.shown(data)}, expected a section of keys; write {title} on a line of its own, and the "
+            "keys below"
+        )
         return None
     try:
         return kind.read(data)

@@ -13,6 +13,8 @@ from verifair.bench.record import Record
 from verifair.errors import DataError
 
 NAME = "runs.jsonl"
+LONGEST = 500
+"""Characters of a message about what is wrong with it."""
 
 
 class Journal:
@@ -72,12 +74,15 @@ class Journal:
         try:
             lines = [json.loads(line) for line in whole.splitlines()]
             found = lines[0]["settings"] if lines else settings
+            if not isinstance(found, dict):
+                raise ValueError("its settings are none")
             records = [Record.from_dict(line) for line in lines[1:]]
-        except (ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
-            raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({error}); name another folder") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            said = str(error)[:LONGEST]
+            raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({said}); name another folder") from error
         if found != settings:
             differs = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
-            said = ", ".join(f"{name} {found.get(name)} there, {settings.get(name)} now" for name in differs)
+            said = ", ".join(f"{name} {found.get(name)} there, {settings.get(name)} now" for name in differs)[:LONGEST]
             raise DataError(f"{self.path}: was made with other settings ({said}), and times would not compare; name another folder")
         if len(whole) < len(content):
             with self.path.open("r+b") as file:

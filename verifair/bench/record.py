@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, ValidationError
+
+from verifair.bench.answer import Said
+from verifair.bench.family import Kind
+
+Seconds = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,27 +27,27 @@ class Record:
 
     case: str
     family: str
-    kind: str
-    size: int
+    kind: Kind
+    size: StrictInt
     question: str
     subject: str
     method: str
     solver: str | None
     version: str
-    repeat: int
-    seed: int
-    limit: float
-    status: str
+    repeat: StrictInt
+    seed: StrictInt
+    limit: Seconds
+    status: Said
     reason: str | None
     trust: str
-    lower: float
-    upper: float
-    comparable: bool
-    build_seconds: float | None
-    solve_seconds: float | None
-    total_seconds: float
-    peak_mb: float | None
-    base_mb: float | None
+    lower: StrictFloat
+    upper: StrictFloat
+    comparable: StrictBool
+    build_seconds: StrictFloat | None
+    solve_seconds: StrictFloat | None
+    total_seconds: Seconds
+    peak_mb: StrictFloat | None
+    base_mb: StrictFloat | None
     engine: str
     note: str
 
@@ -67,5 +75,16 @@ class Record:
         """Raises TypeError or ValueError for anything that `to_dict` did not write."""
         if not isinstance(content, dict) or set(content) != {field.name for field in fields(cls)}:
             raise ValueError("not a record of a run")
+        for name, value in content.items():
+            if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
+                raise ValueError(f"{name} is no number that was measured")
         lower, upper = content["lower"], content["upper"]
-        return cls(**{**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper})
+        try:
+            given = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}
+            return _ADAPTER.validate_python(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+_ADAPTER = TypeAdapter(Record)

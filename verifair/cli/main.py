@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -55,6 +56,9 @@ def verifair() -> None:
 
 def main() -> None:
     """Entry point of the `verifair` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # names of files may hold bytes, and a terminal lack letters: both are shown escaped
+            stream.reconfigure(errors="backslashreplace")
     error_console = Console(stderr=True, highlight=False)
     try:
         app()

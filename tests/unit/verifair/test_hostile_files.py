@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import lzma
+import os
 import sqlite3
+import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +20,16 @@ import pandas as pd
 import pytest
 
 from encoders.network import Layer, Link, Network
+from tests.bench_support import record
+from tests.cli_support import RUN
+from verifair.audit import audit_file
+from verifair.audit.run import KEPT, Places, _kept
+from verifair.bench.journal import Journal
 from verifair.datasets import table
 from verifair.datasets.table import read_table
 from verifair.errors import CertificateError, DataError, SchemaError
 from verifair.explain import rules_file
+from verifair.report.figures import save_text
 from verifair.schema import Schema
 from verifair.situation.causal import file as causal_file
 from verifair.verify import certificate_file, partition_store
@@ -216,3 +224,87 @@ def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) 
     """What is said to be proved is printed as it stands in the file: it is read as it stands there, too."""
     with pytest.raises(CertificateError, match="is malformed"):
         check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+
+
+# Audit files
+
+AUDIT = '[schema]\nfile = "s.toml"\n[analyses.pba]\n[model]\nfile = '
+
+
+@pytest.mark.parametrize("written", [
+    "../m.onnx", "/etc/passwd", "deep/../../m.onnx", "out/m.onnx", "link.onnx", "a\x00b", "round", "a" * 5000, "a/" * 5000, "deep",
+])  # fmt: skip
+def test_paths_of_audit_files_that_lead_out_or_nowhere(written: str, tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    (folder / "deep").mkdir(parents=True)
+    (tmp_path / "m.onnx").touch()
+    for name, goal in (("out", ".."), ("link.onnx", "../m.onnx"), ("round", "round")):
+        (folder / name).symlink_to(goal)
+    (folder / "a.toml").write_text(AUDIT + json.dumps(written) + "\n")
+    with pytest.raises(SchemaError, match=r"leads out of the folder|is no path|there is no such file"):
+        audit_file.load(folder / "a.toml").inside("model", "file", written)
+
+
+def test_what_stands_in_place_of_a_section_is_not_printed_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(f'model = "{"x" * 1_000_000}"\n')
+    with pytest.raises(SchemaError) as caught:
+        audit_file.load(tmp_path / "a.toml")
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("damage", [
+    {"witnesses": [{"changes": 1.5}]}, {"tables": [{"title": "", "note": "", "columns": ["a"], "rows": [[1], []]}]},
+    {"tables": [3]}, {"statements": None}, {"evidence": [{}]},
+])  # fmt: skip
+def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, Any], tmp_path: Path) -> None:
+    places = Places(page=tmp_path / "p.html", json=tmp_path / "p.json")
+    (places.work / KEPT).mkdir(parents=True)
+    section = {
+        "key": "pba", "title": "", "question": "", "method": "", "source": "", "semantics": "", "statements": [], "witnesses": [],
+        "pictures": [], "tables": [], "evidence": [],
+    }  # fmt: skip
+    for content, expected in ((section, "pba"), ({**section, **damage}, None)):
+        (places.work / KEPT / "pba.json").write_text(json.dumps({"pin": "", "share": 1.0, "section": content}))
+        found = _kept(places, "pba", "", 1.0)
+        assert (found.key if found else None) == expected
+
+
+# Journals of benchmarks
+
+
+@pytest.mark.parametrize("line", [
+    "[" * 100_000, '{"settings": [1]}', '{"settings": 5}', '{"settings": null}', '{"settings": {"limit": ' + "9" * 5000 + "}}",
+])  # fmt: skip
+def test_journals_whose_settings_are_none(line: str, tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match="is no journal"):
+        Journal(tmp_path, {"limit": 5.0}, resume=True)
+
+
+@pytest.mark.parametrize("changed", [
+    {"case": ["x"]}, {"kind": "none"}, {"status": "PROVED"}, {"total_seconds": "1"}, {"total_seconds": -1.0}, {"size": 1.5},
+    {"repeat": True}, {"comparable": 1}, {"total_seconds": float("nan")}, {"peak_mb": float("inf")}, {"upper": 10**400},
+    {"note": None},
+])  # fmt: skip
+def test_runs_that_nobody_measured(changed: dict[str, Any], tmp_path: Path) -> None:
+    with Journal(tmp_path, {"limit": 5.0}, resume=False) as journal:
+        journal.add(record())
+    whole = (tmp_path / "runs.jsonl").read_text()
+    with Journal(tmp_path, {"limit": 5.0}, resume=True) as journal:
+        assert list(journal.records.values()) == [record()]
+    (tmp_path / "runs.jsonl").write_text(whole + json.dumps({**record().to_dict(), **changed}) + "\n")
+    with pytest.raises(DataError, match="is no journal"):
+        Journal(tmp_path, {"limit": 5.0}, resume=True)
+
+
+# Names of files that are no text
+
+
+def test_names_that_are_no_text_are_shown_and_written(tmp_path: Path) -> None:
+    name = os.fsdecode(b"no\xfftext.onnx")
+    told = [*RUN, "verify", name]
+    found = subprocess.run(told, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONUTF8": "1"})
+    assert (found.returncode, "Traceback" in found.stderr) == (2, False)
+    assert "no\\udcfftext.onnx: cannot be read" in found.stderr
+    save_text(tmp_path / "page.html", f"about {name}")
+    assert (tmp_path / "page.html").read_text() == "about no\\udcfftext.onnx"
