@@ -40,22 +40,12 @@ class CertificateTarget:
         if rng.random() < (0.3 if zipped else 0.1):
             return _bomb(rng) if zipped and rng.random() < 0.02 else mutate.bytes_mutant(rng, data)
         plain = gzip.decompress(data) if zipped else data
-        changed = mutate.bytes_mutant(rng, plain) if rng.random() < 0.1 else self._forged(rng, json.loads(plain))
+        changed = mutate.bytes_mutant(rng, plain) if rng.random() < 0.1 else self.forged(rng, json.loads(plain))
         return gzip.compress(changed, 1, mtime=0) if zipped else changed
 
-    def _forged(self, rng: random.Random, content: dict[str, Any]) -> bytes:
+    def forged(self, rng: random.Random, content: dict[str, Any]) -> bytes:
         """The tree of a certificate changed, its digest made to fit."""
-        content = _targeted(rng, content) if rng.random() < 0.4 else mutate.tree_mutant(rng, content, gentle=0.7)
-        text = mutate.text(content)
-        if rng.random() < 0.9:
-            try:
-                parsed = json.loads(text)
-                payload = {key: value for key, value in parsed.items() if key != "digest"}
-                digest = hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-                text = text.replace(str(parsed["digest"]), digest)
-            except (ValueError, RecursionError, AttributeError, KeyError):
-                pass  # it was no certificate any more
-        return text.encode("utf-8", "surrogatepass")
+        return sealed(rng, _targeted(rng, content) if rng.random() < 0.4 else mutate.tree_mutant(rng, content, gentle=0.7))
 
     def read(self, path: Path) -> str:
         kind = kind_of(path)
@@ -72,6 +62,20 @@ class CertificateTarget:
         if false is not None:
             raise Untrue(f"accepted, but {false}: {statement}")
         return f"accepted and true: {kept}, {_changed(path)}"
+
+
+def sealed(rng: random.Random, content: Any) -> bytes:
+    """As JSON; most of the time with a digest that fits."""
+    text = mutate.text(content)
+    if rng.random() < 0.9:
+        try:
+            parsed = json.loads(text)
+            payload = {key: value for key, value in parsed.items() if key != "digest"}
+            digest = hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+            text = text.replace(str(parsed["digest"]), digest)
+        except (ValueError, RecursionError, AttributeError, KeyError):
+            pass  # it was no certificate any more
+    return text.encode("utf-8", "surrogatepass")
 
 
 class PartitionTarget(CertificateTarget):

@@ -11,8 +11,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 import verifair as vf
 from tests.fuzz import mutate
 from verifair import datasets
@@ -24,7 +22,7 @@ from verifair.situation.causal import file as causal_file
 DATA = Path(datasets.__file__).parent / "data"
 
 
-class _Toml:
+class Toml:
     """Trees of TOML files changed, or their bytes."""
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
@@ -42,7 +40,7 @@ def _trimmed(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-class SchemaTarget(_Toml):
+class SchemaTarget(Toml):
     """`Schema.load`, then what everything else asks of a schema first."""
 
     name = "schema"
@@ -64,7 +62,7 @@ class SchemaTarget(_Toml):
         return "schema"
 
 
-class CausalTarget(_Toml):
+class CausalTarget(Toml):
     """`verifair cst`: the causal file, its graph and mechanisms; paths in it do not leave its folder."""
 
     name = "causal"
@@ -337,4 +335,3 @@ RULES: dict[str, Any] = {
         {"when": {"hours-per-week": {"low": 40}}, "words": "y", "size": 1, "cluster": 0},
     ],
 }
-del pd

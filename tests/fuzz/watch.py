@@ -85,6 +85,8 @@ class Report:
             case "read":
                 self.read[found.said] += 1
             case _:
+                if found.said not in self.failures:
+                    print(f"{self.target}: FAILED input {number}, {seconds:.1f} s: {found.said}", file=sys.stderr, flush=True)
                 first = self.failures.setdefault(found.said, [number, 0, found.trace])
                 first[1] += 1
 
@@ -98,21 +100,22 @@ class Report:
         lines += [f"  read: {count:,} x {said}" for said, count in self.read.most_common(12)]
         for said, (number, count, trace) in self.failures.items():
             lines += [f"  FAILED {count:,} x {said} (first: input {number})"]
-            lines += [f"      {line}" for line in trace.splitlines()[-6:]]
+            lines += [f"      {line[:300]}" for line in trace.splitlines()[-6:]]
         return "\n".join(lines)
 
 
 def campaign(
     name: str, folder: Path, *, seconds: float, seed: int = 0, inputs: int | None = None, first: int = 0, patience: float = SECONDS
 ) -> Report:
-    """Feeds damaged files to a target until the time, or the number of inputs, is over."""
+    """Feeds damaged files to a target until the time, or the number of inputs, is over; an interrupt (Ctrl-C) ends it early."""
     report = Report(target=name, seed=seed)
     number, last = first, None if inputs is None else first + inputs
-    while report.seconds < seconds and (last is None or number < last):
-        for at, found, took in _child(name, folder, seed, number, last, seconds, patience, report):
-            report.add(at, found, took)
-            number = at
-        number += 1
+    with contextlib.suppress(KeyboardInterrupt):
+        while report.seconds < seconds and (last is None or number < last):
+            for at, found, took in _child(name, folder, seed, number, last, seconds, patience, report):
+                report.add(at, found, took)
+                number = at
+            number += 1
     return report
 
 

@@ -1,0 +1,116 @@
+"""What runs that are gone on with left on disk: the journal of `verifair bench`, and finished sections of `verifair audit`."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tests.bench_support import record
+from tests.fuzz import mutate
+from verifair.audit import answer
+from verifair.audit.result import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
+from verifair.audit.run import KEPT, Places, _kept
+from verifair.bench.journal import NAME, Journal
+from verifair.cli.options import write_json
+from verifair.report.bench import comparison, to_dict, write_tables
+
+SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
+
+
+class BenchTarget:
+    """`verifair bench --resume`: what is asked again, and what is summed up and written of what was measured before."""
+
+    name = "bench"
+
+    def seeds(self, folder: Path) -> dict[str, bytes]:
+        with Journal(folder / "made", SETTINGS, resume=False) as journal:
+            for kind in ("decision", "relaxation", "minimum", "center"):
+                for number in range(2):
+                    case: dict[str, Any] = {"case": f"{kind}/{number}", "family": kind, "kind": kind, "question": f"{kind}{number}"}
+                    journal.add(record(**case, status="optimal" if number else "proved", upper=0.75, trust="exact"))
+                    case |= {"method": "milp", "solver": "highs"}
+                    journal.add(record(**case, trust="claimed", build_seconds=0.5, solve_seconds=2.5))
+                    journal.add(record(**case, repeat=1, status="unknown", reason="time", trust=""))
+        return {NAME: (folder / "made" / NAME).read_bytes(), "short.jsonl": json.dumps({"settings": SETTINGS}).encode() + b"\n"}
+
+    def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
+        if rng.random() < 0.25:
+            return mutate.bytes_mutant(rng, data)
+        lines = [json.loads(line) for line in data.splitlines()]
+        for _ in range(rng.choice((1, 1, 2))):
+            k = rng.randrange(len(lines))
+            lines[k] = mutate.tree_mutant(rng, lines[k], gentle=0.4)
+        if rng.random() < 0.1:
+            lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
+        return "".join(mutate.text(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
+
+    def read(self, path: Path) -> str:
+        folder = path.parent / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / NAME).write_bytes(path.read_bytes())
+        with Journal(folder, SETTINGS, resume=True) as journal:
+            records = list(journal.records.values())
+            for one in records:
+                journal.holds(one.case, one.competitor, one.repeat, one.question, one.version)
+            journal.add(record())
+        with Journal(folder, SETTINGS, resume=True) as again:
+            if len(again.records) != len({*(one.key for one in records), record().key}):
+                raise AssertionError("written and read again, it is another journal")
+        found = comparison(records, 5.0)
+        if records:
+            write_tables(found, folder)
+        write_json(folder / "bench.json", to_dict(found))
+        json.loads((folder / "bench.json").read_text(encoding="utf-8"), parse_constant=_constant)
+        return f"{'runs' if records else 'no runs'}, {'disagreements' if found.contradictions else 'no disagreement'}"
+
+
+def _constant(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+class KeptTarget:
+    """`verifair audit --resume`: a section that was finished before is shown again, or asked again."""
+
+    name = "kept"
+
+    def seeds(self, folder: Path) -> dict[str, bytes]:
+        return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": answer.section_dict(SECTION)}).encode()}
+
+    def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
+        if rng.random() < 0.25:
+            return mutate.bytes_mutant(rng, data)
+        return mutate.text(mutate.tree_mutant(rng, json.loads(data), gentle=0.4)).encode("utf-8", "surrogatepass")
+
+    def read(self, path: Path) -> str:
+        places = Places(page=path.parent / "page.html", json=path.parent / "page.json")
+        (places.work / KEPT).mkdir(parents=True, exist_ok=True)
+        (places.work / "proof.json").write_bytes(b"")
+        (places.work / KEPT / "pba.json").write_bytes(path.read_bytes())
+        found = _kept(places, "pba", "p", 10.0)
+        return "asked again" if found is None else "shown again"
+
+
+SECTION = Section(
+    key="pba", title="t", question="q", method="m", source="s", semantics="real", seconds=1.5,
+    statements=(Statement(text="a", standing=Standing.PROVED, tone=Tone.GOOD, headline=True),),
+    witnesses=(
+        WitnessRow(
+            analysis="pba", person={"age": "34 years"}, changes={"sex": ("f", "m")}, before=0.25, after=0.75, flips=True,
+            float32_agrees=None, sentence="s",
+        ),
+    ),
+    tables=(DataTable(title="t", rows=pd.DataFrame({"a": [1, 2], "b": ["x", None]})),),
+    evidence=(
+        Evidence(
+            file="page.files/proof.json", proves="p", command="c", checked="accepted",
+            sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        ),
+    ),
+    settings={"delta": [1.0]}, answer={"proved": 3},
+)  # fmt: skip
