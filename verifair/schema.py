@@ -107,7 +107,7 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(content)
         except SchemaError as error:
-            raise SchemaError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+            raise SchemaError(schema_file.told(error, name)) from None
 
     @classmethod
     def infer(

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from verifair.errors import SchemaError
 
-LONGEST = 300
-"""Characters of a value in a message."""
+LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
+"""Characters of a value in a message, problems in it, and characters of each."""
 
 
 def read(path: str | Path, what: str = "a schema") -> str:
@@ -42,6 +42,13 @@ def shown(value: Any) -> str:
     """A value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+
+
+def told(error: Exception, name: str) -> str:
+    """What is wrong with a file, one problem a line that begins with its name, as far as anybody reads."""
+    lines = str(error).splitlines()
+    more = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
+    return "\n".join(f"{name}: {line[:LONGEST_LINE]}" for line in (*lines[:MOST_LINES], *more))
 
 
 def parse(text: str, name: str) -> dict[str, Any]:

@@ -245,8 +245,9 @@ def store_mutant(rng: random.Random, data: bytes) -> bytes:
                 for _ in range(rng.choice((1, 1, 2))):
                     if _store_change(rng, connection, tables):
                         break
-            except (sqlite3.Error, OverflowError, UnicodeError, RecursionError):
-                pass  # SQLite itself does not have it
+            except Exception:  # SQLite itself does not have it, or the first change left nothing that the second one knows
+                if connection.in_transaction:
+                    connection.rollback()
         connection.close()
         return path.read_bytes()
 
@@ -310,8 +311,7 @@ def _store_change(rng: random.Random, connection: sqlite3.Connection, tables: li
     table = rng.choice(tables)
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     if rng.random() < 0.2:
-        for statement in rng.choice(SCHEMES).format(table, rng.choice(columns)).split(";"):
-            connection.execute(statement)
+        connection.executescript(rng.choice(SCHEMES).format(table, rng.choice(columns)))
         return True
     every = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
     if not every:

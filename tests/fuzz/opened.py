@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-_SEEN: list[str] = []
+FORBIDDEN = [Path(one) for one in ("/etc/passwd", "/dev/zero", "/dev/urandom")]
+"""What damaged files name most, and no reader opens for any other reason."""
+_BLOCKS: list[list[str]] = []
+"""What was opened in each block that is under way."""
 
 
 @cache
@@ -20,20 +23,23 @@ def _listening() -> None:
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
     if event in ("open", "sqlite3.connect") and isinstance(arguments[0], (str, bytes)):
-        _SEEN.append(os.fsdecode(arguments[0]))
+        for seen in _BLOCKS:
+            seen.append(os.fsdecode(arguments[0]))
 
 
 @contextmanager
 def never_opens(forbidden: Sequence[Path]) -> Iterator[None]:
     """Fails where the block opens a forbidden file, or one below a forbidden folder, links followed, whatever else it does."""
     _listening()
-    _SEEN.clear()
+    seen: list[str] = []
     failed: BaseException | None = None
+    _BLOCKS.append(seen)
     try:
         yield
     except BaseException as error:
         failed = error
-    for name in _SEEN[:]:
+    _BLOCKS.pop()
+    for name in seen:
         if "\0" not in name and any(Path(os.path.realpath(name)).is_relative_to(one) for one in forbidden):
             raise AssertionError(f"{name} was opened, which lies outside") from failed
     if failed is not None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
+from tests.fuzz.opened import FORBIDDEN, never_opens
 from verifair.errors import VerifairError
 
 OURS = (VerifairError, ModelError, BackendError)
@@ -56,7 +57,8 @@ def outcome(target: Target, path: Path) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            return Outcome(kind="read", said=target.read(path))
+            with never_opens(FORBIDDEN):
+                return Outcome(kind="read", said=target.read(path))
         except OURS as error:
             flaw = _message_flaw(str(error))
             said = f"{type(error).__name__}: {skeleton(str(error), path)}"

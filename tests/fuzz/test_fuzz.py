@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.opened import never_opens
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.watch import campaign
 
@@ -27,3 +28,14 @@ def test_only_our_own_errors_come_out(name: str, tmp_path: Path) -> None:
 
 def test_every_reader_has_its_target() -> None:
     assert {*FEW, "proof", "certificate", "partition", "store", "resume"} == set(TARGETS)
+
+
+def test_what_is_opened_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").touch()
+    (tmp_path / "link").symlink_to("outside/a")
+    with never_opens([tmp_path / "outside"]):
+        (tmp_path / "b").touch()
+    for name in ("outside/a", "link", "outside/../link"):
+        with pytest.raises(AssertionError, match="lies outside"), never_opens([tmp_path / "outside"]), never_opens([]):
+            (tmp_path / name).read_bytes()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
+import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,17 @@ from verifair.errors import DataError
 from verifair.feature import repeated
 
 UNREADABLE = (
-    OSError, ValueError, EOFError, ArithmeticError, NotImplementedError, ImportError, MemoryError, RecursionError, LookupError,
+    OSError, ValueError, EOFError, ArithmeticError, RuntimeError, ImportError, MemoryError, LookupError,
     zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError, pyarrow.ArrowException,
 )  # fmt: skip
 """What the readers of so many formats raise for damaged files."""
 MAX_UNPACKED = 1 << 31
-"""Bytes that a compressed table may unpack to: a small file can hold a machine's memory many times over."""
+"""Bytes that a compressed table may unpack to: a small file can hold a machine's memory many times over, and ..."""
+RATIO, SMALL = 250, 1 << 26
+"""... so many times its own size, where that is more than SMALL bytes: unpacking takes time, too, and tables shrink to a tenth."""
 MAX_CELLS = 1 << 28
 """Of a Parquet file, in which a million equal cells take a few bytes."""
+MAX_COLUMNS = 10_000
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -63,37 +69,65 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
 
 def _csv(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
     _check_size(path)
+    _check_width(path)
     # Two lines, so that rows with more cells than the header are an error: pandas would take the first cell for a row label.
     first = pd.read_csv(path, nrows=2, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
     header = [str(name) for name in first.iloc[0]]
     if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-        raise DataError(f"{path}: the header {header[0]!r} has no commas; save the table with commas between the cells")
+        raise DataError(f"{path}: the header {header[0][:500]!r} has no commas; save the table with commas between the cells")
     twice = [name for name in repeated(header) if name]
     if twice and columns is None:
-        raise DataError(f"{path}: columns named twice: {', '.join(twice)}; give each its own name")
+        raise DataError(f"{path}: columns named twice: {_listed(twice)}; give each its own name")
     _need(path, columns, header)
     return pd.read_csv(path, usecols=columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False)
 
 
 def _check_size(path: Path) -> None:
-    """Raises DataError for a compressed file that unpacks to more than MAX_UNPACKED, or is compressed in another way."""
+    """Raises DataError for a compressed file that unpacks to more than it may, or is compressed in another way."""
     if path.suffix in (".zst", ".tar", ".tgz"):
         raise DataError(f"{path}: tables are read as they are, or compressed by gzip, bzip2, xz or zip; unpack it first")
-    size = 0
+    size, most = 0, min(MAX_UNPACKED, max(SMALL, RATIO * path.stat().st_size))
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as zipped:
             size = sum(file.file_size for file in zipped.infolist())
     elif path.suffix in PACKED:
         with PACKED[path.suffix](path) as file:
-            while size <= MAX_UNPACKED and (part := file.read(1 << 22)):
+            while size <= most and (part := file.read(1 << 22)):
                 size += len(part)
-    if size > MAX_UNPACKED:
-        most = f"{MAX_UNPACKED >> 30} GiB"
-        raise DataError(f"{path}: unpacks to more than {most}; if that is meant, unpack it and pass the CSV")
+    if size > most:
+        raise DataError(f"{path}: unpacks to more than {most / 2**20:,.0f} MiB; if that is meant, unpack it and pass the CSV")
+
+
+def _check_width(path: Path) -> None:
+    """Raises DataError for a header of more than MAX_COLUMNS names: pandas takes minutes over as many."""
+    with _unpacked(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
+        try:
+            header: list[str] = next(filter(None, csv.reader(text)), [])
+        except csv.Error as error:
+            raise DataError(f"{path}: its header cannot be read ({error}); expected names with commas between them") from error
+    if len(header) > MAX_COLUMNS:
+        raise DataError(f"{path}: has {len(header):,} columns, at most {MAX_COLUMNS:,} are read; pass those that are needed")
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Any]:
+    """The bytes of a table. Of a zip archive those of its first file; pandas reads archives of one alone."""
+    if path.suffix != ".zip":
+        with PACKED.get(path.suffix, open)(path, "rb") as file:
+            yield file
+        return
+    with zipfile.ZipFile(path) as zipped:
+        names = zipped.namelist()
+        with zipped.open(names[0]) if names else io.BytesIO() as file:
+            yield file
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of them, as far as anybody reads."""
+    return ", ".join(name[:100] for name in names[:12]) + (" ..." if len(names) > 12 else "")
 
 
 def _need(path: Path, columns: Sequence[str] | None, header: Sequence[str]) -> None:
     missing = [name for name in columns or () if name not in header]
     if missing:
-        known = ", ".join(header[:12]) + (" ..." if len(header) > 12 else "")
-        raise DataError(f"{path}: has no column {', '.join(missing)}; it has {known}")
+        raise DataError(f"{path}: has no column {_listed(missing)}; it has {_listed(header)}")

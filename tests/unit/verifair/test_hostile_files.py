@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
@@ -66,6 +67,13 @@ def test_a_megabyte_where_a_word_is_expected_is_not_printed_again() -> None:
     assert len(str(caught.value)) < 1000
 
 
+def test_the_first_of_many_problems_are_told() -> None:
+    with pytest.raises(SchemaError, match=r"number 99: found 0.*\n(.*\n)?s\.toml: and 2,900 more problems of this file$") as caught:
+        Schema.loads(f"feature = {[0] * 3000}", name="s.toml")
+    assert len(str(caught.value).splitlines()) == 101
+    assert len(str(caught.value)) < 20_000
+
+
 def test_ten_thousand_features_named_twice_are_found_at_once() -> None:
     features = [{"name": f"f{k % 10_000}", "kind": "real", "range": [0, 1]} for k in range(20_000)]
     with pytest.raises(SchemaError, match="named twice"):
@@ -112,6 +120,47 @@ def test_a_table_that_unpacks_to_too_much(
     monkeypatch.setattr(table, "MAX_UNPACKED", 399_999)
     with pytest.raises(DataError, match="unpacks to more than"):
         read_table(tmp_path / name)
+
+
+def test_a_little_file_is_not_unpacked_for_minutes(tmp_path: Path) -> None:
+    """Two gigabytes of equal rows in 140 kB: bzip2 takes long over them."""
+    (tmp_path / "t.csv.bz2").write_bytes(bz2.compress(b"1,2\n" * (1 << 20)) * 600)
+    with pytest.raises(DataError, match="unpacks to more than 64 MiB"):
+        read_table(tmp_path / "t.csv.bz2")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zip"])
+def test_more_columns_than_anybody_has(suffix: str, tmp_path: Path) -> None:
+    """pandas takes seconds over each ten thousand, and two passes."""
+    text = ",".join(f"c{k}" for k in range(200_000)) + "\n" + ",".join(["1"] * 200_000) + "\n"
+    path = tmp_path / f"t.csv{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("t.csv", text)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
+    with pytest.raises(DataError, match="has 200,000 columns, at most 10,000 are read"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("text", [
+    "a;b" * 100_000 + "\n1\n", ",".join(["a" * 1000, "b" * 1000] * 500) + "\n1\n", '"' + "a" * 1_000_000 + "\n",
+])  # fmt: skip
+def test_headers_are_not_printed_whole(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_table(tmp_path / "t.csv")
+    assert len(str(caught.value)) < 3000
+
+
+def test_an_archive_with_a_password(tmp_path: Path) -> None:
+    zipped(tmp_path / "t.csv.zip")
+    content = bytearray((tmp_path / "t.csv.zip").read_bytes())
+    content[6] |= 1  # of the file, and of its entry in the archive's list
+    content[content.rfind(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "t.csv.zip").write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        read_table(tmp_path / "t.csv.zip")
 
 
 def test_equal_cells_of_a_parquet_file_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
