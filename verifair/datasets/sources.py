@@ -77,28 +77,25 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
 
 def causal_path(name: str) -> Path:
     """Path of a dataset's shipped causal model, with who is compared and who decides: assumptions, to be argued with."""
-    resource = DATA / f"{name}.causal.toml"
-    if not resource.is_file():
-        known = sorted(one.name.removesuffix(".causal.toml") for one in DATA.iterdir() if one.name.endswith(".causal.toml"))
-        raise DataError(f"no causal model is shipped for {name!r}; there is one for {', '.join(known)}")
-    with as_file(resource) as path:
-        return path
+    return _shipped(name, ".causal.toml", "causal model")
 
 
 def audit_path(name: str) -> Path:
     """Path of the shipped audit file of a dataset (german or adult)."""
-    resource = DATA / f"{name}.audit.toml"
-    if not resource.is_file():
-        raise DataError(f"no audit file is shipped for {name!r}; there is one for german and one for adult")
-    with as_file(resource) as path:
-        return path
+    return _shipped(name, ".audit.toml", "audit file")
 
 
 def network_path(name: str) -> Path:
     """Path of the shipped network of a dataset (german or adult)."""
-    resource = DATA / f"{name}.onnx"
+    return _shipped(name, ".onnx", "network")
+
+
+def _shipped(name: str, suffix: str, what: str) -> Path:
+    """Raises DataError where there is none."""
+    resource = DATA / f"{name}{suffix}"
     if not resource.is_file():
-        raise DataError(f"no network is shipped for {name!r}; there is one for german and one for adult")
+        known = sorted(one.name.removesuffix(suffix) for one in DATA.iterdir() if one.name.endswith(suffix))
+        raise DataError(f"no {what} is shipped for {name!r}; there is one for {', '.join(known)}")
     with as_file(resource) as path:
         return path
 
