@@ -66,7 +66,7 @@ class VnnlibCertificate:
         return cls(
             query_sha256=file_sha256(query.path),
             networks={one.name: network.source_sha256 for one, network in zip(query.networks, networks, strict=True)},
-            semantics=semantics(networks[0]),
+            semantics="; ".join(dict.fromkeys(map(semantics, networks))),
             cases=tuple(evidence),
         )
 

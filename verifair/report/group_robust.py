@@ -78,7 +78,8 @@ class Standing:
         out = [_decided(self.decided)]
         if self.certified is not None:
             out += [f"One unit of delta moves {self._moves()}; nothing else moves.", *self._counts(self.certified.table)]
-            out.append("These are proofs about the real-valued function of the stored float32 weights.")
+            if self.certified.certificate is not None:
+                out.append(f"These are proofs about the {self.certified.certificate.semantics}.")
         return out
 
     def _moves(self) -> str:

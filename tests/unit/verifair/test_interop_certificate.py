@@ -22,7 +22,7 @@ from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.problems import case_problems
-from verifair.verify.certificate import Tree
+from verifair.verify.certificate import Tree, semantics
 
 
 def proof(asked: VnnlibQuery, *networks) -> VnnlibCertificate:
@@ -47,6 +47,13 @@ def test_proofs_are_saved_and_re_proved(tmp_path: Path) -> None:
         again = VnnlibCertificate.load(tmp_path / "proof.json")
         assert again.intact
         assert rejections(again, asked, networks) == []
+
+
+def test_a_certificate_says_what_it_is_about_of_every_network(tmp_path: Path) -> None:
+    asked = query(tmp_path, twin(1, 1, "(== X_g[0] X_f[0])", "(<= Y_f[0] -0.5)", "(< Y_g[0] 0.25)"))
+    folded = replace(HAT, rounded=("w",))
+    assert VnnlibCertificate.of(asked, [HAT, HAT], []).semantics == semantics(HAT)
+    assert VnnlibCertificate.of(asked, [HAT, folded], []).semantics == f"{semantics(HAT)}; {semantics(folded)}"
 
 
 def test_proofs_of_several_constraints_of_which_not_all_are_strict(tmp_path: Path) -> None:
