@@ -5,14 +5,14 @@ from __future__ import annotations
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+from tests.cli_support import RUN, verifair
+
 COMMAND = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "3000"]
 
 
@@ -21,8 +21,17 @@ def decided(store: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM verdicts").fetchone()[0])
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """What a run finds that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = verifair(*COMMAND, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return pd.read_parquet(folder / "verdicts.parquet")
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: pd.DataFrame, tmp_path: Path) -> None:
     store = tmp_path / "killed" / "verdicts.sqlite"
     running = subprocess.Popen([*RUN, *COMMAND, "--out", str(store.parent)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
@@ -40,10 +49,7 @@ def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, tmp_path
     if how is signal.SIGINT and running.returncode == 130:
         assert b"Traceback" not in errors
         assert b"--resume" in errors
-    for folder, more in ((store.parent, ["--resume"]), (tmp_path / "whole", [])):
-        again = [*RUN, *COMMAND, "--out", str(folder), *more]
-        done = subprocess.run(again, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-    resumed, whole = (pd.read_parquet(tmp_path / name / "verdicts.parquet") for name in ("killed", "whole"))
+    done = verifair(*COMMAND, "--out", store.parent, "--resume")
+    assert done.returncode == 0, done.stderr
     assert len(whole) > kept
-    pd.testing.assert_frame_equal(resumed.drop(columns="nodes"), whole.drop(columns="nodes"))
+    pd.testing.assert_frame_equal(pd.read_parquet(store.with_name("verdicts.parquet")), whole)

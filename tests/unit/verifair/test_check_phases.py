@@ -152,7 +152,7 @@ def test_false_claims_are_not_proved_by_damaged_trees(seed: int, slope: float, d
     tree, false = proof_of(shifted(problem, 1e-6)), shifted(problem, -1e-6)
     assert verdict(false, tree) is not None
     rng = np.random.default_rng(data.draw(seeds))
-    for _ in range(20):
+    for _ in range(10):
         value, feature, cut = tree.value.copy(), tree.feature.copy(), tree.cut.copy()
         match rng.integers(0, 4):
             case 0 if len(value):
