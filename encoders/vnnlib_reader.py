@@ -215,7 +215,10 @@ class _Reader:
                     end = next((k for k in range(position, len(items)) if _is(items[k], "]")), None)
                     if end is None:
                         raise self._error(item, f"the brackets after {item.text} are never closed")
-                    indices = [one.text for one in items[position + 1 : end] if isinstance(one, Word) and one.text != ","]
+                    inside = items[position + 1 : end]
+                    indices = [one.text if isinstance(one, Word) else "(...)" for one in inside[::2]]
+                    if not all(_is(one, ",") for one in inside[1::2]) or (inside and len(inside) % 2 == 0):
+                        raise self._error(item, f"the indices of {item.text} have no commas between them, or more than one")
                     position = end + 1
                 found.append(({self._element(item, indices): Fraction(1)}, Fraction(0)))
             else:

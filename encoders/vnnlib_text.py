@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from encoders.errors import ModelError
@@ -18,7 +19,9 @@ MAX_BYTES = 64 << 20
 MAX_WORDS = 1 << 22
 """Parentheses included; the memory of a machine is not filled by parentheses that nobody meant."""
 MAX_DEPTH = 100
-_TOKEN = re.compile(r"""\s+|;[^\n]*|(?P<word>[()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)""")
+LONGEST = 1000
+"""Characters of a message."""
+_TOKEN = re.compile(r"""(?:\s+|;[^\n]*)++|(?P<word>[()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)""")
 
 
 class VnnlibError(ModelError):
@@ -27,7 +30,8 @@ class VnnlibError(ModelError):
     exit_code = 2
 
     def __init__(self, path: str | Path, line: int | None, problem: str) -> None:
-        super().__init__(path, problem if line is None else f"line {line}: {problem}")
+        said = problem if len(problem) <= LONGEST else f"{problem[:LONGEST]} ..."  # a word may be as long as the file
+        super().__init__(path, said if line is None else f"line {line}: {said}")
 
 
 class VnnlibUnsupported(VnnlibError):
@@ -67,16 +71,13 @@ def _content(path: Path) -> str:
 
 
 def _words(path: Path, text: str) -> Iterator[Word]:
-    line, at, count = 1, 0, 0
+    line, at = 1, 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise VnnlibError(path, line, f"stray {text[at]!r}; strings end on the line they begin on")
         word = match["word"]
         if word is not None:
-            count += 1
-            if count > MAX_WORDS:
-                raise VnnlibError(path, line, f"has more than {MAX_WORDS:,} words and parentheses; ask in several files")
             yield Word(word, line)
         line += text.count("\n", at, match.end())
         at = match.end()
@@ -86,7 +87,10 @@ def trees(path: Path) -> list[Tree]:
     """The parenthesised lists of a file, built without recursion."""
     done: list[Tree] = []
     stack: list[tuple[list[Word | Tree], int]] = []
-    for word in _words(path, _content(path)):
+    text = _content(path)
+    if sum(1 for match in islice(_TOKEN.finditer(text), 2 * MAX_WORDS) if match.lastgroup) >= MAX_WORDS:  # gaps are one token each
+        raise VnnlibError(path, None, f"has {MAX_WORDS:,} words and parentheses, or more; ask in several files")
+    for word in _words(path, text):
         if word.text == "(":
             if len(stack) >= MAX_DEPTH:
                 raise VnnlibError(path, word.line, f"nested more than {MAX_DEPTH} deep; flatten it")

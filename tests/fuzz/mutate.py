@@ -195,7 +195,7 @@ def _roughly(rng: random.Random, tree: Any, path: tuple[Any, ...], old: Any, eve
         case 1 if isinstance(parent, dict):
             parent[rng.choice(("x", "", "\x00", "format", "name", "kind", "é", "\ud800"))] = weird(rng)
         case 2 if isinstance(parent, dict) and "\ud800" not in str(path[-1]):  # the same key twice
-            return put(tree, path, Raw(f"{json.dumps(old)},{json.dumps(str(path[-1]))}:{text(weird(rng))}"))
+            return put(tree, path, Raw(f"{json.dumps(old, default=repr)},{json.dumps(str(path[-1]))}:{text(weird(rng))}"))
         case 3:
             return put(tree, path, [copy.deepcopy(old)])
         case 4:
