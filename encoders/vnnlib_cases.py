@@ -21,6 +21,8 @@ from encoders.vnnlib_text import VnnlibUnsupported
 MAX_CASES = 10_000
 MAX_ATOMS = 2_000_000
 """Of all conjunctions that one assertion becomes."""
+MAX_STEPS = 100_000_000
+"""Comparisons and inputs, each counted in every case."""
 Bounds = tuple[Fraction, Fraction]
 Place = tuple[int, int]
 """Of an input: its network and its position there."""
@@ -44,8 +46,8 @@ class Case:
 
 
 def cases(query: VnnlibQuery) -> Iterator[Case]:
-    """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds and
-    for more than MAX_CASES conjunctions."""
+    """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds, for
+    more than MAX_CASES conjunctions, and where listing them would take too long."""
     fixed: list[Atom] = []
     choices: list[list[list[Atom]]] = []
     for formula in query.asserted:
@@ -54,7 +56,11 @@ def cases(query: VnnlibQuery) -> Iterator[Case]:
             fixed += normal[0]
         else:
             choices.append(normal)
-    _check_count(query, _product(choices), 0)
+    count = _product(choices)
+    _check_count(query, count, 0)
+    if count * (len(fixed) + sum(network.input.size for network in query.networks)) > MAX_STEPS:
+        told = f"{count:,} cases of {len(fixed):,} comparisons and more would take hours to list"
+        raise VnnlibUnsupported(query.path, None, f"{told}; ask in several files")
     for chosen in product(*choices):
         case = _case(query, [*fixed, *(atom for part in chosen for atom in part)])
         if case is not None:

@@ -18,10 +18,20 @@ LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
 """Characters of a value in a message, problems in it, and characters of each."""
 
 
+MAX_BYTES, MAX_PARTS = 1 << 24, 30
+"""Of a TOML file, and of a key in it with dots: Python's parser takes the square of their number in time and memory."""
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_PARTS}}}")
+
+
 def read(path: str | Path, what: str = "a schema") -> str:
     """The text of a TOML file. what: the kind of file, for errors.   Raises SchemaError for a file that is missing or no text."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise SchemaError(f"{path}: is larger than {MAX_BYTES >> 20} MiB, and {what} is a TOML file that people write")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise SchemaError(f"{path}: cannot be read ({error.strerror}); pass the path of {what} in TOML") from error
     except UnicodeDecodeError as error:
@@ -30,6 +40,9 @@ def read(path: str | Path, what: str = "a schema") -> str:
 
 def loaded(text: str, name: str, what: str) -> dict[str, Any]:
     """TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
+    if (long := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        raise SchemaError(f"{name}: line {line}: a key of more than {MAX_PARTS} parts; {what} has sections of keys, no more")
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError is one; so is what Python says of a number of 5,000 digits

@@ -28,6 +28,10 @@ class Toml:
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
         if rng.random() < 0.3:
             return mutate.bytes_mutant(rng, data)
+        if rng.random() < 0.01:  # a key of many parts, somewhere
+            lines, key = data.decode().splitlines(), ".".join("a" * rng.choice((20, 50_000)))
+            lines.insert(rng.randrange(len(lines) + 1), rng.choice((f"{key} = 1", f"[{key}]")))
+            return "\n".join(lines).encode()
         content = _trimmed(rng, tomllib.loads(data.decode()))
         return mutate.toml_text(mutate.tree_mutant(rng, content, gentle=0.4)).encode("utf-8", "surrogatepass")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import vnnlib_text
+from encoders import vnnlib_cases, vnnlib_text
 from encoders.vnnlib_cases import cases, meets
 from encoders.vnnlib_query import Variable, VnnlibQuery
 from encoders.vnnlib_reader import read_vnnlib
@@ -252,6 +252,15 @@ def test_more_combinations_than_have_digits(tmp_path: Path) -> None:
             list(cases(read(tmp_path, OLD + "(assert (or (<= Y_0 0) (>= Y_0 1)))" * 2_200)))
     finally:
         sys.set_int_max_str_digits(most)
+
+
+def test_cases_that_would_take_hours_to_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = read(tmp_path, OLD + "(assert (or (<= Y_0 0) (>= Y_0 1)))" * 3)
+    monkeypatch.setattr(vnnlib_cases, "MAX_STEPS", 8 * (2 + 1))
+    assert len(list(cases(asked))) == 8
+    monkeypatch.setattr(vnnlib_cases, "MAX_STEPS", 8 * (2 + 1) - 1)
+    with pytest.raises(VnnlibUnsupported, match="8 cases of 2 comparisons and more"):
+        list(cases(asked))
 
 
 def test_more_dimensions_than_any_tensor_has(tmp_path: Path) -> None:

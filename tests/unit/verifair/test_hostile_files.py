@@ -23,6 +23,7 @@ import pytest
 from encoders.network import Layer, Link, Network
 from tests.bench_support import record
 from tests.cli_support import RUN
+from verifair import schema_file
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _kept
 from verifair.bench.journal import Journal
@@ -65,6 +66,30 @@ def test_a_megabyte_where_a_word_is_expected_is_not_printed_again() -> None:
     with pytest.raises(SchemaError) as caught:
         Schema.loads(FEATURE + f'unit = "{"x" * 1_000_000}"')
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("part", ["a", "a-1 . ", '"a b"', r'"\"."', "'.'", '""'])
+@pytest.mark.parametrize("line", ["{key} = 1", "[{key}]", "[[{key}]]", "a = {{ {key} = 1 }}"])
+def test_keys_of_very_many_parts(part: str, line: str) -> None:
+    """Python's parser would take a minute and 14 GB for a file of 120 kB."""
+    text = "x = 1\n" + line.format(key=".".join([part.rstrip(" .")] * 60_000))
+    with pytest.raises(SchemaError, match=r"line 2: a key of more than 30 parts"):
+        Schema.loads(text)
+
+
+def test_dots_that_make_no_key() -> None:
+    with pytest.raises(SchemaError, match="not valid TOML"):
+        Schema.loads("a" * 1_000_000 + " " * 1_000_000 + '"' * 100_001 + "'" * 100_001)
+    name = ". ".join(["A sentence"] * 40) + "..."
+    assert Schema.loads(FEATURE + f'description = "{name}"').features[0].description == name
+
+
+def test_files_that_nobody_writes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.toml").write_text(FEATURE)
+    assert Schema.load(tmp_path / "s.toml").features[0].name == "a"
+    monkeypatch.setattr(schema_file, "MAX_BYTES", len(FEATURE) - 1)
+    with pytest.raises(SchemaError, match="is larger than"):
+        Schema.load(tmp_path / "s.toml")
 
 
 def test_the_first_of_many_problems_are_told() -> None:
