@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ MAX_BYTES = 1 << 29
 """No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
 MAX_MEMORY = 8 << 30
 """Bytes that its lists and numbers may take in memory: brackets and commas alone would need many times what the text does."""
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def write(path: str | Path, payload: Mapping[str, Any]) -> None:
@@ -35,9 +37,12 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
     ValueError (pydantic's ValidationError included).
     """
     try:
-        raw = json.loads(_content(Path(path)), parse_constant=_no_constant)
+        content = _content(Path(path))
+        raw = json.loads(content, parse_constant=_no_constant)
         if not isinstance(raw, dict):
             raise ValueError("is no JSON object")
+        if HALF.search(content) is not None:
+            _check_characters(raw)
         found = parse(raw)
     except OSError as error:
         raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -67,6 +72,14 @@ def _content(path: Path) -> bytes:
     if 64 * lists + 32 * numbers + 3 * len(content) > MAX_MEMORY:  # what Python takes for each
         raise ValueError(f"{lists:,} lists and {numbers:,} numbers would take more than {MAX_MEMORY >> 30} GiB of memory")
     return content
+
+
+def _check_characters(raw: Any) -> None:
+    """Escapes may stand for half characters, which nothing can write again."""
+    try:
+        json.dumps(raw, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text of it has half a character") from None
 
 
 def _no_constant(name: str) -> float:

@@ -66,8 +66,9 @@ class Explanation:
 
     @property
     def least(self) -> float:
-        """What the norm of an explanation is at least."""
-        return float(np.linalg.norm(self.centre)) * (1 - len(self.centre) * 2.0**-50) - self.radius
+        """What the norm of an explanation is at least; inf where its square overflows, which `surely_near` takes for no proof."""
+        with np.errstate(over="ignore"):
+            return float(np.linalg.norm(self.centre)) * (1 - len(self.centre) * 2.0**-50) - self.radius
 
     @property
     def strays(self) -> float:
@@ -133,6 +134,8 @@ def surely_near(first: Explanation, second: Explanation, threshold: float, epsil
         c, c2, v, v2 = first.centre, second.centre, first.columns, second.columns
         norm, norm2, rho, rho2 = float(np.linalg.norm(c)), float(np.linalg.norm(c2)), first.radius, second.radius
         q = norm2 / norm
+        if not (norm < np.inf and 0 < q < np.inf):
+            return False
         linear = np.abs(v @ (c2 - kappa * q * c)).sum() + np.abs(v2 @ (c - kappa / q * c2)).sum()
         mixed = abs(kappa) * rho * rho2 if kappa < 0 else kappa / 2 * (q * rho**2 + rho2**2 / q)
         one, two = np.abs(c).sum() + np.abs(v).sum(), np.abs(c2).sum() + np.abs(v2).sum()

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from verifair.schema import Schema
 from verifair.situation.causal import file as causal_file
 from verifair.verify import certificate_file, partition_store
 from verifair.verify.certificate import FORMAT, Certificate
+from verifair.verify.check_explanations import Explanation, surely_near
 from verifair.verify.check_partition import check_partition
 from verifair.verify.partition_store import PartitionStore
 
@@ -229,6 +231,29 @@ def test_json_that_is_no_certificate(text: str, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(text)
     with pytest.raises(CertificateError):
         Certificate.load(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\uDFFF": 1}', '["\\udc00\\ud800"]'])
+def test_half_a_character_in_a_certificate(text: str, tmp_path: Path) -> None:
+    """Its statement would be printed, and no terminal can."""
+    (tmp_path / "c.json").write_text(f'{{"format": "{FORMAT}", "features": {text}}}')
+    with pytest.raises(CertificateError, match="half a character"):
+        Certificate.load(tmp_path / "c.json")
+    (tmp_path / "c.json").write_text(f'{{"format": "{FORMAT}", "features": "\\ud83d\\ude00"}}')
+    with pytest.raises(CertificateError, match="features: Input should be"):
+        Certificate.load(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.75, 0.99])
+@pytest.mark.parametrize("sizes", [(1e200, 1e200), (1e200, 1.0), (1.0, 1e200), (1e160, 1e140), (1e150, 1e-150)])
+def test_explanations_whose_squares_overflow_prove_nothing(sizes: tuple[float, float], threshold: float) -> None:
+    first, second = (
+        Explanation(centre=np.array([size, 0.0]), columns=np.zeros((1, 2)), rest=0.0, radius=0.0, decision=1) for size in sizes
+    )
+    opposed = replace(second, centre=-second.centre)  # of score 1
+    assert first.least > 0
+    assert not surely_near(first, opposed, threshold, 1e-12)
+    assert not surely_near(opposed, first, threshold, 1e-12)
 
 
 # Stores
