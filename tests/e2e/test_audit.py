@@ -13,15 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+from joblib import parallel_config
+from joblib.parallel import get_active_backend
 
 from solvers.outcome import Budget
 from tests.cli_support import RUN
 from verifair import datasets
 from verifair.audit import run
+from verifair.audit.result import Section
 from verifair.audit.sections import certify
-from verifair.errors import Disagreement
+from verifair.errors import ClusterError, Disagreement, QueryError
 from verifair.queries import IndividualFairness
+from verifair.schema import Schema
+from verifair.training.onnx_writer import onnx_model
 from verifair.verdict import Reason, Status, Verdict
 
 Run = Callable[..., tuple[int, str, str]]
@@ -136,6 +143,28 @@ def test_a_question_that_another_step_has_refuted_is_not_called_undecided(
         assert said in one["text"]
 
 
+def test_of_three_classes_one_has_a_name(inside: Run, tmp_path: Path) -> None:
+    """The favourable class is called as in the schema, the others by their numbers; everybody is counted once."""
+    weights = [(np.array([[1, 0.1], [-1, 0.1], [1, -0.1], [0.5, 0]], np.float32), np.array([-7, 3, 0, 0], np.float32)),
+               (np.array([[0, 2, 0, 0], [0, 0, 0, 0.8], [3, 0, 0, 0.3]], np.float32), np.zeros(3, np.float32))]  # fmt: skip
+    (tmp_path / "net.onnx").write_bytes(onnx_model(weights, {}).SerializeToString())
+    age = {"name": "age", "kind": "integer", "range": [0, 10], "unit": 1}
+    sex = {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True}
+    described = {"features": [age, sex], "label": "y", "positive": "class = 1", "outcomes": ("refused", "granted")}
+    Schema.build(described).save(tmp_path / "schema.toml")
+    x = np.array([[age, sex] for age in range(11) for sex in (0, 1)], np.float32)
+    label = np.maximum(x @ weights[0][0].T + weights[0][1], 0) @ weights[1][0].T
+    table = {"age": x[:, 0].astype(int), "sex": np.where(x[:, 1], "m", "f"), "y": label.argmax(axis=1)}
+    pd.DataFrame(table).to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "audit.toml").write_text(HEAD + PBA)
+    code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert code == 0, errors
+    shares = next(one for one in section(tmp_path / "report.json", "pba")["tables"] if one["title"] == "Proved shares")
+    place = shares["columns"].index("true outcome")
+    assert {row[place] for row in shares["rows"]} <= {"granted", "class 0", "class 2"}
+    assert "granted" in {row[place] for row in shares["rows"]}
+
+
 def test_what_fails_only_for_possible_people_is_on_the_first_screen(inside: Run, tmp_path: Path) -> None:
     """Nobody of this table of one row is decided otherwise; the summary must not end there."""
     files(tmp_path, "[analyses.certify]\nmaximise = false\n", rows=1)
@@ -233,6 +262,36 @@ def test_engines_that_contradict_each_other_end_the_audit(inside: Run, tmp_path:
     assert code == 6
     assert "contradict" in errors
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_cluster_that_is_lost_ends_the_audit(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> Section:
+        raise ClusterError("gone")
+
+    files(tmp_path, PBA + KMAX)
+    monkeypatch.setitem(run.RUN, "pba", lost)
+    code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert (code, "gone" in errors) == (4, True)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_what_has_no_batches_stays_here(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scikit-learn's own parallel loops would go to the cluster, with the table."""
+    backends = {}
+
+    def asked(key: str) -> Callable[..., Section]:
+        def ask(*_: object) -> Section:
+            backends[key] = type(get_active_backend()[0]).__name__
+            raise QueryError("enough")
+
+        return ask
+
+    for key in ("pba", "kmax"):
+        monkeypatch.setitem(run.RUN, key, asked(key))
+    files(tmp_path, PBA + KMAX)
+    with parallel_config(backend="multiprocessing"):
+        assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
+    assert backends == {"pba": "MultiprocessingBackend", "kmax": "ThreadingBackend"}
 
 
 def test_a_starting_file_is_written_once(inside: Run, refused: Callable[..., str], tmp_path: Path) -> None:

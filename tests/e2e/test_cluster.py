@@ -90,6 +90,8 @@ def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path
         assert dask.scheduler is not None
         dask.scheduler.kill()
         code, errors = ended(running)
+        code_audit, _, told = inside(*audited(tmp_path), "--out", "never.html", "--cluster", dask.address)
+        assert (code_audit, "no dask scheduler answers" in told) == (4, True), told
         assert (code, "the connection to the scheduler was lost" in errors, "--resume" in errors) == (4, True, True), errors
 
     for command in ([*PBA, "--out", "here"], [*PARTS, "--store", "here/parts.sqlite"], [*PBA, "--out", "scheduler", "--resume"]):

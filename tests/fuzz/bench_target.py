@@ -14,7 +14,7 @@ from tests.bench_support import record
 from tests.fuzz import mutate
 from verifair.audit import answer
 from verifair.audit.result import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
-from verifair.audit.run import KEPT, Places, _kept
+from verifair.audit.run import KEPT, Places, _kept, _seal
 from verifair.bench.journal import NAME, Journal
 from verifair.cli.options import write_json
 from verifair.report.bench import comparison, to_dict, write_tables
@@ -80,7 +80,8 @@ class KeptTarget:
     name = "kept"
 
     def seeds(self, folder: Path) -> dict[str, bytes]:
-        return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": answer.section_dict(SECTION)}).encode()}
+        section = answer.section_dict(SECTION)
+        return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": section, "sha256": _seal(section)}).encode()}
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
         if rng.random() < 0.25:

@@ -10,11 +10,15 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from joblib import parallel_config
 
 from encoders.errors import ModelError
 from solvers.errors import BackendError
@@ -37,6 +41,8 @@ RUN: Mapping[str, Callable[..., Section]] = {
     "certify": certify.section,
 }  # fmt: skip
 """In the order of work: first what has no answer until it is finished, then what has a better one with more time."""
+BATCHES = ("pba", "certify")
+"""What sends batches to other processes or machines."""
 MARK = ".verifair-audit"
 """Says that a folder is ours, to be replaced."""
 KEPT = "resume"
@@ -120,7 +126,9 @@ def _one(key: str, settings: Analysis, subject: Subject, work: Work, share: floa
     """One analysis, whatever becomes of it."""
     started = time.monotonic()
     try:
-        section = RUN[key](settings, subject, work)
+        # On a cluster, what has no batches of its own stays here: it would send whole tables.
+        with nullcontext() if key in BATCHES else parallel_config(backend="threading", n_jobs=1):
+            section = RUN[key](settings, subject, work)
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:
@@ -171,15 +179,23 @@ def _pin(key: str, settings: Analysis, subject: Subject, seed: int, options: str
 
 def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
     """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
-    content = {"pin": pin, "share": share, "section": answer.section_dict(section)}
+    found = answer.section_dict(section)
+    content = {"pin": pin, "share": share, "section": found, "sha256": _seal(found)}
     save_json(places.work / KEPT / f"{section.key}.json", content)
     return answer.section_of(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
+
+
+def _seal(section: Any) -> str:
+    """What a kept section is hashed to, as JSON has it."""
+    return sha256(json.dumps(plain(section), sort_keys=True).encode()).hexdigest()
 
 
 def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
     """A section that was finished before: same question, nothing left open that more time could close, proofs still there."""
     try:
         content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
+        if content["sha256"] != _seal(content["section"]):
+            return None
         section = answer.section_of(content["section"])
         if content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
             return None

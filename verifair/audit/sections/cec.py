@@ -152,7 +152,7 @@ def _certified(
 
 
 def _pictures(n: int, name: str, found: Consistency) -> Iterator[Picture]:
-    groups = consistency_plots.drawn(found.group_table())
+    groups = consistency_plots.groups_drawn(found.group_table())
     yield picture(
         f"cec-{n}-scores", f"How much reasons differ, by {name}",
         f"Distribution of the scores of all pairs (0: the same reasons, 1: opposite ones), by group; the mean is "

@@ -77,7 +77,7 @@ def section(settings: Pba, subject: Subject, work: Work) -> Section:
         ),
         source=ABOUT["pba"].source, semantics=semantics(subject.network),
         statements=tuple(statements), pictures=tuple(pictures),
-        tables=(_shares_table(shares, subject.schema.outcomes), _rates_table(all_rates)),
+        tables=(_shares_table(shares, subject), _rates_table(all_rates)),
         evidence=tuple(one.evidence for one in asked if one.evidence is not None),
         settings={
             "protected": names, "delta": list(settings.delta), "rows": rows, "robustness": settings.robustness, "seed": work.seed,
@@ -215,9 +215,10 @@ def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
     )  # fmt: skip
 
 
-def _shares_table(shares: pd.DataFrame, outcomes: tuple[str, str]) -> DataTable:
+def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
     table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people", "label": "true outcome"})
-    table["true outcome"] = [outcomes[int(label)] for label in table["true outcome"]]
+    names = dict(enumerate(subject.schema.outcomes if subject.network.outputs < 3 else (None, subject.favourable)))
+    table["true outcome"] = [names.get(label) or f"class {label}" for label in table["true outcome"]]
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),
         note="PBA observed: the model is more confident in people as they are than with the other value, for everybody near them; "
