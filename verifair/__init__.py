@@ -100,6 +100,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LATER})
+
+
 def __getattr__(name: str) -> object:
     if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,7 @@ from verifair.schema_network import exported
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
+BARE = ("true", "false", "yes", "no")
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 
@@ -36,6 +37,8 @@ def draft(
         name = line.removeprefix("name = ").strip('"') if line.startswith("name = ") else None
         if name in notes:
             lines.append(f"# {notes[name]}")
+        if line.startswith("outcomes = "):
+            lines.append("# check: which label is the favourable one (positive_label), and what reports call the two outcomes")
     return "\n".join(lines) + "\n"
 
 
@@ -69,8 +72,10 @@ def infer(
 
 
 def _outcome(value: str, target: str) -> str:
-    """A class in words: a label that is a number says nothing by itself."""
-    return value if any(letter.isalpha() for letter in value.removeprefix("not ")) else f"{target} {value}"
+    """A class in words: a number, or yes or no, says nothing by itself."""
+    said = " ".join(value.split())
+    bare = said.removeprefix("not ")
+    return said if len(bare) > 1 and any(map(str.isalpha, bare)) and bare.lower() not in BARE else f"{target} {said or '(empty)'}"
 
 
 def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Sequence[str]) -> list[dict[str, object]]:

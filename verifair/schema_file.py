@@ -21,7 +21,7 @@ LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
 MAX_BYTES, MAX_PARTS = 1 << 24, 30
 """Of a TOML file, and of a key in it with dots: Python's parser takes the square of their number in time and memory."""
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_PARTS}}}")
+_LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_PARTS}}}", re.MULTILINE)
 
 
 def read(path: str | Path, what: str = "a schema") -> str:

@@ -11,7 +11,7 @@ from encoders.problem import Domain
 from verifair.errors import SchemaError
 from verifair.feature import Feature, text
 
-EXACT = 2**24
+WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
 
 
@@ -88,11 +88,11 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
 
 
 def _of_integer(feature: Feature, where: str) -> str | None:
-    if feature.kind == "integer" and feature.range is not None and max(map(abs, feature.range)) > EXACT:
+    if feature.kind == "integer" and feature.range is not None and max(map(abs, feature.range)) > WHOLE_IN_FLOAT32:
         found = f"range = [{feature.range[0]:,.0f}, {feature.range[1]:,.0f}]"
         return (
             f"feature {feature.name!r} has {found}, but {where} takes integers, and proofs are about float32 inputs, which miss "
-            f"whole numbers beyond 2^24 = {EXACT:,}; narrow the range, or count in a larger unit"
+            f"whole numbers beyond 2^24 = {WHOLE_IN_FLOAT32:,}; narrow the range, or count in a larger unit"
         )
     if feature.kind in ("categorical", "one-hot") or (feature.kind == "integer" and feature.affine == (0.0, 1.0)):
         return None

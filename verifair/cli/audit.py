@@ -40,7 +40,7 @@ STYLES = {
 }  # fmt: skip
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("audit", help=EXAMPLE)

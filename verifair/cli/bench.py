@@ -38,7 +38,7 @@ Some: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip -
 OUT = Path("runs") / "bench"
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("bench", help=EXAMPLE)

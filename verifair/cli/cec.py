@@ -38,7 +38,7 @@ With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --prote
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("cec", help=EXAMPLE)

@@ -161,7 +161,7 @@ class Answer:
 def _figures(found: Consistency) -> dict[str, Callable[[Path], None]]:
     """File name -> what draws it."""
     audit, pairs, table = found.audit, found.pairs(), found.group_table()
-    groups = consistency_plots.drawn(table)
+    groups = consistency_plots.groups_drawn(table)
     return {
         "scores.png": lambda path: consistency_plots.scores(pairs, groups, audit.threshold, path),
         "thresholds.png": lambda path: consistency_plots.regimes_by_threshold(found.thresholds, audit.threshold, path),

@@ -38,7 +38,7 @@ def certify_people(
 ) -> dict[str, Any]:  # fmt: skip
     """Certify the audit's pairs, save the certificate where `out` says, tell the screen; returns what goes into the JSON answer.
 
-    Raises QueryError, SchemaError and DataError as `certified` does.
+    Raises QueryError, SchemaError and DataError as `certify_consistency` does.
     """
     with options.progress_bar("certified pairs") as progress:
         found = certify_consistency(network, schema, audit, reference, people, delta, budget=budget, progress=progress)

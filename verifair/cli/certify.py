@@ -44,7 +44,7 @@ ONLY = {
 """Options that mean something in one mode alone."""
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("certify", help=EXAMPLE)
@@ -96,7 +96,7 @@ def certify(
     for option, belongs in ONLY.items():
         if used[option] and mode != belongs:
             raise QueryError(f"{option} belongs to {belongs}{f', not to {mode}' if mode else ''}; drop one, or ask with {belongs}")
-    asked = fairness.Asked(
+    asked = fairness.Question(
         verb="certify", protected=protected, flip=flip, epsilon=epsilon, box=box, relax=relax, differ=differ
     )
     asked.check()

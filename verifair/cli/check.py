@@ -39,7 +39,7 @@ exactly. Exits with 1 when anything in the file is rejected, is only a solver's 
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("check", help=EXAMPLE)

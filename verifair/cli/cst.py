@@ -37,7 +37,7 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("cst", help=EXAMPLE)

@@ -23,7 +23,7 @@ OPTIONAL = {
 """Package -> its extra, and what needs it."""
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("doctor", help="Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor")

@@ -35,7 +35,7 @@ SHOWN = 10
 Outside = Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")]
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("explain", help=EXAMPLE)

@@ -28,7 +28,7 @@ value) or, with --relaxed, intervals: then unsat still proves, but a sat has to 
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("export", help=EXAMPLE)
@@ -51,7 +51,7 @@ def command(
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that instances.csv grants a query.")] = 60,
     json: options.Json = None,
 ) -> None:
-    asked = fairness.Asked(
+    asked = fairness.Question(
         verb="export", protected=protected, flip=flip, epsilon=epsilon, box=box, relax=relax, differ=differ
     )
     asked.check()

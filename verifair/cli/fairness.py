@@ -1,4 +1,4 @@
-"""The question of individual fairness as options: what `certify` and `export` share."""
+"""The question of individual fairness as options: what `certify` and `export` share, and in part `explain` and `guard`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Differ = Annotated[str, typer.Option("--differ", help="all: every protected feat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Question:
     """The options as they were given. verb: who asks, for messages."""
 
     verb: str
@@ -41,11 +41,10 @@ class Asked:
 
     def about(self, given: Inputs) -> IndividualFairness:
         """The query. Raises QueryError."""
-        network = read_onnx(given.model)
         if not self.protected:
             known = ", ".join(given.schema.protected_names) or "none is declared protected"
             raise QueryError(f"{self.verb} needs a protected feature: pass --protected NAME (protected in the schema: {known})")
         return IndividualFairness(
-            network=network, schema=given.schema, protected=self.protected, box=options.parsed_box(self.box or []),
+            network=read_onnx(given.model), schema=given.schema, protected=self.protected, box=options.parsed_box(self.box or []),
             epsilon=self.epsilon, differ=self.differ, relax=options.widths(self.relax or []),
         )  # fmt: skip

@@ -50,7 +50,7 @@ CERTIFIED = 0.1
 """Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("fgce", help=EXAMPLE)

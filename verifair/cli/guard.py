@@ -43,7 +43,7 @@ Example: verifair guard german.onnx --schema german.toml --rules explain/rules.j
 EDGES = 50
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("guard", help=EXAMPLE)

@@ -39,7 +39,7 @@ SEARCHING = 0.5
 """Share of the time that goes to the search where a bound is to be certified too."""
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("kmax", help=EXAMPLE)

@@ -26,12 +26,15 @@ VERBS = (
 
 
 class Verbs(TyperGroup):
-    """Loads a verb's module when the verb is asked for: all of them together import for seconds what one needs in part."""
+    """Loads a verb's module when the verb is asked for: importing all of them takes seconds, one alone a part of that.
+
+    Types are Any: Typer brings its own copy of click, or uses the package, depending on its version.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # Typer brings its own copy of click, or not: no type is common to both
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         for verb in [cmd_name] if cmd_name in VERBS else VERBS:  # a typo: all of them, for "did you mean"
             if verb not in self.commands:
                 self.commands[verb] = get_command(import_module(f"verifair.cli.{verb}").app)

@@ -32,7 +32,7 @@ Example: verifair pba german.onnx --schema german.toml --data german.csv --prote
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("pba", help=EXAMPLE)

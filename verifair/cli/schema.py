@@ -15,6 +15,7 @@ from verifair.infer import draft
 app = typer.Typer(
     name="schema",
     add_completion=False,
+    rich_markup_mode="rich",
     no_args_is_help=True,
     help="Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
 )

@@ -28,7 +28,7 @@ verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out g
 """
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("train", help=EXAMPLE)

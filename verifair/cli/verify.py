@@ -35,7 +35,7 @@ EXITS = {Answered.UNSAT: 0, Answered.SAT: 10, Answered.UNKNOWN: 20, Answered.TIM
 METHODS = ("auto", "bnb", "milp")
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command("verify", help=EXAMPLE)

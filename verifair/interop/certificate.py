@@ -63,10 +63,11 @@ class VnnlibCertificate:
 
     @classmethod
     def of(cls, query: VnnlibQuery, networks: Sequence[Network], evidence: Sequence[Evidence]) -> VnnlibCertificate:
+        about = {one.name: semantics(network) for one, network in zip(query.networks, networks, strict=True)}
         return cls(
             query_sha256=file_sha256(query.path),
             networks={one.name: network.source_sha256 for one, network in zip(query.networks, networks, strict=True)},
-            semantics="; ".join(dict.fromkeys(map(semantics, networks))),
+            semantics=about.popitem()[1] if len(set(about.values())) == 1 else "; ".join(f"{k}: {v}" for k, v in about.items()),
             cases=tuple(evidence),
         )
 

@@ -6,9 +6,11 @@ import json
 import math
 import platform
 from collections.abc import Mapping
+from datetime import date
 from enum import Enum
+from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,11 @@ def plain(value: Any) -> Any:
             return value if math.isfinite(value) else None
         case None | bool() | int() | str():
             return value
-    return None if value is pd.NA else str(value)
+        case PurePath() | Fraction() | date():
+            return str(value)
+    if value is pd.NA:
+        return None
+    raise TypeError(f"no JSON for {value!r} ({type(value).__name__})")
 
 
 def save_json(path: Path, content: Mapping[str, Any]) -> None:

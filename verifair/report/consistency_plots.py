@@ -26,7 +26,7 @@ BARS = 15
 BINS = 25
 
 
-def drawn(groups: pd.DataFrame) -> list[str]:
+def groups_drawn(groups: pd.DataFrame) -> list[str]:
     """The groups that have a colour: all, or the largest ones, in their order. groups: group, people; the first is everybody."""
     return list(groups["group"][1:][groups["people"][1:].rank(method="first", ascending=False) <= GROUPS])
 

@@ -45,13 +45,15 @@ def figure(
 def _literal(drawn: Any) -> None:
     """Dollars in names are no formulas; those in the powers of ten of a logarithmic axis are."""
     from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
 
+    powers: list[Any] = []
     for axis in drawn.axes:
         for ticks in (axis.xaxis, axis.yaxis):
-            ticks.get_ticklabels()  # makes them
+            labels = ticks.get_ticklabels(which="both")  # makes them
+            powers += labels if isinstance(ticks.get_major_formatter(), LogFormatter) else []
     for text in drawn.findobj(Text):
-        if "$" in text.get_text() and r"\mathdefault" not in text.get_text():
-            text.set_parse_math(False)
+        text.set_parse_math(text in powers)
 
 
 def save_text(path: Path, text: str) -> None:

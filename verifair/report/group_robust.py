@@ -14,6 +14,7 @@ from verifair.group.robust import Certified
 from verifair.report.groups import words
 from verifair.schema import Schema
 from verifair.verdict import Status
+from verifair.verify.certificate import semantics
 
 ROWS = 40
 """Lines on the screen; files hold all."""
@@ -24,12 +25,14 @@ class Standing:
     """decided: what `re_evaluated` says of every counterfactual.   certified: verdicts and certificate, None where nobody asked.
 
     before: (n,) the counterfactual's own values, for each line of `certified`.   Rows are called as in the table.
+    semantics: what these verdicts are about.
     """
 
     schema: Schema
     decided: pd.DataFrame
     certified: Certified | None
     before: tuple[dict[str, Any], ...]
+    semantics: str | None
 
     @classmethod
     def of(
@@ -42,7 +45,10 @@ class Standing:
         before = () if found is None else tuple(model.schema.decode(model.graph_.raw[node]) for node in found.table["row"])
         if found is not None:
             found = Certified(table=_called(found.table, rows), certificate=found.certificate)
-        return cls(schema=model.schema, decided=_called(decided, rows), certified=found, before=before)
+        return cls(
+            schema=model.schema, decided=_called(decided, rows), certified=found, before=before,
+            semantics=None if found is None else semantics(model.model),
+        )
 
     def grid(self) -> Grid:
         """A line for each counterfactual, a column for each delta, and what refutes it first."""
@@ -78,8 +84,7 @@ class Standing:
         out = [_decided(self.decided)]
         if self.certified is not None:
             out += [f"One unit of delta moves {self._moves()}; nothing else moves.", *self._counts(self.certified.table)]
-            if self.certified.certificate is not None:
-                out.append(f"These are proofs about the {self.certified.certificate.semantics}.")
+            out.append(f"About the {self.semantics}.")
         return out
 
     def _moves(self) -> str:

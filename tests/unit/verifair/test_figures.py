@@ -17,11 +17,13 @@ def test_dollars_in_names_are_no_formula_and_powers_of_ten_are(tmp_path: Path) -
         left.plot([1, 2], [1, 2], label="$a_$")
         left.set_xticks([1, 2], ["$a_$", "$b^$"])
         left.legend(title="$c_$")
-        right.set_title("$d_$")
+        right.set_title(r"$\mathdefault{$")
+        left.set_title("$d$")
         right.loglog([1, 100], [1, 100])
     powers = [text for text in right.get_xticklabels() if "mathdefault" in text.get_text()]
     assert powers
     assert all(text.get_parse_math() for text in powers)
+    assert not left.title.get_parse_math()
     assert path.stat().st_size > 0
 
 

@@ -23,7 +23,7 @@ def test_draft_of_a_shipped_table_reads_it_as_its_own_schema_does(name: str) -> 
     assert drafted.positive_label == dataset.schema.positive_label
     assert np.array_equal(drafted.labels(dataset.frame), dataset.schema.labels(dataset.frame))
     assert drafted.inside(drafted.raw(dataset.frame)).all()
-    assert text.count("# check") == len(drafted.features)
+    assert text.count("# check") == len(drafted.features) + 1  # and the outcomes
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,12 @@ def test_too_many_words() -> None:
     [
         (["bad", "good"], "good", ("bad", "good")), (["0", "1"], "0", ("credit 1", "credit 0")),
         ([0, 1], None, ("credit 0", "credit 1")),
+        ([True, False], None, ("credit False", "credit True")),
+        (["n", "y"], "y", ("credit n", "credit y")),
         (["high", "low", "none"], "none", ("not none", "none")), ([1, 2, 3], "3", ("credit not 3", "credit 3")),
     ],
 )  # fmt: skip
 def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | None, outcomes: tuple[str, str]) -> None:
     frame = pd.DataFrame({"age": range(6), "credit": labels * (6 // len(labels))})
     assert infer(frame, target="credit", positive=positive).outcomes == outcomes
+    assert "# check: which label is the favourable one" in draft(frame, target="credit", positive=positive)

@@ -53,7 +53,7 @@ def test_a_certificate_says_what_it_is_about_of_every_network(tmp_path: Path) ->
     asked = query(tmp_path, twin(1, 1, "(== X_g[0] X_f[0])", "(<= Y_f[0] -0.5)", "(< Y_g[0] 0.25)"))
     folded = replace(HAT, rounded=("w",))
     assert VnnlibCertificate.of(asked, [HAT, HAT], []).semantics == semantics(HAT)
-    assert VnnlibCertificate.of(asked, [HAT, folded], []).semantics == f"{semantics(HAT)}; {semantics(folded)}"
+    assert VnnlibCertificate.of(asked, [HAT, folded], []).semantics == f"f: {semantics(HAT)}; g: {semantics(folded)}"
 
 
 def test_proofs_of_several_constraints_of_which_not_all_are_strict(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path)
     assert found.groups[1].coverage == 0
     assert found.groups[2].coverage == 1
     table = found.group_table()
-    consistency_plots.plane(table, consistency_plots.drawn(table), 0.5, tmp_path / "plane.png")
+    consistency_plots.plane(table, consistency_plots.groups_drawn(table), 0.5, tmp_path / "plane.png")
     assert (tmp_path / "plane.png").stat().st_size > 0
     assert consistency_tables.overview(found, ["sex"]).row_count > 0
 
@@ -250,4 +250,4 @@ def test_ties_are_told_with_their_rule() -> None:
 def test_many_groups_keep_the_largest_and_their_colours() -> None:
     sizes = {EVERYBODY: 99, **{f"g{n}": 10 + n for n in range(12)}}
     table = pd.DataFrame({"group": list(sizes), "people": list(sizes.values())})
-    assert consistency_plots.drawn(table) == [f"g{n}" for n in range(12 - consistency_plots.GROUPS, 12)]
+    assert consistency_plots.groups_drawn(table) == [f"g{n}" for n in range(12 - consistency_plots.GROUPS, 12)]

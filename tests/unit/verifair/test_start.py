@@ -19,7 +19,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 def test_names_that_load_later_are_public() -> None:
-    assert set(vf.LATER) <= set(vf.__all__)
+    assert set(vf.LATER) <= set(vf.__all__) <= set(dir(vf))
     with pytest.raises(AttributeError, match="no attribute 'unfair'"):
         vf.__getattr__("unfair")
 
