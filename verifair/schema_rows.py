@@ -47,7 +47,7 @@ def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
     column = _column(frame, label, "label")
     place, names = _factor(column, f"label {label!r}")
     if positive is None:
-        numbers = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce").to_numpy(dtype=float)
+        numbers = numeric(pd.Series(names, dtype=object))
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
             raise DataError(
                 f"label {label!r} holds {_listed(sorted(names))}, not class numbers 0, 1, ...; name the positive value in the "
@@ -159,13 +159,30 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
+def numeric(cells: pd.Series) -> Array:
+    """(N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
+    try:
+        return np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
+    except OverflowError:  # a whole number of hundreds of digits, which pandas does not coerce
+        return np.array([_number(cell) for cell in cells])
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except OverflowError:
+        return np.inf
+    except (TypeError, ValueError):
+        return np.nan
+
+
 def _numbers(column: pd.Series, feature: Feature) -> Array:
     what = f"feature {feature.name!r}"
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
     if kind in ("m", "M", "c"):
         raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
     cells = column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column
-    numbers = np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
+    numbers = numeric(cells)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
@@ -190,7 +207,7 @@ def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Arra
             f"{what}: the table has some of its one-hot columns but not {_listed(absent)}; add these (a block with a dropped "
             f"category cannot be read), or give one column {feature.source!r} of names"
         )
-    values = np.column_stack([pd.to_numeric(_column(frame, n, what), errors="coerce").to_numpy(dtype=float) for n in block])
+    values = np.column_stack([numeric(_column(frame, n, what)) for n in block])
     bad = np.flatnonzero((values.sum(axis=1) != 1) | ~np.isin(values, (0, 1)).all(axis=1))
     if len(bad):
         row = bad[0]

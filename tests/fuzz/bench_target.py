@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -86,7 +87,12 @@ class KeptTarget:
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
         if rng.random() < 0.25:
             return mutate.bytes_mutant(rng, data)
-        return mutate.text(mutate.tree_mutant(rng, json.loads(data), gentle=0.4)).encode("utf-8", "surrogatepass")
+        text = mutate.text(mutate.tree_mutant(rng, json.loads(data), gentle=0.4))
+        if rng.random() < 0.9:
+            with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):  # it was no section any more
+                content = json.loads(text)
+                text = json.dumps({**content, "sha256": _seal(content["section"])})
+        return text.encode("utf-8", "surrogatepass")
 
     def read(self, path: Path) -> str:
         places = Places(page=path.parent / "page.html", json=path.parent / "page.json")

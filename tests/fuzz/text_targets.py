@@ -221,7 +221,7 @@ def _table_mutant(rng: random.Random, data: bytes) -> bytes:
             case 5 if len(lines) > 1:
                 del lines[rng.randrange(len(lines)) :]
                 lines = lines or [[""]]
-            case 6:
+            case 6 if len(lines[row]) < 1000:
                 lines[row] = lines[row] * rng.choice((2, 3000))
             case _ if row:
                 lines[0] = rng.choice(([rng.choice(CELLS)], lines[0][::-1], [lines[0][0]] * len(lines[0]), ["a"] + lines[0]))

@@ -78,6 +78,8 @@ class Record:
         for name, value in content.items():
             if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
                 raise ValueError(f"{name} is no number that was measured")
+            if isinstance(value, str) and not value.isprintable():
+                value.encode()  # half a character, which nothing can write again
         lower, upper = content["lower"], content["upper"]
         try:
             given = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}

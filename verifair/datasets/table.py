@@ -62,6 +62,7 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
     if about.num_rows * about.num_columns > MAX_CELLS:
         shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
         raise DataError(f"{path}: has {shape}, at most {MAX_CELLS:,} cells are read; pass a part of it")
+    pyarrow.parquet.read_table(path).validate(full=True)  # texts that are none are found when they are looked at, and not before
     frame = pd.read_parquet(path)
     _need(path, columns, [str(name) for name in frame.columns])
     return frame if columns is None else frame[list(columns)]

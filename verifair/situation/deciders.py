@@ -15,6 +15,7 @@ from verifair.arguments import booleans, check_number
 from verifair.errors import DataError, QueryError
 from verifair.feature import text
 from verifair.schema import Schema
+from verifair.schema_rows import numeric
 from verifair.verify.questions import decisions
 
 Booleans = npt.NDArray[np.bool_]
@@ -56,7 +57,7 @@ class Rule:
         for name, weight in self.weights.items():
             if name not in frame.columns:
                 raise DataError(f"decision rule: the table has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
-            column = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+            column = numeric(frame[name])
             if not np.isfinite(column).all():
                 row = int(np.argmax(~np.isfinite(column)))
                 raise DataError(

@@ -26,7 +26,7 @@ from tests.bench_support import record
 from tests.cli_support import RUN
 from verifair import schema_file
 from verifair.audit import audit_file
-from verifair.audit.run import KEPT, Places, _kept
+from verifair.audit.run import KEPT, Places, _kept, _seal
 from verifair.bench.journal import Journal
 from verifair.datasets import table
 from verifair.datasets.table import read_table
@@ -34,6 +34,7 @@ from verifair.errors import CertificateError, DataError, SchemaError
 from verifair.explain import rules_file
 from verifair.report.figures import save_text
 from verifair.schema import Schema
+from verifair.schema_rows import numeric
 from verifair.situation.causal import file as causal_file
 from verifair.verify import certificate_file, partition_store
 from verifair.verify.certificate import FORMAT, Certificate
@@ -77,6 +78,13 @@ def test_keys_of_very_many_parts(part: str, line: str) -> None:
     text = "x = 1\n" + line.format(key=".".join([part.rstrip(" .")] * 60_000))
     with pytest.raises(SchemaError, match=r"line 2: a key of more than 30 parts"):
         Schema.loads(text)
+
+
+@pytest.mark.parametrize("bit", [r',\"', ',"\\', r'{\"a\": ', ',"a\\" ', '{"', ", '", "a."])
+def test_quotes_without_number_are_passed_at_once(bit: str) -> None:
+    """A search that began anew at each of them would take hours."""
+    with pytest.raises(SchemaError, match="not valid TOML"):
+        Schema.loads('a = "' + bit * 100_000 + "\n=")
 
 
 def test_dots_that_make_no_key() -> None:
@@ -178,6 +186,25 @@ def test_headers_are_not_printed_whole(text: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         read_table(tmp_path / "t.csv")
     assert len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize("cell", ["9" * 400, "-" + "9" * 400])
+def test_numbers_of_hundreds_of_digits(cell: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"age,hours,weeks,sex\n1,2,3,f\n{cell},2,3,m\nx,2,3,m\n")
+    with pytest.raises(DataError, match="expected a finite number"):
+        SCHEMA.raw(read_table(tmp_path / "t.csv"))
+    found = numeric(pd.Series(["1.5", cell, "x", None, 10**400]))
+    assert found.tolist()[:2] == [1.5, float(cell)]
+    assert np.isnan(found[2:4]).all()
+    assert found[4] == np.inf
+
+
+def test_texts_of_a_parquet_file_that_are_none(tmp_path: Path) -> None:
+    pd.DataFrame({"sex": ["female", "male!!"] * 3}).to_parquet(tmp_path / "t.parquet", compression=None)
+    content = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(content.replace(b"female", b"fem\xe5le"))
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_an_archive_with_a_password(tmp_path: Path) -> None:
@@ -363,7 +390,9 @@ def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, An
         "pictures": [], "tables": [], "evidence": [],
     }  # fmt: skip
     for content, expected in ((section, "pba"), ({**section, **damage}, None)):
-        (places.work / KEPT / "pba.json").write_text(json.dumps({"pin": "", "share": 1.0, "section": content}))
+        (places.work / KEPT / "pba.json").write_text(
+            json.dumps({"pin": "", "share": 1.0, "sha256": _seal(content), "section": content})
+        )
         found = _kept(places, "pba", "", 1.0)
         assert (found.key if found else None) == expected
 
@@ -383,7 +412,7 @@ def test_journals_whose_settings_are_none(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("changed", [
     {"case": ["x"]}, {"kind": "none"}, {"status": "PROVED"}, {"total_seconds": "1"}, {"total_seconds": -1.0}, {"size": 1.5},
     {"repeat": True}, {"comparable": 1}, {"total_seconds": float("nan")}, {"peak_mb": float("inf")}, {"upper": 10**400},
-    {"note": None},
+    {"note": None}, {"note": "\ud800"}, {"case": "a\udfff"},
 ])  # fmt: skip
 def test_runs_that_nobody_measured(changed: dict[str, Any], tmp_path: Path) -> None:
     with Journal(tmp_path, {"limit": 5.0}, resume=False) as journal:
