@@ -18,8 +18,8 @@ from tests.cli_support import RUN, flat
 from verifair import datasets
 from verifair.verify.partition_store import ARRAYS, PartitionStore
 
-PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1500"]
-PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:30", "--timeout", "600"]
+PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1200"]
+PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:22", "--timeout", "600"]
 Run = Callable[..., tuple[int, str, str]]
 FILES = ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
 
