@@ -15,7 +15,7 @@ from tests.bench_support import record
 from tests.fuzz import mutate
 from verifair.audit import answer
 from verifair.audit.result import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
-from verifair.audit.run import KEPT, Places, _kept, _seal
+from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.journal import NAME, Journal
 from verifair.cli.options import write_json
 from verifair.report.bench import comparison, to_dict, write_tables
@@ -82,7 +82,7 @@ class KeptTarget:
 
     def seeds(self, folder: Path) -> dict[str, bytes]:
         section = answer.section_dict(SECTION)
-        return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": section, "sha256": _seal(section)}).encode()}
+        return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": section, "sha256": _digest(section)}).encode()}
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
         if rng.random() < 0.25:
@@ -91,7 +91,7 @@ class KeptTarget:
         if rng.random() < 0.9:
             with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):  # it was no section any more
                 content = json.loads(text)
-                text = json.dumps({**content, "sha256": _seal(content["section"])})
+                text = json.dumps({**content, "sha256": _digest(content["section"])})
         return text.encode("utf-8", "surrogatepass")
 
     def read(self, path: Path) -> str:

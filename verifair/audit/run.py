@@ -174,27 +174,27 @@ def _pin(key: str, settings: Analysis, subject: Subject, seed: int, options: str
         "sources": [(one.role, one.sha256) for one in _sources({key: settings}, subject) if one.role != "audit file"],
         "options": options, "verifair": version("verifair"),
     }  # fmt: skip
-    return sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+    return _digest(content)
 
 
 def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
     """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
     found = answer.section_dict(section)
-    content = {"pin": pin, "share": share, "section": found, "sha256": _seal(found)}
+    content = {"pin": pin, "share": share, "section": found, "sha256": _digest(found)}
     save_json(places.work / KEPT / f"{section.key}.json", content)
     return answer.section_of(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
 
 
-def _seal(section: Any) -> str:
-    """What a kept section is hashed to, as JSON has it."""
-    return sha256(json.dumps(plain(section), sort_keys=True).encode()).hexdigest()
+def _digest(content: Any) -> str:
+    """SHA-256 of what JSON has of it."""
+    return sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
 
 
 def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
     """A section that was finished before: same question, nothing left open that more time could close, proofs still there."""
     try:
         content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
-        if content["sha256"] != _seal(content["section"]):
+        if content["sha256"] != _digest(content["section"]):
             return None
         section = answer.section_of(content["section"])
         if content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):

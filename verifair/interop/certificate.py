@@ -63,11 +63,13 @@ class VnnlibCertificate:
 
     @classmethod
     def of(cls, query: VnnlibQuery, networks: Sequence[Network], evidence: Sequence[Evidence]) -> VnnlibCertificate:
-        about = {one.name: semantics(network) for one, network in zip(query.networks, networks, strict=True)}
+        named = {one.name: network for one, network in zip(query.networks, networks, strict=True)}
+        about = {name: semantics(network) for name, network in named.items()}
+        alike = len(set(about.values())) == 1
         return cls(
             query_sha256=file_sha256(query.path),
-            networks={one.name: network.source_sha256 for one, network in zip(query.networks, networks, strict=True)},
-            semantics=about.popitem()[1] if len(set(about.values())) == 1 else "; ".join(f"{k}: {v}" for k, v in about.items()),
+            networks={name: network.source_sha256 for name, network in named.items()},
+            semantics=semantics(networks[0]) if alike else "; ".join(f"{name}: {text}" for name, text in about.items()),
             cases=tuple(evidence),
         )
 
