@@ -26,7 +26,7 @@ from tests.bench_support import record
 from tests.cli_support import RUN
 from verifair import schema_file
 from verifair.audit import audit_file
-from verifair.audit.run import KEPT, Places, _kept, _seal
+from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.journal import Journal
 from verifair.datasets import table
 from verifair.datasets.table import read_table
@@ -391,7 +391,7 @@ def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, An
     }  # fmt: skip
     for content, expected in ((section, "pba"), ({**section, **damage}, None)):
         (places.work / KEPT / "pba.json").write_text(
-            json.dumps({"pin": "", "share": 1.0, "sha256": _seal(content), "section": content})
+            json.dumps({"pin": "", "share": 1.0, "sha256": _digest(content), "section": content})
         )
         found = _kept(places, "pba", "", 1.0)
         assert (found.key if found else None) == expected
