@@ -84,9 +84,28 @@ def brute_force(problem: TwinProblem, question: int) -> np.ndarray:
     axes = [np.arange(a, b + 1) for a, b in zip(batch.lower[question], batch.upper[question], strict=True)]
     raw = np.array(list(product(*axes)), dtype=float)
     prime = np.where(batch.protected, batch.prime[question], raw)
-    logits = [problem.network.forward(rational(domain.encode(copy))) for copy in (raw, prime)]
+    logits = [exact_forward(problem.network, domain.encode(copy)) for copy in (raw, prime)]
     margins = np.stack([copy @ rational(problem.margin) for copy in logits], axis=1)
     return np.asarray(margins @ rational(problem.rows).T)
+
+
+def exact_forward(network: Network, x: np.ndarray) -> np.ndarray:
+    """Logits (P, m) of points (P, n) as fractions, by arithmetic of its own: whole numbers over one power of two."""
+    values, power = _whole(x)
+    for layer in network.layers:
+        (weight, by), (bias, at), (slope, more) = _whole(layer.weight), _whole(layer.bias), _whole(layer.slope)
+        common = max(power + by, at)
+        a = values @ weight.T * 2 ** (common - power - by) + bias * 2 ** (common - at)
+        values, power = np.where(a > 0, a * 2**more, a * slope), common + more
+    return np.array([Fraction(v, 2**power) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def _whole(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Whole numbers and a power: values = whole / 2^power, exactly."""
+    ratios = [float(v).as_integer_ratio() for v in values.ravel()]
+    power = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
+    whole = [numerator * 2**power // denominator for numerator, denominator in ratios]
+    return np.array(whole, dtype=object).reshape(values.shape), power
 
 
 def rational(values: np.ndarray) -> np.ndarray:
