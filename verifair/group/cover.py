@@ -54,17 +54,23 @@ class System:
     @classmethod
     def of(cls, blocks: Sequence[Booleans], nodes: Sequence[Integers]) -> System:
         """From blocks (f, c) and their candidates (c,). Columns that another one contains are left out, and rows nobody covers."""
-        parts, weights, kept = [], [], []
+        ends, rows, weights, kept = [np.zeros(1, dtype=np.int64)], [], [], []
+        count = filled = 0
         for covers, names in zip(blocks, nodes, strict=True):
-            rows, same = _distinct(covers)
-            rows, count = rows[covers[rows].any(axis=1)], np.bincount(same)[covers[rows].any(axis=1)]
-            table = covers[rows]
+            kinds, same = _distinct(covers)
+            some = covers[kinds].any(axis=1)
+            table = covers[kinds[some]]
             columns = _undominated(table)
-            parts.append(sp.csc_array(table[:, columns]))
-            weights.append(count)
+            column, row = np.nonzero(table[:, columns].T)  # column by column, as CSC has them
+            ends.append(filled + np.cumsum(np.bincount(column, minlength=len(columns))))
+            rows.append(count + row)
+            weights.append(np.bincount(same)[some])
             kept.append(names[columns])
-        return cls(covers=sp.csc_array(sp.block_diag(parts, format="csc"), dtype=bool), weights=np.concatenate(weights),
-                   nodes=np.concatenate(kept))
+            count, filled = count + len(table), filled + len(row)
+        index = np.concatenate(rows)
+        entries = np.ones(len(index), dtype=bool), index, np.concatenate(ends)
+        covers_all = sp.csc_array(entries, shape=(count, sum(len(names) for names in kept)))
+        return cls(covers=covers_all, weights=np.concatenate(weights), nodes=np.concatenate(kept))
 
     @classmethod
     def within(cls, instance: Instance, cost: float) -> System:
