@@ -94,8 +94,10 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
     with _silence():
         client = _connected(address)
         try:
-            _check_workers(client, address)
-            with joblib.parallel_config(backend=DaskBackend(client, address, patience)):
+            with reaching(address):
+                _check_workers(client, address)
+                backend = DaskBackend(client, address, patience)
+            with joblib.parallel_config(backend=backend):
                 yield
         finally:
             with suppress(OSError, TimeoutError):  # a scheduler that is gone cannot be told goodbye
@@ -183,6 +185,19 @@ def _check_workers(client: Any, address: str) -> None:
     threads = {worker: count for worker, count in client.nthreads().items() if count != 1}
     for worker, count in threads.items():
         raise ClusterError(f"--cluster {address}: {several_threads(worker, count)}")
+
+
+def lost(address: str) -> ClusterError:
+    return ClusterError(f"--cluster {address}: the connection to the scheduler was lost. {REMEDY}")
+
+
+@contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """Calls to the scheduler. Raises ClusterError where it has gone: distributed then raises OSErrors of many kinds."""
+    try:
+        yield
+    except OSError as error:
+        raise lost(address) from error
 
 
 def several_threads(worker: str, count: int) -> str:

@@ -19,7 +19,7 @@ from joblib.parallel import ParallelBackendBase
 from encoders.errors import ModelError
 from solvers.errors import BackendError
 from verifair.errors import ClusterError, VerifairError
-from verifair.parallel import REMEDY, SAME, Deadline, Shared, fingerprint, several_threads, unlike
+from verifair.parallel import REMEDY, SAME, Deadline, Shared, fingerprint, lost, reaching, several_threads, unlike
 
 T = TypeVar("T")
 
@@ -45,7 +45,8 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
 
     def effective_n_jobs(self, n_jobs: int) -> int:
         """All workers there are, whatever is asked for; two at least, as joblib takes one to mean this very process."""
-        return max(2, len(self.client.nthreads()))
+        with reaching(self.address):
+            return max(2, len(self.client.nthreads()))
 
     def start_call(self) -> None:
         self.lost, self.over = None, threading.Event()
@@ -58,10 +59,11 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
     def submit(self, func: Any, callback: Callable[[Any], None]) -> Any:
         """Send one task (joblib makes batches of one, as `compute_batch_size` says)."""
         ((function, args, kwargs),) = func.items
-        values = [self._sent(value) for value in args]
-        named = {name: self._sent(value) for name, value in kwargs.items()}
         key = f"verifair-{function.__name__}-{uuid4().hex}"
-        future = self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
+        with reaching(self.address):
+            values = [self._sent(value) for value in args]
+            named = {name: self._sent(value) for name, value in kwargs.items()}
+            future = self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
         with self.lock:
             self.pending.add(future)
 
@@ -92,7 +94,7 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
         with suppress(OSError, TimeoutError, CancelledError):  # on its way to us: the task itself has ended well
             if out.status == "finished":
                 return [out.result()]
-        raise self.lost or ClusterError(f"--cluster {self.address}: the connection to the scheduler was lost. {REMEDY}")
+        raise self.lost or lost(self.address)
 
     def _told(self, error: BaseException) -> BaseException:
         from distributed.scheduler import KilledWorker

@@ -119,10 +119,15 @@ def test_a_batch_that_kills_its_workers_ends_the_run_with_a_reason() -> None:
     assert backend.retrieve_result_callback(SimpleNamespace(status="finished", result=lambda: 7)) == [7]
 
 
-def test_a_result_that_is_lost_on_its_way_is_the_clusters_fault() -> None:
-    def closed() -> None:
-        raise OSError("Stream is closed")
+def test_a_connection_that_is_lost_anywhere_is_the_clusters_fault() -> None:
+    def closed(*_: Any, **__: Any) -> None:
+        raise OSError("Timed out trying to connect")
 
-    backend = DaskBackend(SimpleNamespace(run_on_scheduler=lambda function: function()), "tcp://head:8786", patience=1.0)
+    client = SimpleNamespace(run_on_scheduler=lambda function: function(), nthreads=closed, submit=closed)
+    backend = DaskBackend(client, "tcp://head:8786", patience=1.0)
+    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
+        joblib.Parallel(n_jobs=2, backend=backend)([joblib.delayed(pow)(2, 3)])
+    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
+        backend.submit(SimpleNamespace(items=[(pow, (2, 3), {})]), print)
     with pytest.raises(ClusterError, match="the connection to the scheduler was lost"):
         backend.retrieve_result_callback(SimpleNamespace(status="finished", result=closed))
