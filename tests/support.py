@@ -136,7 +136,7 @@ def exact_margins(problem: TwinProblem, raw: Array) -> npt.NDArray[np.object_]:
     """g(x), g(x') (P, 2) as fractions, at raw points of the first question."""
     batch = problem.batch.take([0])
     weight = fractions(problem.margin)
-    pair = [problem.network.forward(fractions(problem.domain.encode(p))) @ weight for p in (raw, batch.second(raw))]
+    pair = [exact_forward(problem.network, problem.domain.encode(p)) @ weight for p in (raw, batch.second(raw))]
     return np.stack(pair, axis=1)
 
 
@@ -150,6 +150,25 @@ def not_safe(problem: TwinProblem, points: Array, goal: Goal) -> Booleans:
 def fractions(values: Array) -> npt.NDArray[np.object_]:
     """The same numbers as exact fractions."""
     return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def exact_forward(network: Network, x: Array) -> npt.NDArray[np.object_]:
+    """Logits (P, m) of points (P, n) as fractions, by arithmetic of its own: whole numbers over one power of two."""
+    values, power = _whole(x)
+    for layer in network.layers:
+        (weight, by), (bias, at), (slope, more) = _whole(layer.weight), _whole(layer.bias), _whole(layer.slope)
+        common = max(power + by, at)
+        a = values @ weight.T * 2 ** (common - power - by) + bias * 2 ** (common - at)
+        values, power = np.where(a > 0, a * 2**more, a * slope), common + more
+    return np.array([Fraction(v, 2**power) for v in values.ravel()], dtype=object).reshape(values.shape)
+
+
+def _whole(values: Array) -> tuple[npt.NDArray[np.object_], int]:
+    """Whole numbers and a power: values = whole / 2^power, exactly."""
+    ratios = [float(v).as_integer_ratio() for v in values.ravel()]
+    power = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
+    whole = [numerator * 2**power // denominator for numerator, denominator in ratios]
+    return np.array(whole, dtype=object).reshape(values.shape), power
 
 
 def satisfiable(program: Program, seconds: float = 20.0) -> Array | None:

@@ -19,9 +19,8 @@ import numpy.typing as npt
 import verifair as vf
 from encoders.network import Array, Network
 from encoders.problem import Booleans
+from tests.support import exact_forward
 from verifair.verify.questions import box_of
-
-from .random_twins import rational
 
 REAL_POINTS = 40
 DIGITS = 80
@@ -104,7 +103,7 @@ def sigma(value: Fraction) -> Decimal:
 
 def exact_logits(network: Network, x: Array) -> npt.NDArray[np.object_]:
     """(N,) log-odds of the positive class at network inputs x (N, n), in fractions."""
-    out = network.forward(rational(x)) if len(x) else np.empty((0, network.outputs), dtype=object)
+    out = exact_forward(network, x) if len(x) else np.empty((0, network.outputs), dtype=object)
     return np.asarray(out[:, 0] if network.outputs == 1 else out[:, 1] - out[:, 0], dtype=object)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
 
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from tests.support import exact_forward, fractions
 
 PBA = (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True))
 ROBUST = (Goal(rows=np.array([[1.0, 0.0]]), strict=True), Goal(rows=np.array([[0.0, -1.0]]), strict=False))
@@ -85,31 +85,8 @@ def brute_force(problem: TwinProblem, question: int) -> np.ndarray:
     raw = np.array(list(product(*axes)), dtype=float)
     prime = np.where(batch.protected, batch.prime[question], raw)
     logits = [exact_forward(problem.network, domain.encode(copy)) for copy in (raw, prime)]
-    margins = np.stack([copy @ rational(problem.margin) for copy in logits], axis=1)
-    return np.asarray(margins @ rational(problem.rows).T)
-
-
-def exact_forward(network: Network, x: np.ndarray) -> np.ndarray:
-    """Logits (P, m) of points (P, n) as fractions, by arithmetic of its own: whole numbers over one power of two."""
-    values, power = _whole(x)
-    for layer in network.layers:
-        (weight, by), (bias, at), (slope, more) = _whole(layer.weight), _whole(layer.bias), _whole(layer.slope)
-        common = max(power + by, at)
-        a = values @ weight.T * 2 ** (common - power - by) + bias * 2 ** (common - at)
-        values, power = np.where(a > 0, a * 2**more, a * slope), common + more
-    return np.array([Fraction(v, 2**power) for v in values.ravel()], dtype=object).reshape(values.shape)
-
-
-def _whole(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Whole numbers and a power: values = whole / 2^power, exactly."""
-    ratios = [float(v).as_integer_ratio() for v in values.ravel()]
-    power = max((denominator.bit_length() - 1 for _, denominator in ratios), default=0)
-    whole = [numerator * 2**power // denominator for numerator, denominator in ratios]
-    return np.array(whole, dtype=object).reshape(values.shape), power
-
-
-def rational(values: np.ndarray) -> np.ndarray:
-    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
+    margins = np.stack([copy @ fractions(problem.margin) for copy in logits], axis=1)
+    return np.asarray(margins @ fractions(problem.rows).T)
 
 
 def truth(problem: TwinProblem, question: int, values: np.ndarray) -> list[bool]:

@@ -13,11 +13,12 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.dyadic import exact
+from tests.support import fractions
 from verifair.verify.branch_and_bound import decide
 from verifair.verify.ledger import OPEN, PROVED
 from verifair.verify.optimum import minimum
 
-from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, rational, truth
+from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, truth
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP}
 seeds = st.integers(0, 2**32 - 1)
@@ -83,7 +84,7 @@ def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
 def test_batched_exact_arithmetic_equals_fractions(seed: int, style: str) -> None:
     problem = random_problem(seed, style, PBA)
     x = problem.domain.encode(problem.batch.lower)
-    slow = problem.network.forward(rational(x))
+    slow = problem.network.forward(fractions(x))
     fast = problem.network.forward(exact(x))
     assert (fast.to_fractions() == slow).all()
     assert (fast.sign == np.vectorize(lambda v: (v > 0) - (v < 0))(slow)).all()

@@ -13,7 +13,7 @@ import pytest
 
 from encoders.network import Array, Network
 from solvers.outcome import Budget
-from tests.support import fractions, lattice, random_network
+from tests.support import exact_forward, lattice, random_network
 from verifair.errors import QueryError
 from verifair.group.center import Centers, centers
 from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
@@ -48,7 +48,7 @@ def random_schema(rng: np.random.Generator, outputs: int) -> Schema:
 
 def decided_positive(network: Network, schema: Schema, raw: Array) -> Booleans:
     """Class 1 in fractions: the only largest logit but for later classes, above 0 where there is one logit."""
-    logits = network.forward(fractions(schema.encode(raw)))
+    logits = exact_forward(network, schema.encode(raw))
     if network.outputs == 1:
         return np.array([row[0] > 0 for row in logits])
     return np.array([row[1] > row[0] and all(row[1] >= other for other in row[2:]) for row in logits])

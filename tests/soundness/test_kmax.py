@@ -14,7 +14,8 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.probability import bucket
 from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
-from tests.soundness.random_twins import STYLES, random_network, rational
+from tests.soundness.random_twins import STYLES, random_network
+from tests.support import exact_forward
 from verifair.errors import QueryError
 from verifair.queries import KDiscrimination
 from verifair.schema import Schema
@@ -73,7 +74,7 @@ def exact_counts(asked: KDiscrimination) -> tuple[Array, Array]:
     for z in groups:
         rows = points.copy()
         rows[:, 0] = z
-        logits = asked.network.forward(rational(domain.encode(rows)))
+        logits = exact_forward(asked.network, domain.encode(rows))
         values = logits[:, 0] if asked.network.outputs == 1 else logits[:, 1] - logits[:, 0]
         for n in np.flatnonzero(domain.legal(rows)):
             hit[n].add(bucket(values[n], asked.buckets))

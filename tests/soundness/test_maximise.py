@@ -21,6 +21,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
+from tests.support import exact_forward
 from verifair.verify.attack import Climb, Objective, attack
 from verifair.verify.boxes import anywhere
 from verifair.verify.check_phases import check_phases
@@ -30,7 +31,7 @@ from verifair.verify.gap_phases import PhaseSearch
 from verifair.verify.phase_tree import PhaseTree
 from verifair.verify.questions import no_gap
 
-from .random_twins import FLIP, STYLES, random_network, random_problem, rational
+from .random_twins import FLIP, STYLES, random_network, random_problem
 from .test_phases import wide_problem
 
 STYLES_HERE = tuple(style for style in STYLES if style not in ("huge", "mixed"))
@@ -87,7 +88,7 @@ def truth(query: vf.ProbabilityGap) -> tuple[float, float]:
 
 
 def exact_margins(network: Network, x: np.ndarray) -> list[Fraction]:
-    logits = network.forward(rational(x))
+    logits = exact_forward(network, x)
     return [row[0] if len(row) == 1 else row[1] - row[0] for row in logits.tolist()]
 
 

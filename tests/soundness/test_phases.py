@@ -15,6 +15,7 @@ from scipy.special import expit
 from encoders.network import Layer
 from encoders.probability import exceeds, gap_rows
 from encoders.problem import Forbidden, Gap, Goal, TwinProblem
+from tests.support import exact_forward
 from verifair.verdict import Status
 from verifair.verify.check_phases import check_phases
 from verifair.verify.phases import claim_of, decide_by_phases
@@ -150,7 +151,7 @@ def test_forbidden_rows_and_shifted_copies(seed: int, relaxed: bool) -> None:
         raw = lattice(batch.lower[q], batch.upper[q])
         second = batch.take([q]).second(raw)
         legal = domain.legal(raw) & domain.legal(second)
-        exact = [problem.network.forward(fractions(domain.encode(copy)))[:, 0] for copy in (raw, second)]
+        exact = [exact_forward(problem.network, domain.encode(copy))[:, 0] for copy in (raw, second)]
         for g in range(len(FLIP)):
             assert_true(problem, q, g, np.stack(exact, axis=1), legal)
 
@@ -158,10 +159,6 @@ def test_forbidden_rows_and_shifted_copies(seed: int, relaxed: bool) -> None:
 def lattice(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     axes = [np.arange(a, b + 1) for a, b in zip(lower, upper, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower)).astype(float)
-
-
-def fractions(values: np.ndarray) -> np.ndarray:
-    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
 
 
 def test_a_strict_goal_is_refused() -> None:

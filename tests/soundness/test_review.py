@@ -10,6 +10,7 @@ import pytest
 from encoders.dyadic import exact
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, TwinBatch, TwinProblem
+from tests.support import fractions
 from verifair.errors import QueryError
 from verifair.queries import IndividualFairness
 from verifair.schema import Schema
@@ -21,7 +22,7 @@ from verifair.verify.ledger import OPEN
 from verifair.verify.questions import decisions
 from verifair.verify.store import Record, Store
 
-from .random_twins import PBA, rational
+from .random_twins import PBA
 
 
 def network(*parts: tuple[np.ndarray, np.ndarray], link: Link = Link.IDENTITY) -> Network:
@@ -38,7 +39,7 @@ def test_exact_products_of_any_width(width: int) -> None:
     weight = rng.standard_normal((1, width)).astype(np.float32).astype(float)
     x = rng.standard_normal((1, width)).astype(np.float32).astype(float)
     wide = network((weight, np.zeros(1)))
-    assert (wide.forward(exact(x)).to_fractions() == wide.forward(rational(x))).all()
+    assert (wide.forward(exact(x)).to_fractions() == wide.forward(fractions(x))).all()
 
 
 def schema(kind: str) -> Schema:

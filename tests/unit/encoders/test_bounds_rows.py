@@ -14,7 +14,8 @@ from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.probability import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
-from tests.soundness.random_twins import STYLES, random_problem, rational
+from tests.soundness.random_twins import STYLES, random_problem
+from tests.support import exact_forward, fractions
 from verifair.verify.check_bounds import TwinBounds
 from verifair.verify.slots import MIXTURES, Slots
 
@@ -54,9 +55,9 @@ def exact_rows(problem: TwinProblem, q: int, lower: Array, upper: Array, rng: np
     batch: TwinBatch = problem.batch.take([q])
     points = np.array(list(product(*(np.arange(a, b + 1) for a, b in zip(lower, upper, strict=True)))), dtype=float)
     points = points[rng.permutation(len(points))[:POINTS]]
-    copies = [problem.network.forward(rational(problem.domain.encode(raw))) for raw in (points, batch.second(points))]
-    margins = np.stack([logits @ rational(problem.margin) for logits in copies], axis=1)
-    return np.asarray(margins @ rational(problem.rows).T + rational(problem.constants))
+    copies = [exact_forward(problem.network, problem.domain.encode(raw)) for raw in (points, batch.second(points))]
+    margins = np.stack([logits @ fractions(problem.margin) for logits in copies], axis=1)
+    return np.asarray(margins @ fractions(problem.rows).T + fractions(problem.constants))
 
 
 def assert_below(bounds: Array, values: np.ndarray, what: str) -> None:
@@ -64,7 +65,7 @@ def assert_below(bounds: Array, values: np.ndarray, what: str) -> None:
     least = values.min(axis=0)
     for bound, value in zip(bounds, least, strict=True):
         assert not np.isnan(bound), what
-        assert bound == -np.inf or rational(np.array([bound]))[0] <= value, (what, float(bound), float(value))
+        assert bound == -np.inf or fractions(np.array([bound]))[0] <= value, (what, float(bound), float(value))
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -84,7 +85,7 @@ def test_no_bound_lies_above_a_point(style: str, seed: int) -> None:
         values = exact_rows(problem, int(q), lower[q], upper[q], rng)
         assert_below(rough[q], values, "intervals")
         assert_below(linear.lower[q], values, "lines")
-        assert_below(mixed[q], values @ rational(weights).T, "mixtures")
+        assert_below(mixed[q], values @ fractions(weights).T, "mixtures")
         single = mixed_goals(linear, (high - low) / 2, np.eye(ROWS))[q]
         assert (single <= linear.lower[q] + 1e-9 * np.abs(linear.lower[q])).all()
 
@@ -107,7 +108,7 @@ def test_no_bound_of_the_checker_lies_above_a_point(style: str, seed: int) -> No
         outputs = bounds.least(p, q, box).reshape(-1, ROWS)
         for k, values in enumerate(exactly):
             assert_below(linear[k], values, "lines")
-            assert_below(outputs[k], values - rational(problem.constants), "outputs alone")
+            assert_below(outputs[k], values - fractions(problem.constants), "outputs alone")
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.05, 0.5, 1 - 1e-9])
@@ -136,7 +137,7 @@ def test_rows_chosen_for_a_box_are_rows_of_the_goal(epsilon: float, rise: bool, 
         for b in question:
             values = exact_rows(problem, int(b), lower[b], upper[b], rng)
             least = values.max(axis=1).min()
-            assert best[b, 0] == -np.inf or rational(best[b])[0] <= least
+            assert best[b, 0] == -np.inf or fractions(best[b])[0] <= least
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -168,4 +169,4 @@ def test_constants_are_added_downwards(lower: float, constant: float) -> None:
     elif constant == 0:
         assert total == lower
     else:
-        assert rational(np.array([total]))[0] <= sum(rational(np.array([lower, constant])))
+        assert fractions(np.array([total]))[0] <= sum(fractions(np.array([lower, constant])))

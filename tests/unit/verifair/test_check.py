@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.network import Layer, Link, Network
+from tests.support import exact_forward
 from verifair.errors import CertificateError
 from verifair.schema import Schema
 from verifair.verify.certificate import (
@@ -69,10 +70,9 @@ def value(network: Network, raw: np.ndarray, prime: dict[str, float], goal: str,
     second = raw.copy()
     for name, to in prime.items():
         second[:, SCHEMA.index(name)] = to
-    as_fraction = np.vectorize(Fraction, otypes=[object])
     margins = []
     for points in (raw, second):
-        logits = network.forward(as_fraction(SCHEMA.encode(points)))
+        logits = exact_forward(network, SCHEMA.encode(points))
         if network.outputs == 1:
             margins.append(logits[:, 0] if classes[0] > classes[1] else -logits[:, 0])
         else:
@@ -253,7 +253,7 @@ def test_bounds_are_below_every_exact_value(seed: int, hidden: tuple[int, ...], 
     second = raw.copy()
     second[:, 3] = 1.0
     as_fraction = np.vectorize(Fraction, otypes=[object])
-    first, other = (network.forward(as_fraction(domain.encode(x))) for x in (raw, second))
+    first, other = (exact_forward(network, domain.encode(x)) for x in (raw, second))
     for form, bound in zip(forms, found, strict=True):
         exact_least = min(first @ as_fraction(form[0]) + other @ as_fraction(form[1]))
         assert np.isfinite(bound)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from tests.support import fractions
 from verifair.verdict import Status
 from verifair.verify.check_phase_bounds import PhaseBounds, PhaseClaim, Regions
 from verifair.verify.check_phases import check_phases
@@ -56,23 +57,19 @@ def exact_copies(problem: TwinProblem, raw: Array) -> tuple[list[np.ndarray], np
     """Pre-activations (P, 2 H) of the hidden neurons in the tree's numbering, and g, g' (P, 2): fractions."""
     hidden, margins = [], []
     for copy in (raw, claim_of(problem).second(raw)):
-        x = rational(problem.domain.encode(copy))
+        x = fractions(problem.domain.encode(copy))
         for layer in problem.network.layers:
-            a = x @ rational(layer.weight).T + rational(layer.bias)
-            x = np.where(a > 0, a, a * rational(layer.slope))
+            a = x @ fractions(layer.weight).T + fractions(layer.bias)
+            x = np.where(a > 0, a, a * fractions(layer.slope))
             hidden.append(a)
         margins.append(hidden.pop()[:, 0])
     return [np.concatenate(hidden, axis=1)], np.stack(margins, axis=1)
 
 
-def rational(values: Array) -> np.ndarray:
-    return np.array([Fraction(float(v)) for v in values.ravel()], dtype=object).reshape(values.shape)
-
-
 def shifted(problem: TwinProblem, by: float) -> TwinProblem:
     """Rows raised so that the least best row over the lattice is about `by`."""
     _, margins = exact_copies(problem, points(claim_of(problem)))
-    least = float((margins @ rational(ROWS).T).max(axis=1).min())
+    least = float((margins @ fractions(ROWS).T).max(axis=1).min())
     return replace(problem, goals=(Goal(rows=ROWS, strict=False, constant=np.full(3, by - least)),))
 
 
@@ -110,9 +107,9 @@ def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tupl
     for k in range(count):
         inside = ((a >= 0) | (signs[k] <= 0)).all(axis=1) & ((a <= 0) | (signs[k] >= 0)).all(axis=1)
         assert not (bounds.empty[k] and inside.any())
-        values = margins[inside] @ rational(ROWS).T
+        values = margins[inside] @ fractions(ROWS).T
         if not np.isinf(found.bound[k]) and len(values):
-            assert Fraction(float(found.bound[k])) <= (values @ rational(weights[k])).min()
+            assert Fraction(float(found.bound[k])) <= (values @ fractions(weights[k])).min()
         if found.proved[k] and len(values):
             assert (values.max(axis=1) >= 0).all()
 

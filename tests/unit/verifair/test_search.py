@@ -13,7 +13,7 @@ import pytest
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import bucket
 from encoders.problem import Forbidden
-from tests.support import fractions, lattice, random_network
+from tests.support import exact_forward, fractions, lattice, random_network
 from verifair.errors import DataError, QueryError
 from verifair.queries import KDiscrimination
 from verifair.schema import Schema
@@ -72,7 +72,7 @@ def true_k(query: KDiscrimination, x: Array) -> int:
     rows = rows[described.domain.legal(rows)]
     if not len(rows):
         return 0
-    logits = query.network.forward(fractions(described.encode(rows)))
+    logits = exact_forward(query.network, described.encode(rows))
     values = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     return len({bucket(value, query.buckets) for value in values})
 
