@@ -64,7 +64,7 @@ def _condition(given: Any) -> Condition:
         if not ends:
             raise ValueError("the range has no end; give low, high, or both")
         for key, end in ends.items():
-            if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(float(end)):
+            if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(_float(end)):
                 raise ValueError(f"{key} = {schema_file.shown(end)} is no finite number; correct it, or leave this end out")
         return Range(**{key: float(end) for key, end in ends.items()})
     values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
@@ -74,7 +74,15 @@ def _condition(given: Any) -> Condition:
         if not isinstance(value, (str, Real)):
             found = schema_file.shown(value)
             raise ValueError(f"{found} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
-    return tuple(float(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
+    return tuple(_float(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
+
+
+def _float(value: Real) -> float:
+    """float(value), infinite for whole numbers beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 Conditions = Annotated[Mapping[str, Condition], BeforeValidator(_conditions)]

@@ -17,6 +17,7 @@ import pandas as pd
 from encoders.network import Array
 from verifair.errors import DataError, SchemaError
 from verifair.feature import Feature, text
+from verifair.schema_file import shown
 
 Integers = npt.NDArray[np.int64]
 SHOWN = 8
@@ -73,16 +74,18 @@ def raw_value(feature: Feature, value: Any) -> float:
         if name in codes and _read_by_code(feature):
             return float(codes.index(name))
         raise SchemaError(
-            f"feature {feature.name!r}: {value!r} is {_unknown(feature, name)}; correct it, or add the category to the schema"
+            f"feature {feature.name!r}: {shown(value)} is {_unknown(feature, name)}; correct it, or add the category to the schema"
         )
     try:
         number = float(value)
+    except OverflowError:
+        number = np.inf
     except (TypeError, ValueError):
-        raise SchemaError(f"feature {feature.name!r}: {value!r} is not a number, and the feature is {feature.kind}") from None
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a number, and the feature is {feature.kind}") from None
     if not np.isfinite(number):
-        raise SchemaError(f"feature {feature.name!r}: {value!r} is not finite; give a number within its range")
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not finite; give a number within its range")
     if feature.kind == "integer" and not number.is_integer():
-        raise SchemaError(f"feature {feature.name!r}: {value!r} is not a whole number, and the feature is integer")
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a whole number, and the feature is integer")
     return number
 
 

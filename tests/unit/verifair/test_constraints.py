@@ -273,6 +273,8 @@ def test_sections_may_be_tables_of_their_own() -> None:
         ('never = { age = "old" }', "feature 'age': 'old' is not a number"),
         ("never = { age = { } }", "feature 'age': the range has no end; give low, high, or both"),
         ("never = { age = { low = inf } }", "feature 'age': low = inf is no finite number"),
+        (f"never = {{ age = {{ high = 1{400 * '0'} }} }}", f"feature 'age': high = 1{299 * '0'} ... is no finite number"),
+        (f"never = {{ age = 1{400 * '0'} }}", "feature 'age': inf is not finite; give a number within its range"),
         ('never = { age = { low = "3" } }', "feature 'age': low = '3' is no finite number"),
         ("never = { age = { lo = 3 } }", "feature 'age': lo: unknown key of a range; known are low and high"),
         ("never = { age = [[3]] }", r"feature 'age': [3] is no value; give a category"),

@@ -134,6 +134,13 @@ def test_rules_that_are_no_json(text: str, tmp_path: Path) -> None:
         rules_file.load(tmp_path / "rules.json", SCHEMA)
 
 
+def test_what_is_found_in_rules_is_told_in_short(tmp_path: Path) -> None:
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [{"when": {"age": "old" * 100_000}}]}))
+    with pytest.raises(DataError, match=r"rule 1: feature 'age': 'oldold[old]* \.\.\. is not a number") as error:
+        rules_file.load(tmp_path / "rules.json", SCHEMA)
+    assert len(str(error.value)) < 500
+
+
 # Tables
 
 
