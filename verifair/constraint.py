@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapVal
 
 from verifair import schema_file
 from verifair.errors import SchemaError
-from verifair.feature import text
+from verifair.feature import number, text
 
 Word = str | float
 
@@ -64,7 +64,7 @@ def _condition(given: Any) -> Condition:
         if not ends:
             raise ValueError("the range has no end; give low, high, or both")
         for key, end in ends.items():
-            if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(_float(end)):
+            if isinstance(end, bool) or not isinstance(end, Real) or not np.isfinite(number(end)):
                 raise ValueError(f"{key} = {schema_file.shown(end)} is no finite number; correct it, or leave this end out")
         return Range(**{key: float(end) for key, end in ends.items()})
     values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
@@ -74,15 +74,7 @@ def _condition(given: Any) -> Condition:
         if not isinstance(value, (str, Real)):
             found = schema_file.shown(value)
             raise ValueError(f"{found} is no value; give a category, a number, a list of these, or {{ low = ..., high = ... }}")
-    return tuple(_float(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
-
-
-def _float(value: Real) -> float:
-    """float(value), infinite for whole numbers beyond all floats."""
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf
+    return tuple(number(v) if isinstance(v, Real) and not isinstance(v, bool) else text(v) for v in values)
 
 
 Conditions = Annotated[Mapping[str, Condition], BeforeValidator(_conditions)]

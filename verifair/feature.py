@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -32,6 +33,14 @@ def text(value: Any) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def number(value: Real) -> float:
+    """float(value), infinite for whole numbers beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def repeated(names: Iterable[str]) -> list[str]:

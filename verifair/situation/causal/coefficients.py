@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from verifair.errors import SchemaError
+from verifair.feature import number
+from verifair.schema_file import shown
 from verifair.situation.causal.design import Array, Design, is_number, words
 
 
@@ -89,8 +91,8 @@ def given(
         levels[name] = (first, *content)
         weights += list(content.values())
     for value in weights:
-        if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
-            raise SchemaError(f"node {node!r}: coefficient or intercept {value!r}: expected a finite number")
+        if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(number(value)):
+            raise SchemaError(f"node {node!r}: coefficient or intercept {shown(value)}: expected a finite number")
     return Coefficients(design=Design(levels=levels), estimates=np.array(weights, dtype=float), covariance=None, degrees=None)
 
 
@@ -105,7 +107,7 @@ def with_errors(found: Coefficients, errors: Mapping[str, float | Mapping[str, f
     terms = found.design.terms
     if sorted(sizes) != sorted(terms):
         raise SchemaError(f"node {node!r}: errors are of {', '.join(sizes) or 'nothing'}, the coefficients of {', '.join(terms)}")
-    bad = [term for term in terms if not (isinstance(sizes[term], Real) and 0 <= sizes[term] < np.inf)]
+    bad = [term for term in terms if not (isinstance(sizes[term], Real) and 0 <= number(sizes[term]) < np.inf)]
     if bad:
         raise SchemaError(f"node {node!r}: error of {bad[0]!r} is {sizes[bad[0]]!r}, expected 0 or more; 0 takes it as exact")
     return replace(found, covariance=np.diag([0.0, *(float(sizes[term]) ** 2 for term in terms)]))
