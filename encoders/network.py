@@ -121,6 +121,7 @@ class Network:
     `rounded`: proofs are then about the folded network, and every verdict says so.
     `output` is the ONNX tensor that the reader was told to read, or None where the model has one candidate only.
     `feeds` says how the input columns become the stored model's inputs; empty for a network that was not read from a file.
+    `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
     """
 
     layers: tuple[Layer, ...]
@@ -130,6 +131,7 @@ class Network:
     output: str | None = None
     rounded: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:

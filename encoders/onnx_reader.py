@@ -16,6 +16,7 @@ from encoders.feed import Feed
 from encoders.network import Array, Link, Network, SmoothLayer
 from encoders.onnx_chain import Neurons, assemble
 from encoders.onnx_check import check_layers, compare
+from encoders.onnx_classes import class_names
 from encoders.onnx_file import LogitsModel, StoredModel, load, logits_model
 from encoders.onnx_graph import Reading, read_graph
 from encoders.onnx_tensor import Tensor
@@ -55,6 +56,7 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     rounded = dict.fromkeys([*reading.rounded, *(name for link in chain for name in link.rounded)])
     network = Network(layers=tuple(link.layer for link in chain), link=logits.link, source_sha256=stored.sha256,
                       source=str(path), output=output, rounded=tuple(rounded), feeds=feeds)
+    network = replace(network, classes=class_names(stored.model, max(network.outputs, 2)))
     random = np.random.default_rng(seed)
     x = _points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:

@@ -13,7 +13,7 @@ from encoders.network import Network
 from verifair.errors import DataError
 from verifair.feature import text
 from verifair.schema import Feature, Schema
-from verifair.schema_network import exported
+from verifair.schema_network import exported, other_class
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -60,15 +60,20 @@ def infer(
     values = sorted({text(v) for v in frame[target].dropna()})
     if not 2 <= len(values) <= CLASSES:
         raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
-    chosen = positive if positive is not None else values[-1]
+    # Several classes are told apart by their numbers, and reports are about class 1.
+    numbered = network is not None and network.outputs > 2 and all(value.isdecimal() for value in values)
+    second = "1" if numbered else network.classes[1] if network is not None and network.classes else ""
+    chosen = positive if positive is not None else second if second in values else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
+    flaw = None if network is None or (numbered and chosen == "1") else other_class(network, chosen)
+    if flaw is not None:
+        raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
     rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     outcomes = [_outcome(next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}", target),
                 _outcome(chosen, target)]  # fmt: skip
-    return Schema.build(
-        {"features": features, "positive": rule, "label": target, "positive_label": chosen, "outcomes": outcomes}
-    )
+    label = {"label": target} if numbered else {"label": target, "positive_label": chosen}
+    return Schema.build({"features": features, "positive": rule, **label, "outcomes": outcomes})
 
 
 def _outcome(value: str, target: str) -> str:

@@ -235,7 +235,7 @@ class Schema(BaseModel):
 
     def check_network(self, network: Network) -> None:
         """Raise SchemaError unless the schema's columns and outcome fit the network."""
-        schema_network.check(self.features, self.domain, self.positive, network)
+        schema_network.check(self.features, self.domain, self.positive, self.positive_label, network)
 
     # Tables
 

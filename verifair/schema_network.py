@@ -15,7 +15,7 @@ WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
 
 
-def check(features: Sequence[Feature], domain: Domain, positive: str, network: Network) -> None:
+def check(features: Sequence[Feature], domain: Domain, positive: str, positive_label: str | None, network: Network) -> None:
     """Raise SchemaError unless the features' columns and the outcome fit the network."""
     problems = _of_table(features, domain, network.feeds)
     if domain.columns != network.inputs:
@@ -36,6 +36,26 @@ def check(features: Sequence[Feature], domain: Domain, positive: str, network: N
         raise SchemaError(
             'positive = "class = 1" needs a network with a logit for each class, this one has one; write positive = "logit > 0"'
         )
+    flaw = other_class(network, positive_label)
+    if flaw is not None:
+        raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
+
+
+def other_class(network: Network, label: str | None) -> str | None:
+    """Why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
+    if label is not None and network.outputs > 2:
+        names = network.classes or [f"class {k}" for k in range(network.outputs)]
+        return (
+            f"it tells two classes apart, and the network has {network.outputs}; write their numbers into the label column "
+            f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), and leave positive_label out"
+        )
+    if label is None or label not in network.classes or network.classes.index(label) == 1:
+        return None
+    second = network.classes[1]
+    return (
+        f"the network's classes are {', '.join(network.classes)}, in this order, and decisions are about the second, {second!r}; "
+        f"train the model on a label that is 1 for {label!r} and 0 otherwise, or choose {second!r}"
+    )
 
 
 def exported(name: str) -> str:

@@ -292,7 +292,7 @@ def test_a_group_that_the_reference_lacks_is_named(tmp_path: Path, refused: Refu
 
 def test_three_classes_are_refused(tmp_path: Path, refused: Refused) -> None:
     german = datasets.load("german")
-    files = _constant(german.schema, tmp_path, outputs=3)
+    files = _constant(german.schema.model_copy(update={"positive_label": None}), tmp_path, outputs=3)
     german.frame.to_csv(tmp_path / "german.csv", index=False)
     assert "3 classes" in refused("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex")
 

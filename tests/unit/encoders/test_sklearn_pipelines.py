@@ -140,3 +140,19 @@ def test_what_is_refused(what: str, tmp_path: Path) -> None:
     path = export(quietly_fitted(build(), frame, y), frame, tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=message):
         read_onnx(path)
+
+
+@pytest.mark.parametrize("words", [("no", "yes"), ("approved", "denied"), ("high", "low", "middle"), (0, 1), (1, 2, 4)])
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize("model", [mlp(), LogisticRegression()], ids=["MLPClassifier", "LogisticRegression"])
+def test_classes_are_named_in_the_order_of_the_outputs(model: Any, zipmap: bool, words: tuple[Any, ...], tmp_path: Path) -> None:
+    """Where a row's class is the one that scikit-learn predicts, whatever the classifier and its labels."""
+    frame = table()[["age", "hours"]]
+    score = frame["age"] + 2 * frame["hours"]
+    y = np.array(words)[pd.qcut(score, len(words), labels=False).to_numpy()]
+    fitted = quietly_fitted(pipeline(frame, model, numbers=StandardScaler(), categories="drop"), frame, y)
+    network = read_onnx(export(fitted, frame, tmp_path / "m.onnx", zipmap=zipmap))
+    assert network.classes == tuple(map(str, words))
+    logits = network.forward(encoded(network, frame).astype(float))
+    index = (logits[:, 0] > 0).astype(int) if network.outputs == 1 else logits.argmax(axis=1)
+    assert [network.classes[k] for k in index] == [str(label) for label in fitted.predict(frame)]

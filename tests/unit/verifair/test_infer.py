@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from encoders.feed import Feed
+from encoders.network import Layer, Link, Network
 from verifair import datasets
-from verifair.errors import DataError
+from verifair.errors import DataError, SchemaError
 from verifair.infer import draft, infer
 from verifair.schema import Schema
 
@@ -92,3 +94,36 @@ def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | 
     frame = pd.DataFrame({"age": range(6), "credit": labels * (6 // len(labels))})
     assert infer(frame, target="credit", positive=positive).outcomes == outcomes
     assert "# check: which label is the favourable one" in draft(frame, target="credit", positive=positive)
+
+
+def classifier(classes: tuple[str, ...], outputs: int) -> Network:
+    """As a reader of stored classifiers gives it: one column, classes with names."""
+    feed = Feed(name="age", kind="float32", shape=(1,), start=np.zeros(1, dtype=np.int64))
+    layer = Layer(weight=np.ones((outputs, 1)), bias=np.zeros(outputs), slope=np.ones(outputs))
+    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64, feeds=(feed,), classes=classes)
+
+
+def test_positive_is_the_class_that_the_network_decides_about() -> None:
+    """Labels sort otherwise than people think: approved comes before denied, and the logit is that of denied."""
+    frame = pd.DataFrame({"age": range(6), "credit": ["approved", "denied"] * 3})
+    network = classifier(("approved", "denied"), 1)
+    assert infer(frame, target="credit", network=network).positive_label == "denied"
+    for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
+        assert infer(frame, target="credit", positive=positive, network=classifier(named, 1)).positive_label == positive
+    with pytest.raises(DataError, match="decisions are about the second, 'denied'; train the model on a label that is 1 for 'app"):
+        infer(frame, target="credit", positive="approved", network=network)
+    stated = infer(frame, target="credit", positive="approved")
+    with pytest.raises(SchemaError, match="positive_label = 'approved': the network's classes are approved, denied"):
+        stated.model_copy(update={"positive": "logit > 0"}).check_network(network)
+
+
+def test_several_classes_are_told_apart_by_numbers() -> None:
+    frame = pd.DataFrame({"age": range(6), "grade": ["high", "low", "middle"] * 2})
+    network = classifier(("high", "low", "middle"), 3)
+    with pytest.raises(DataError, match=r"the network has 3; write their numbers .* \(0 for high, 1 for low, 2 for middle\)"):
+        infer(frame, target="grade", network=network)
+    with pytest.raises(SchemaError, match="positive_label = 'low': it tells two classes apart, and the network has 3"):
+        infer(frame, target="grade", positive="low").check_network(network)
+    numbered = infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", network=classifier(("0", "1", "2"), 3))
+    assert (numbered.positive, numbered.positive_label, numbered.outcomes) == ("class = 1", None, ("grade not 1", "grade 1"))
+    numbered.check_network(network)
