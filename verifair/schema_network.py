@@ -90,7 +90,9 @@ def _of_table(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]
             if known is not None:
                 problem = _of_block(feature, tuple(text(value) for value in known), where)
             elif feature is not None and feed.kind in WHOLE:
-                problem = _of_integer(feature, where)
+                problem = _beyond_float32(feature, where, "integers") or _of_integer(feature, where)
+            elif feature is not None and feed.kind == "float64":
+                problem = _beyond_float32(feature, where, "numbers of 64 bits")
             else:
                 problem = None
             problems += [problem] if problem else []
@@ -107,13 +109,20 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
     return None
 
 
+def _beyond_float32(feature: Feature, where: str, takes: str) -> str | None:
+    """Whole numbers that the model tells apart and float32 does not."""
+    if feature.kind != "integer" or feature.range is None:
+        return None
+    if max(abs(end - feature.affine[0]) for end in feature.range) <= WHOLE_IN_FLOAT32:
+        return None
+    return (
+        f"feature {feature.name!r} has range = [{feature.range[0]:,.0f}, {feature.range[1]:,.0f}], but {where} takes {takes}, and "
+        f"proofs are about float32 inputs, which miss whole numbers beyond 2^24 = {WHOLE_IN_FLOAT32:,}; narrow the range, or count "
+        "in a larger unit"
+    )
+
+
 def _of_integer(feature: Feature, where: str) -> str | None:
-    if feature.kind == "integer" and feature.range is not None and max(map(abs, feature.range)) > WHOLE_IN_FLOAT32:
-        found = f"range = [{feature.range[0]:,.0f}, {feature.range[1]:,.0f}]"
-        return (
-            f"feature {feature.name!r} has {found}, but {where} takes integers, and proofs are about float32 inputs, which miss "
-            f"whole numbers beyond 2^24 = {WHOLE_IN_FLOAT32:,}; narrow the range, or count in a larger unit"
-        )
     if feature.kind in ("categorical", "one-hot") or (feature.kind == "integer" and feature.affine == (0.0, 1.0)):
         return None
     found = f"kind = {feature.kind!r}" if feature.kind != "integer" else "a scale"

@@ -240,6 +240,8 @@ class Certificate:
 def semantics(network: Network) -> str:
     """What a proof about this network is a proof about."""
     text = "real-valued function of the stored float32 weights"
+    if any(feed.kind == "float64" for feed in network.feeds):
+        text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
     if not network.piecewise_linear:
         text += ", sigmoid and tanh as the real functions, enclosed"
     return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text

@@ -14,6 +14,7 @@ from encoders.feed import Feed
 from encoders.network import Layer, Link, Network
 from verifair.errors import DataError, SchemaError
 from verifair.infer import draft
+from verifair.verify.certificate import semantics
 
 AGE, SEX, HOURS = (
     {"name": "age", "kind": "integer", "range": (17, 90)},
@@ -58,6 +59,21 @@ def test_a_schema_that_fits() -> None:
 def test_what_does_not_fit_is_said(features: tuple[dict[str, Any], ...], match: str) -> None:
     with pytest.raises(SchemaError, match=match):
         schema(*features).check_network(MODEL)
+
+
+def test_whole_numbers_that_float32_misses() -> None:
+    """16,777,217 is fed as 16,777,216: a model of 64 bits may decide otherwise about it, and a proof would not see that."""
+    double, single = (network(column("age", kind, 0)) for kind in ("float64", "float32"))
+    wide = {**AGE, "range": [0, 2**24 + 1]}
+    with pytest.raises(SchemaError, match=r"'age' has range = \[0, 16,777,217\].*takes numbers of 64 bits.*larger unit"):
+        schema(wide).check_network(double)
+    with pytest.raises(SchemaError, match="miss whole numbers"):
+        schema({**wide, "scale": {"offset": 0.0, "scale": 1e6}}).check_network(double)
+    for fits in (AGE, {**AGE, "range": [2**30, 2**30 + 7], "scale": {"offset": 2.0**30, "scale": 1.0}}):
+        schema(fits).check_network(double)
+    schema(wide).check_network(single)  # what a float32 model is fed is that float32 number
+    assert semantics(double).endswith("on inputs rounded to float32 (the model takes float64)")
+    assert semantics(single) == "real-valued function of the stored float32 weights"
 
 
 def test_numbers_in_another_order() -> None:
