@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from flint import fmpq
 
 from encoders.exact import Exact, exact, group_sums, stack
 
@@ -76,7 +77,7 @@ class ExactMatrix:
         return matrix(self.row[left], other.column[right], self.entries.take(left) * other.entries.take(right), rows=self.rows)
 
     def _dense(self, width: int) -> Exact:
-        values = np.zeros((self.rows, width), dtype=self.entries.values.dtype)
+        values = np.zeros((self.rows, width)) if self.entries.is_float else np.full((self.rows, width), fmpq(0), dtype=object)
         size = np.zeros((self.rows, width))
         values[self.row, self.column], size[self.row, self.column] = self.entries.values, self.entries.size
         return Exact(values=values, size=size)

@@ -110,6 +110,8 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
     except (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError) as error:
         reason = next(iter(str(error).strip().splitlines()), "")    # a damaged file may hold any attributes on any shapes
         raise node.error(f"its inputs and attributes do not fit each other ({type(error).__name__}: {reason})") from error
+    if len(reading.sources) > known and any(isinstance(i, Tensor) and 0 in i.shape for i in inputs):
+        raise node.error("acts on an empty tensor; export the model without it")
     clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
     for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
         if result is not None:

@@ -112,6 +112,9 @@ def _slice(node: Node) -> Tensor:
     for axis, start, end, step in zip((node.axis(a, rank) for a in axes), starts, ends, steps, strict=True):
         if axis == 0 and (start != 0 or step != 1 or (end < UNBOUNDED and end != node.batch)):
             raise node.error(f"cuts rows of the batch ({start}:{end}:{step}); supported are slices of the other axes")
+        if step < 0 and end >= UNBOUNDED:
+            raise node.error(f"cuts axis {axis} backwards ({start}:{end}:{step}) to an end that runtimes read in different "
+                             f"ways; export it with the end {-UNBOUNDED}, which means through entry 0")
         if axis != 0:       # an end before the first entry means "through entry 0" for a negative step
             window[axis] = slice(start, None if step < 0 and end < -x.shape[axis - 1] else end, step)
     return x.take(x.index[tuple(window)])

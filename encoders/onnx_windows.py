@@ -39,6 +39,10 @@ def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list
         raise node.error(f"negative pads {pads}; supported are pads of 0 and more")
     automatic = node.attributes.get("auto_pad", b"NOTSET")
     ceil = bool(node.number("ceil_mode", 0))
+    spread = max(dilations) > 1 and node.op != "Conv" and automatic != b"VALID"
+    if automatic != b"NOTSET" and (ceil or spread):
+        raise node.error(f"has {'ceil_mode' if ceil else 'dilations'} with auto_pad {automatic!r}, of which runtimes make "
+                         "different windows; export it with pads")
     axes = []
     for a, length in enumerate(spatial):
         reach, stride = dilations[a] * (kernel[a] - 1) + 1, strides[a]

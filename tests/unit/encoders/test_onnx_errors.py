@@ -185,6 +185,24 @@ def test_what_is_not_a_map_of_single_rows(op: str, tmp_path: Path) -> None:
     refused(path, message, op=op)
 
 
+@pytest.mark.parametrize("options", [
+    {"auto_pad": "SAME_LOWER", "ceil_mode": 1}, {"auto_pad": "VALID", "ceil_mode": 1}, {"auto_pad": "SAME_UPPER", "dilations": [2]},
+])  # fmt: skip
+def test_windows_that_runtimes_make_differently(options: dict[str, Any], tmp_path: Path) -> None:
+    pool = node("MaxPool", ["x"], ["p"], kernel_shape=[2], **options)
+    path = save(tmp_path / "m.onnx", [pool, node("Relu", ["p"])], {}, shape=("N", 1, 7), check=False)
+    refused(path, "export it with pads", op="MaxPool")
+
+
+def test_empty_tensors(tmp_path: Path) -> None:
+    """onnxruntime reads a largest end as "through entry 0", against the standard, by which nothing is left."""
+    cut = node("Slice", ["x", "b", "e", "a", "s"], ["c"])
+    given = {"b": ints(2), "a": ints(1), "s": ints(-1)}
+    for end, message, op in ((2**63 - 1, "backwards", "Slice"), (2, "empty tensor", "Relu")):
+        path = save(tmp_path / "m.onnx", [cut, node("Relu", ["c"])], {**given, "e": ints(end)}, check=False)
+        refused(path, message, op=op)
+
+
 def test_division_by_a_zero_constant(tmp_path: Path) -> None:
     refused(save(tmp_path / "m.onnx", [node("Div", ["x", "c"])], {"c": F(0)}), "zero", op="Div")
 

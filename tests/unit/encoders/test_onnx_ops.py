@@ -58,6 +58,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "Neg": ([node("Neg", ["x"])], {}),
     "BatchNormalization": ([node("BatchNormalization", ["x", "g", "b", "m", "v"])],
                            {"g": draw(4), "b": draw(4), "m": draw(4), "v": np.abs(draw(4))}),
+    "BatchNormalization-before-a-dead-neuron": (
+        [node("BatchNormalization", ["x", "g", "b", "m", "v"], ["n"]), node("MatMul", ["n", "w"])],
+        {"g": draw(4), "b": draw(4), "m": draw(4), "v": np.abs(draw(4)), "w": draw(4, 3) * np.array([1, 0, 1], dtype=F)}),
     "BatchNormalization-channels": ([node("BatchNormalization", ["x", "g", "b", "m", "v"], epsilon=1e-3)],
                                     {"g": draw(2), "b": draw(2), "m": draw(2), "v": np.abs(draw(2))},
                                     {"shape": ("N", 2, 3)}),
