@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,9 @@ from verifair.interop.witness import Assignment, assignment
 from verifair.verdict import Reason, Status
 from verifair.verify.certificate import Tree
 from verifair.verify.engine import solve
+
+INWARDS = (Fraction(1, 2**20), Fraction(1, 1024), Fraction(1, 16), Fraction(1, 2))
+"""Parts of the way from a point on the boundary to the centre of its case."""
 
 
 class Answered(Enum):
@@ -212,7 +216,7 @@ def _decide_case(
     """Way after way (`case_problems`), each with half of what time is left but the last one."""
     deadline = time.monotonic() + budget.seconds
     engines: list[str] = []
-    late, reason = False, "undecided"
+    late, reason, edge = False, "undecided", None
     parts = case_problems(query, case, networks)
     part = next(parts)
     while True:
@@ -223,7 +227,8 @@ def _decide_case(
         match answer.status:
             case Status.VIOLATED:
                 assert answer.witness is not None
-                found = assignment(query, case, networks, part.free_inputs(answer.witness))
+                edge = part.free_inputs(answer.witness)
+                found = assignment(query, case, networks, edge)
                 if found is not None:
                     return _Decided(assignment=found, engines=tuple(engines))
                 reason = "a point was found on the boundary, which does not meet the query exactly"
@@ -237,15 +242,20 @@ def _decide_case(
                 late = answer.reason is Reason.TIME
                 reason = str(answer.reason.value if answer.reason else "undecided")
         if following is None:
-            found = _at_an_end(query, case, networks)
+            found = _nearby(query, case, networks, edge)
             return _Decided(assignment=found, reason=reason, late=late, engines=tuple(engines))
         part = following
 
 
-def _at_an_end(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Assignment | None:
-    """The corners of all lower and of all upper bounds, exactly: boundaries are where float32 numbers miss a witness."""
-    ends = (assignment(query, case, networks, u) for u in (case.lower, case.upper))
-    return next((found for found in ends if found is not None), None)
+def _nearby(query: VnnlibQuery, case: Case, networks: Sequence[Network], edge: Sequence[float] | None) -> Assignment | None:
+    """Where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where float32
+    numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
+    centre = [(low + high) / 2 for low, high in case.bounds]
+    inwards = [] if edge is None else [
+        [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
+    ]  # fmt: skip
+    points = (assignment(query, case, networks, u) for u in (case.lower, case.upper, *inwards, centre))
+    return next((found for found in points if found is not None), None)
 
 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:

@@ -239,6 +239,15 @@ def test_witnesses_are_written_for_both_versions(tmp_path: Path) -> None:
     assert lines[0::2] == ["X_f real [1]", "Y_f real [1]", "X_g real [1]", "Y_g real [1]"]
 
 
+@pytest.mark.parametrize("asserts", [
+    ("(> X_0 0.2)", "(<= Y_0 0.75)"), ("(< X_0 -0.25)", "(>= Y_0 0.25)"), ("(> X_0 0.0)", "(<= Y_0 0.0001)"),
+])  # fmt: skip
+def test_a_point_on_the_boundary_leads_to_one_inside(asserts: tuple[str, str], tmp_path: Path) -> None:
+    """The engine closes strict bounds, and its point may lie on one; others beside it meet the query."""
+    found = ask(query(tmp_path, old(1, 1, *asserts)), stored(HAT, tmp_path / "hat.onnx"))
+    assert found.answer is Answered.SAT
+
+
 def test_numbers_of_witnesses() -> None:
     assert number(Fraction(1, 8)) == "0.125"
     assert number(Fraction(3)) == "3.0"
