@@ -200,3 +200,16 @@ def test_a_table_of_one_group_is_refused(german: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "there is none of Junior" in done.stderr
+
+
+def test_a_network_that_predicts_the_opposite_is_doubted(german: Path, tmp_path: Path) -> None:
+    """PyTorch's files name no classes: exchanged ones show in what the network gets right."""
+    rows = pd.read_csv(german / "german.csv").head(60)
+    other = {value: next(v for v in rows["credit"].unique() if v != value) for value in rows["credit"].unique()}
+    for doubted, labels in ((False, rows["credit"]), (True, rows["credit"].map(other))):
+        rows.assign(credit=labels).to_csv(tmp_path / "rows.csv", index=False)
+        done = verifair(
+            "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", tmp_path / "rows.csv",
+            "--protected", "sex", "--delta", 1,
+        )  # fmt: skip
+        assert (done.returncode, "is its positive class really the outcome" in " ".join(done.stderr.split())) == (0, doubted)

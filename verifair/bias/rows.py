@@ -55,6 +55,17 @@ class Table:
         labels = schema.labels(frame)
         return cls(raw=raw, labels=labels, predicted=decisions(network, schema.encode(raw)))
 
+    @property
+    def doubt(self) -> str | None:
+        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
+        right = float((self.labels == self.predicted).mean()) if len(self.raw) else 1.0
+        if right >= 0.5 or max(self.labels.max(), self.predicted.max()) > 1:
+            return None
+        return (
+            f"The network predicts the true outcome of only {right:.1%} of these people: is its positive class really the outcome "
+            "that the schema calls positive (positive_label)? If not, all that follows is about the opposite outcome."
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:

@@ -72,6 +72,8 @@ def pba(
     options.budget(timeout, nodes, seed)
     rates, verdicts, certificates = [], [], []
     table = Table.of(network, described, frame)
+    if table.doubt is not None:
+        Console(stderr=True, highlight=False).print(f"[yellow]warning:[/] {table.doubt}", soft_wrap=True)
     protected = list(dict.fromkeys(protected))
     for name in protected:
         _check_groups(described, table, name)

@@ -47,7 +47,9 @@ def section(settings: Pba, subject: Subject, work: Work) -> Section:
     table = Table.of(subject.network, subject.schema, frame)
     names = subject.names(settings.protected)
     asked: list[_Asked] = []
-    statements: list[Statement] = []
+    statements = [] if table.doubt is None else [
+        Statement(text=table.doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True)
+    ]  # fmt: skip
     pictures: list[Picture] = []
     rates = []
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
