@@ -65,6 +65,11 @@ class Places:
     def work(self) -> Path:
         return self.page.with_name(f"{self.page.stem}.files.part")
 
+    @property
+    def lock(self) -> Path:
+        """Held while an audit writes here."""
+        return self.page.with_name(f".{self.page.name}.lock")
+
     def check(self) -> None:
         """Before the run. Raises QueryError for a folder in the way that is not ours."""
         for folder in (self.final, self.work):

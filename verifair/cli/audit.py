@@ -21,6 +21,7 @@ from verifair.audit.settings import ANALYSES
 from verifair.audit.subject import read
 from verifair.cli import options
 from verifair.errors import QueryError
+from verifair.locks import alone
 from verifair.report.figures import save_text
 from verifair.situation.causal.checks import nearest
 
@@ -82,7 +83,7 @@ def audit(
     subject = read(asked)
     console = options.console()
     try:
-        with parallel.cluster(cluster), _bars() as tell:
+        with alone(places.lock, _in_use(places)), parallel.cluster(cluster), _bars() as tell:
             result = run(
                 asked, subject, places, timeout=budget.seconds, seed=budget.seed, jobs=jobs, resume=resume, only=chosen, tell=tell,
                 done=lambda section: _show(section, console),
@@ -116,6 +117,10 @@ def _places(out: Path, json: Path | None) -> Places:
     places = Places(page=out, json=json or out.with_suffix(".json"))
     options.check_outputs({"--out": places.page, "--json": places.json})
     return places
+
+
+def _in_use(places: Places) -> str:
+    return f"--out {places.page}: another audit is writing it; wait until that has ended, or name another page"
 
 
 def _only(text: str | None, asked: list[str]) -> list[str]:

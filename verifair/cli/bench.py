@@ -23,6 +23,7 @@ from verifair.bench.registry import QUICK, chosen, families
 from verifair.bench.run import run
 from verifair.cli import options
 from verifair.errors import Disagreement, QueryError
+from verifair.locks import alone
 from verifair.report.bench import KINDS, Comparison, comparison, to_dict, write_tables
 from verifair.report.bench_plots import draw
 
@@ -79,7 +80,8 @@ def bench(
     there = [one for one in everybody if one.available]
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
-    with Journal(out, _settings(there, budget.seconds, seed), resume=resume) as journal:
+    busy = f"--out {out}: another bench is writing there; wait until that has ended, or name another folder"
+    with alone(out / ".lock", busy), Journal(out, _settings(there, budget.seconds, seed), resume=resume) as journal:
         interrupted = False
         try:
             with _bar() as progress:

@@ -146,8 +146,9 @@ class PartitionStore:
             raise ValueError("its tables are others than ours")
         found = self.connection.execute("SELECT value FROM about").fetchone()
         if found is not None and (json.loads(found[0]) != self.about or not resume):
-            what = "another question" if json.loads(found[0]) != self.about else "this question already"
-            raise DataError(f"{self.path}: holds {what}; continue it with --resume, or name another file with --store")
+            same = json.loads(found[0]) == self.about
+            what = "this question already; continue it with --resume, or" if same else "another question;"
+            raise DataError(f"{self.path}: holds {what} name another file with --store")
         if found is None:
             self.connection.execute("INSERT INTO about VALUES (?)", (json.dumps(self.about),))
         self.connection.commit()
@@ -158,6 +159,13 @@ class PartitionStore:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file") from error
+
     def add(self, chunk: Chunk) -> None:
         """Keep a chunk, in one transaction. One of the same parts that is there already stays if it has more of them decided: it
         had more time."""
@@ -165,7 +173,7 @@ class PartitionStore:
         arrays = {name: getattr(chunk, name).astype(SMALL.get(name, getattr(chunk, name).dtype)) for name in ARRAYS}
         np.savez_compressed(packed, **arrays)
         row = (chunk.first, len(chunk), chunk.status.astype(np.int8).tobytes(), chunk.nodes, chunk.seconds, packed.getvalue())
-        with self.connection:
+        with self._writing(), self.connection:
             before = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
             if before is None or np.count_nonzero(np.frombuffer(before[0], np.int8)) <= np.count_nonzero(chunk.status):
                 self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)

@@ -75,6 +75,15 @@ def mixed(tmp_path: Path) -> tuple[IndividualFairness, Path]:
     return query, store_of(tmp_path / "s.sqlite", query, 4, [chunk(0, [PROVED]), chunk(2, [VIOLATED], agrees=[0])])
 
 
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    query = query_of(schema_of())
+    with PartitionStore(tmp_path / "s.sqlite", describe(query, 4, box_of(query.schema, query.box))) as store:
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(DataError, match=r"s\.sqlite: cannot be written \(database or disk is full\); make room"):
+            [store.add(chunk(first, [PROVED])) for first in range(400)]
+
+
 def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
     query, store = mixed(tmp_path)
     rows = np.array([[0, 0, 1], [1, 3, 4], [0, 5, 1], [0, 9, 2], [1, 10, 1], [0, 2, 9], [0, 2.5, 1]])

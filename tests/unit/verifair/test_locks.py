@@ -1,0 +1,56 @@
+"""Two runs that would write the same files: the second is told before it does anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli_support import verifair
+from verifair.errors import QueryError
+from verifair.locks import alone
+
+HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """By another process, until it is killed."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_one_process_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
+    lock = tmp_path / "new" / ".lock"
+    with held(lock) as other:
+        with pytest.raises(QueryError, match="wait"), alone(lock, "wait"):
+            raise AssertionError("it is held")
+        other.kill()
+        other.wait()
+        with alone(lock, "wait"):
+            assert lock.exists()
+
+
+@pytest.mark.parametrize(("command", "lock"), [
+    (("audit", "--demo", "german", "--only", "kmax", "--timeout", "5", "--out", "a.html"), ".a.html.lock"),
+    (("bench", "--quick", "--timeout", "1", "--out", "runs"), "runs/.lock"),
+])  # fmt: skip
+def test_verbs_leave_a_run_of_another_process_alone(command: tuple[str, ...], lock: str, tmp_path: Path) -> None:
+    with held(tmp_path / lock):
+        before = sorted(tmp_path.rglob("*"))
+        done = verifair(*command, cwd=tmp_path)
+        assert sorted(tmp_path.rglob("*")) == before
+    assert done.returncode == 2
+    assert f"another {command[0]} is writing" in " ".join(done.stderr.split())
