@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,4 +23,6 @@ def alone(lock: Path, told: str) -> Iterator[None]:
     try:
         yield
     finally:
+        with suppress(OSError):  # an open file cannot be removed everywhere
+            lock.unlink()
         held.release()

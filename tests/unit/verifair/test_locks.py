@@ -41,6 +41,7 @@ def test_one_process_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
         other.wait()
         with alone(lock, "wait"):
             assert lock.exists()
+    assert not lock.exists()
 
 
 @pytest.mark.parametrize(("command", "lock"), [
