@@ -131,7 +131,7 @@ def summary(
         partition = _partition_of(store, query, box)
         placed = _Placed.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
-        blocks, opened = _blocks(query, partition), _Opened()
+        blocks, opened = _blocks(query, partition), _Opened(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
             part = np.arange(first, first + len(status))
             counts += np.bincount(status, minlength=4)
@@ -139,14 +139,13 @@ def summary(
             _count_blocks(blocks, partition, part, status)
             placed.settle(first, status)
             if (status == UNKNOWN).any() or (status == VIOLATED).any():
-                opened.read(store.chunk(first))
+                opened.read(store.chunk(first), status)
             if progress is not None:
                 progress(first + len(status), partition.count)
         counts[NOT_REACHED] = partition.count - counts.sum()
         volume[NOT_REACHED] = max(0.0, 1 - volume.sum())
         volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, volume))  # rid of rounding
         nodes, seconds = store.effort()
-        pairs = Pairs.of(query, *box)
         return PartitionSummary(
             about=store.about,
             parts=dict(zip(OUTCOMES, counts.tolist(), strict=True)),
@@ -157,7 +156,7 @@ def summary(
             nodes=nodes,
             seconds=seconds,
             blocks=tuple(blocks.values()),
-            examples=tuple(_witness(query, pairs, one) for one in opened.starkest),
+            examples=tuple(opened.witness(one) for one in opened.starkest),
         )
 
 
@@ -244,15 +243,17 @@ class _Found:
 class _Opened:
     """What the chunks with witnesses and open parts add up to."""
 
+    query: IndividualFairness
+    pairs: Pairs
     reasons: Integers = field(default_factory=lambda: np.zeros(len(REASONS), dtype=np.int64))
     float32: Integers = field(default_factory=lambda: np.zeros(3, dtype=np.int64))
     starkest: list[_Found] = field(default_factory=list)
 
-    def read(self, chunk: Chunk) -> None:
-        why, found = chunk.reason[chunk.status == UNKNOWN], len(chunk.x)
-        if not np.isin(why, range(len(REASONS))).all() or len(chunk.agrees) != found or len(chunk.margins) != found:
+    def read(self, chunk: Chunk, status: Integers) -> None:
+        """status: of the same parts, as the store lists it beside the chunk."""
+        if not self._fits(chunk, status):
             raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
-        self.reasons += np.bincount(why, minlength=len(REASONS))
+        self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
         apart = np.abs(expit(chunk.margins[:, 0]) - expit(chunk.margins[:, 1]))
         new = [
@@ -266,15 +267,33 @@ class _Opened:
         self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
 
 
-def _witness(query: IndividualFairness, pairs: Pairs, found: _Found) -> Witness:
-    goal, margins = goals_of(query)[found.goal], found.margins
-    x_prime = found.x + pairs.shift[found.pair]
-    x_prime[pairs.index] = pairs.z_prime[found.pair]
-    return Witness(
-        x=query.schema.decode(found.x),
-        x_prime=query.schema.decode(x_prime),
-        outputs=(float(margins[0]), float(margins[1])),
-        probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
-        margin=float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap)),
-        float32_agrees=None if found.agrees < 0 else bool(found.agrees),
-    )
+    def _fits(self, chunk: Chunk, status: Integers) -> bool:
+        """Whether a chunk's arrays are as long as they should be, and its witnesses are pairs of rows that can be."""
+        domain, why = self.query.schema.domain, chunk.reason
+        lengths = {len(chunk.x), len(chunk.margins), len(chunk.agrees), len(chunk.pair), len(chunk.goal)}
+        shapes = chunk.x.shape[1] == domain.variables and chunk.margins.shape[1] == 2
+        if len(lengths) != 1 or not shapes or len(why) != len(status) or not np.array_equal(chunk.status, status):
+            return False
+        goals = len(goals_of(self.query))
+        known = (chunk.pair >= 0) & (chunk.pair < len(self.pairs.z)) & (chunk.goal >= 0) & (chunk.goal < goals)
+        if not (known.all() and np.isfinite(chunk.margins).all() and np.isin(why[status == UNKNOWN], range(len(REASONS))).all()):
+            return False
+        return bool((domain.legal(chunk.x) & domain.legal(self._second(chunk.x, chunk.pair))).all())
+
+    def _second(self, x: Array, pair: Integers) -> Array:
+        """x' (W, V) of raw rows x (W, V)."""
+        second = x + self.pairs.shift[pair]
+        second[:, self.pairs.index] = self.pairs.z_prime[pair]
+        return second
+
+    def witness(self, found: _Found) -> Witness:
+        goal, margins = goals_of(self.query)[found.goal], found.margins
+        x_prime = self._second(found.x[None], np.array([found.pair]))[0]
+        return Witness(
+            x=self.query.schema.decode(found.x),
+            x_prime=self.query.schema.decode(x_prime),
+            outputs=(float(margins[0]), float(margins[1])),
+            probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
+            margin=float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap)),
+            float32_agrees=None if found.agrees < 0 else bool(found.agrees),
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def chunk(
     reason: Reason = Reason.TIME,
     probabilities: Sequence[tuple[float, float]] = (),
     agrees: Sequence[int] = (),
+    ages: int = 10,
 ) -> Chunk:
     """A chunk without trees: a report does not look at them."""
     found = [k for k, one in enumerate(status) if one == VIOLATED]
@@ -56,7 +58,7 @@ def chunk(
         reason=np.where(np.array(status) == UNKNOWN, REASONS.index(reason), -1).astype(np.int8),
         size=nothing, feature=nothing, cut=np.empty(0), phase_size=nothing, phase_feature=nothing, phase_cut=np.empty(0),
         phase_start=nothing, phase_index=nothing, phase_value=np.empty(0), pair=np.zeros(len(found), dtype=np.int64),
-        goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, first + k, 1.0] for k in found]).reshape(-1, 3),
+        goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, (first + k) % ages, 1.0] for k in found]).reshape(-1, 3),
         margins=logit(np.array(probabilities)).reshape(-1, 2), agrees=np.array(agrees or [1] * len(found), dtype=np.int8),
         nodes=10, seconds=0.5,
     )  # fmt: skip
@@ -150,8 +152,14 @@ def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
         ([chunk(2, [PROVED, PROVED])], "does not fit the partition"),
         ([chunk(0, [7])], "the chunk of part 0 is damaged"),
         ([chunk(0, [VIOLATED], agrees=[1, 1])], "does not fit together"),
+        *(([replace(chunk(0, [UNKNOWN, VIOLATED]), **damage)], "does not fit together") for damage in (
+            {"reason": np.array([0], dtype=np.int8)}, {"reason": np.array([99, -1], dtype=np.int8)}, {"pair": np.array([1])},
+            {"pair": np.array([-1])}, {"goal": np.array([2])}, {"goal": np.empty(0, dtype=np.int64)}, {"margins": np.zeros((1, 3))},
+            {"margins": np.array([[np.nan, 0.0]])}, {"x": np.array([[0.0, 10.0, 1.0]])}, {"x": np.array([[0.0, np.nan, 1.0]])},
+            {"x": np.array([[0.0, 1.0]])},
+        )),  # type: ignore[arg-type]
     ],
-)
+)  # fmt: skip
 def test_a_store_that_makes_no_sense_gives_no_shares(chunks: list[Chunk], message: str, tmp_path: Path) -> None:
     query = query_of(schema_of())
     with pytest.raises(CertificateError, match=message):
@@ -168,7 +176,7 @@ def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
     """A hundred chunks of 8,000 parts each: the verdicts alone are 800 kB, their boxes 40 MB."""
     query = query_of(schema_of(ages=1600, hours=2000))
     status = np.where(np.random.default_rng(0).random(8000) < 0.1, VIOLATED, PROVED).tolist()
-    store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(8000 * k, status) for k in range(100)])
+    store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(8000 * k, status, ages=1600) for k in range(100)])
     tracemalloc.start()
     found = summary(store, query=query)
     _, peak = tracemalloc.get_traced_memory()
