@@ -87,7 +87,7 @@ def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network,
             found[declared.name] = found[declared.equal_to]
         elif file is None:
             option = f"--network {declared.name}=FILE.onnx" if declared.name else "--network FILE.onnx"
-            raise QueryError(f"{query.path} is about a network {declared.name}; pass {option}")
+            raise QueryError(f"{query.path} is about {f'network {declared.name}' if declared.name else 'a network'}; pass {option}")
         else:
             found[declared.name] = _read(file, declared)
         network = found[declared.name]
