@@ -102,8 +102,10 @@ def _batch_normalization(node: Node) -> Tensor:
         raise node.error("is in training mode; export the model for inference (model.eval())")
     x = node.tensor(0)
     gamma, beta, mean, variance = (node.weight(i) for i in range(1, 5))
-    if not x.shape or gamma.shape != (x.shape[0],):
-        raise node.error(f"{gamma.size} channels meet a tensor of shape (batch, {', '.join(map(str, x.shape))})")
+    shapes = {part.shape for part in (gamma, beta, mean, variance)}
+    if shapes != {x.shape[:1]}:
+        told = " and ".join(map(str, sorted(shapes)))
+        raise node.error(f"parameters of shape {told} meet a tensor of shape (batch, {', '.join(map(str, x.shape))})")
     epsilon = node.number("epsilon", float(np.float32(1e-5)))
     if (variance + epsilon <= 0).any():
         raise node.error("variance + epsilon is not positive")

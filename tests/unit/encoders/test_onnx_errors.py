@@ -194,6 +194,15 @@ def test_windows_that_runtimes_make_differently(options: dict[str, Any], tmp_pat
     refused(path, "export it with pads", op="MaxPool")
 
 
+def test_parameters_of_another_shape(tmp_path: Path) -> None:
+    given = {name: np.ones(4, dtype=F) for name in "gbmv"}
+    normal = node("BatchNormalization", ["x", "g", "b", "m", "v"])
+    for wrong in (np.ones((4, 1), dtype=F), np.ones(3, dtype=F), np.ones((), dtype=F)):
+        for name in "gbmv":
+            path = save(tmp_path / "m.onnx", [normal], {**given, name: wrong}, check=False)
+            refused(path, r"parameters of shape .* meet a tensor of shape \(batch, 4\)", op="BatchNormalization")
+
+
 def test_empty_tensors(tmp_path: Path) -> None:
     """onnxruntime reads a largest end as "through entry 0", against the standard, by which nothing is left."""
     cut = node("Slice", ["x", "b", "e", "a", "s"], ["c"])
