@@ -352,9 +352,11 @@ def test_other_mistakes() -> None:
         good.audit(frame.assign(race="w"), sensitive_features="race")
     with pytest.raises(QueryError, match="sensitive_features"):
         good.audit(frame, sensitive_features=None)
-    three = vf.ExplanationConsistency(random_network(np.random.default_rng(0), (6, 5, 3)), SCHEMA)
+    unnamed = SCHEMA.model_copy(update={"positive_label": None})
+    three = vf.ExplanationConsistency(random_network(np.random.default_rng(0), (6, 5, 3)), unnamed)
+    numbered = frame.assign(good=(frame["good"] == "yes").astype(int))
     with pytest.raises(QueryError, match="3 classes"):
-        three.fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
+        three.fit(numbered, sensitive_features="sex").audit(numbered, sensitive_features="sex")
     none = vf.ExplanationConsistency(network, SCHEMA, steps=0).fit(frame, sensitive_features="sex")
     with pytest.raises(QueryError, match="steps = 0"):
         none.audit(frame, sensitive_features="sex")
