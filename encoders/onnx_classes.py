@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 import onnx
 from onnx import numpy_helper
 
-from encoders.onnx_file import attributes
-
-LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
+from encoders.onnx_file import attributes, class_labels
 
 
 def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
@@ -27,8 +25,7 @@ def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:
     constants = {constant.name: constant for constant in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type in ("ZipMap", "LinearClassifier"):
-            values = attributes(node)
-            yield from (_texts(given) for name in LABELS if isinstance(given := values.get(name), list | tuple) and given)
+            yield _texts(class_labels(attributes(node)))
         elif node.op_type == "ArrayFeatureExtractor" and node.input and node.input[0] in constants:  # picks the label to show
             yield _texts(numpy_helper.to_array(constants[node.input[0]]).ravel().tolist())
 

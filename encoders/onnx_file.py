@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from encoders.network import Link
 from encoders.onnx_stored import check_numbers, external_files
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+CLASS_LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,15 +195,13 @@ def _antisymmetric(classifier: onnx.NodeProto) -> bool:
     coefficients = np.array(values.get("coefficients"), dtype=np.float64)
     intercepts = np.array(values.get("intercepts", (0.0, 0.0)), dtype=np.float64)
     half = len(coefficients) // 2
-    return (_labels(classifier) == 2 and len(intercepts) == 2 and bool(intercepts[0] == -intercepts[1])
+    return (len(class_labels(values)) == 2 and len(intercepts) == 2 and bool(intercepts[0] == -intercepts[1])
             and bool((coefficients[:half] == -coefficients[half:]).all()))
 
 
-def _labels(classifier: onnx.NodeProto) -> int:
-    values = attributes(classifier)
-    labels = values.get("classlabels_ints") or values.get("classlabels_strings") or ()
-    assert isinstance(labels, list | tuple)
-    return len(labels)
+def class_labels(values: Mapping[str, object]) -> Sequence[object]:
+    """The classes that a node of a classifier lists in its attributes, in the order of its scores; none where it lists none."""
+    return next((found for name in CLASS_LABELS if isinstance(found := values.get(name), list | tuple) and found), ())
 
 
 def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:

@@ -17,7 +17,7 @@ from encoders.exact import exact
 from encoders.exact_matrix import matrix, selection
 from encoders.feed import TEXT, WHOLE, Category
 from encoders.onnx_affine import broadcast, last_axis
-from encoders.onnx_file import FLOATS
+from encoders.onnx_file import FLOATS, class_labels
 from encoders.onnx_shapes import SHAPE_OPERATORS
 from encoders.onnx_tensor import Node, Result, Tensor
 
@@ -42,9 +42,7 @@ def _linear_classifier(node: Node) -> Result:
     if node.attributes.get("post_transform", b"NONE") != b"NONE":
         raise node.error("a post_transform is supported only at the end of the graph")
     coefficients = np.array(node.numbers("coefficients"))
-    names = node.attributes.get("classlabels_ints") or node.attributes.get("classlabels_strings") or []
-    assert isinstance(names, list)
-    labels = len(names)
+    labels = len(class_labels(node.attributes))
     if labels == 0 or coefficients.size % labels or coefficients.size // labels != math.prod(node.tensor(0).shape):
         raise node.error(f"{coefficients.size} coefficients for {labels} classes; supported is one row of them a class")
     bias = np.array(node.numbers("intercepts") or [0.0] * labels)

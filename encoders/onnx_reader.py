@@ -55,8 +55,8 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     chain = assemble(neurons, final)
     rounded = dict.fromkeys([*reading.rounded, *(name for link in chain for name in link.rounded)])
     network = Network(layers=tuple(link.layer for link in chain), link=logits.link, source_sha256=stored.sha256,
-                      source=str(path), output=output, rounded=tuple(rounded), feeds=feeds)
-    network = replace(network, classes=class_names(stored.model, max(network.outputs, 2)))
+                      source=str(path), output=output, rounded=tuple(rounded), feeds=feeds,
+                      classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)))
     random = np.random.default_rng(seed)
     x = _points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:

@@ -266,7 +266,6 @@ class _Opened:
         # One of each chunk first: the starkest of all are often neighbours.
         self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
 
-
     def _fits(self, chunk: Chunk, status: Integers) -> bool:
         """Whether a chunk's arrays are as long as they should be, and its witnesses are pairs of rows that can be."""
         domain, why = self.query.schema.domain, chunk.reason
