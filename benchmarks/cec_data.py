@@ -15,11 +15,11 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from benchmarks.fairify import data_folder
 from verifair import datasets
-from verifair.consistency.matching import Reference, match_within
-from verifair.consistency.measures import triviality
-from verifair.consistency.people import Integers, People, people_of
-from verifair.consistency.score import regimes
 from verifair.datasets import Dataset
+from verifair.systems.cec.matching import Reference, match_within
+from verifair.systems.cec.measures import triviality
+from verifair.systems.cec.people import Integers, People, people_of
+from verifair.systems.cec.score import regimes
 from verifair.training.baselines import Columns, Decider, audit_decider
 from verifair.training.onnx_writer import onnx_model
 

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from verifair import datasets
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Decider, Recorded, Rule
-from verifair.situation.estimator import SituationTesting
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import Decider, Recorded, Rule
+from verifair.systems.cst.estimator import SituationTesting
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,9 +14,9 @@ import pandas as pd
 
 from benchmarks.table import show
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
-from verifair.queries import IndividualFairness, ProbabilityGap
-from verifair.schema import Schema
+from encoders.onnx.reader import read_onnx
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.schema.schema import Schema
 
 FAMILIES = ("german", "adult", "bank")
 """Those with enumerated queries and published partitions."""

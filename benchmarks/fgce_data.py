@@ -21,12 +21,12 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 
 from verifair.datasets import read_table
 from verifair.errors import DataError
-from verifair.feature import Change, Feature
-from verifair.group.feasibility_graph import FeasibilityGraph
-from verifair.group.instance import Instance
-from verifair.group.reachability import Reachability
-from verifair.group.space import Array, Integers, Space
-from verifair.schema import Schema
+from verifair.schema.feature import Change, Feature
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.space import Array, Integers, Space
 
 SEED, TEST = 482, 0.3
 """random_state and the test part of the paper's split (appendix C); the classifier takes the same seed."""

@@ -15,12 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from encoders.network import Array, Layer, Link, Network
-from encoders.onnx_reader import read_onnx
-from encoders.product_network import network_model
+from encoders.onnx.product_network import network_model
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.datasets import Dataset
-from verifair.queries import IndividualFairness
-from verifair.verify.questions import margin
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import margin
 
 TABLES = ("german", "adult")
 HIDDEN = ((8,), (12, 6))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.problem import Integers, TwinProblem
 from verifair import datasets
-from verifair.bias.rows import Table
-from verifair.schema import Schema
+from verifair.engine.questions import bias_problem, decisions
+from verifair.schema.schema import Schema
+from verifair.systems.pba.rows import Table
 from verifair.training import train
-from verifair.verify.questions import bias_problem, decisions
 
 SIZES = ((100, 50), (200, 100), (500, 100))
 NETS = Path("runs") / "nets"

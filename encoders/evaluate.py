@@ -7,8 +7,8 @@ import numpy.typing as npt
 import scipy.special
 from flint import arb
 
-from encoders.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
-from encoders.dyadic import Dyadic, exact
+from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
+from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Layer, affine
 from encoders.probability import exceeds
 from encoders.problem import Booleans, Gap, Goal, Integers, TwinProblem

@@ -9,7 +9,7 @@ slope 1 everywhere; its values are the *logits*. What comes after the logits (si
 enters the arithmetic: all decisions and proofs are about logits.
 
 A hidden layer may be a `SmoothLayer`, some of whose neurons are y = sigma(a) or y = tanh(a). Such a network has no exact values,
-only enclosures (`encoders.balls`), and most of what is done with networks needs the kinks of piecewise-linear ones. So a smooth
+only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones. So a smooth
 layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering wrongly.
 """
 
@@ -173,8 +173,8 @@ class Network:
         """Logits of a batch x (B, n_0), in the arithmetic of x.
 
         float64 arrays give float64 logits; object arrays of `fractions.Fraction` give exact ones; `Dyadic` batches
-        (see `encoders.dyadic`) give exact ones fast. Smooth networks have no exact logits (CurveError); `Balls` batches
-        (see `encoders.balls`) enclose those of any network. One definition serves evaluation and exact re-check, so
+        (see `encoders.exact.dyadic`) give exact ones fast. Smooth networks have no exact logits (CurveError); `Balls` batches
+        (see `encoders.exact.balls`) enclose those of any network. One definition serves evaluation and exact re-check, so
         that the two cannot drift apart.
         """
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""Counterfactual situation testing written out in loops from the paper's definitions, slow and independent of verifair.situation.
+"""Counterfactual situation testing written out in loops from the paper's definitions, slow and independent of verifair.systems.cst.
 
 `people_tested` is the CST paper's algorithm 1 with the mixed distance of equation 6 (overlap 0 for equal words): one complainant
 after another, one distance after another. `authors_counts` is what the authors' code does on a table of numbers. Nothing is shared

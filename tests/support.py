@@ -12,7 +12,7 @@ import scipy.optimize
 
 from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Booleans, Domain, Goal, TwinBatch, TwinProblem
-from encoders.twin import Encoding
+from encoders.programs.twin import Encoding
 from solvers.program import Program
 
 DIFFERENCE = Goal(rows=np.array([[1.0, -1.0]]), strict=True)

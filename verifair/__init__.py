@@ -10,46 +10,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget, Outcome
-from verifair.bias.rows import verify_rows
-from verifair.parallel import cluster
-from verifair.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
-from verifair.report.partition import PartitionSummary
-from verifair.report.partition import summary as partition_summary
-from verifair.schema import Feature, Schema
-from verifair.search.annealing import search as search_clusters
-from verifair.search.clusters import ClusterSearch
-from verifair.verdict import Finding, Reason, Status, Verdict
-from verifair.verify.api import verify
-from verifair.verify.certificate import Certificate, Trust
-from verifair.verify.check import check
-from verifair.verify.check_consistency import check_consistency
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.check_partition import check_partition
-from verifair.verify.consistency_certificate import ConsistencyCertificate
-from verifair.verify.kmax import kmax
-from verifair.verify.kmax_certificate import KmaxCertificate
-from verifair.verify.kmax_verdict import KmaxVerdict
-from verifair.verify.maximise import MaximumGap, maximise
-from verifair.verify.partitioned import certify_partition
-from verifair.witness import Witness
+from verifair.checker.certificate import Certificate, Trust
+from verifair.checker.check import check
+from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.kinds.consistency import check_consistency
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.kmax_certificate import KmaxCertificate
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.gap.maximise import MaximumGap, maximise
+from verifair.engine.parallel import cluster
+from verifair.engine.partitioned import certify_partition
+from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
+from verifair.engine.verdict import Finding, Reason, Status, Verdict
+from verifair.engine.verify import verify
+from verifair.engine.witness import Witness
+from verifair.schema.schema import Feature, Schema
+from verifair.systems.hyfair.search.annealing import search as search_clusters
+from verifair.systems.hyfair.search.clusters import ClusterSearch
+from verifair.systems.hyfair.share import PartitionSummary
+from verifair.systems.hyfair.share import summary as partition_summary
+from verifair.systems.pba.rows import verify_rows
 
 if TYPE_CHECKING:
-    from verifair.consistency.certified import certify_consistency
-    from verifair.consistency.estimator import ExplanationConsistency
-    from verifair.group.estimator import GroupCounterfactuals
-    from verifair.situation.causal.model import CausalModel
-    from verifair.situation.estimator import SituationTesting
-    from verifair.situation.robustness.certified import certify_counterfactuals
+    from verifair.systems.cec.certified import certify_consistency
+    from verifair.systems.cec.estimator import ExplanationConsistency
+    from verifair.systems.cst.causal.model import CausalModel
+    from verifair.systems.cst.estimator import SituationTesting
+    from verifair.systems.cst.robustness.certified import certify_counterfactuals
+    from verifair.systems.fgce.estimator import GroupCounterfactuals
 
 LATER = {
-    "CausalModel": "verifair.situation.causal.model",
-    "ExplanationConsistency": "verifair.consistency.estimator",
-    "GroupCounterfactuals": "verifair.group.estimator",
-    "SituationTesting": "verifair.situation.estimator",
-    "certify_consistency": "verifair.consistency.certified",
-    "certify_counterfactuals": "verifair.situation.robustness.certified",
+    "CausalModel": "verifair.systems.cst.causal.model",
+    "ExplanationConsistency": "verifair.systems.cec.estimator",
+    "GroupCounterfactuals": "verifair.systems.fgce.estimator",
+    "SituationTesting": "verifair.systems.cst.estimator",
+    "certify_consistency": "verifair.systems.cec.certified",
+    "certify_counterfactuals": "verifair.systems.cst.robustness.certified",
 }
 """Name -> its module, loaded when the name is asked for: scikit-learn and scipy.stats below them take longer than all the rest."""
 

@@ -16,24 +16,24 @@ import pandas as pd
 
 from benchmarks.problems import Adult
 from benchmarks.table import show
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
-from encoders.triangle import triangle
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.triangle import triangle
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.errors import BackendError
 from solvers.outcome import Budget
 from solvers.program import Program
 from verifair import datasets
-from verifair.bias.rows import Table
+from verifair.engine.cascade import solve
+from verifair.engine.questions import bias_problem
+from verifair.engine.search.optimum import minimum
+from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
+from verifair.systems.pba.rows import Table
 from verifair.training import train
-from verifair.verdict import Status
-from verifair.verify.engine import solve
-from verifair.verify.optimum import minimum
-from verifair.verify.questions import bias_problem
 
 ROWS, DELTA, LIMIT = 160, 2.0, 30.0
 LINEAR = ("highs", "gurobi", "scip", "ortools-glop", "ortools-pdlp")

@@ -15,13 +15,13 @@ import pandas as pd
 
 from benchmarks.table import show
 from encoders.network import Array, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.consistency.attributions import explanations
-from verifair.consistency.audit import audit
-from verifair.consistency.matching import Reference, match
-from verifair.consistency.measures import population
-from verifair.consistency.people import merit_columns, people_of
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.matching import Reference, match
+from verifair.systems.cec.measures import population
+from verifair.systems.cec.people import merit_columns, people_of
 
 PEOPLE = 10_000
 STEPS = 32

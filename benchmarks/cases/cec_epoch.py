@@ -19,8 +19,8 @@ from torch import Tensor
 
 from benchmarks.table import show
 from verifair import datasets
-from verifair.consistency.matching import Reference, match
-from verifair.consistency.people import merit_columns, people_of
+from verifair.systems.cec.matching import Reference, match
+from verifair.systems.cec.people import merit_columns, people_of
 from verifair.training import CEC_LOOP, Consistency, Loop
 from verifair.training.cec import Cec
 from verifair.training.fit import fit

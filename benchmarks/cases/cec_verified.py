@@ -30,21 +30,21 @@ from benchmarks.cec_data import SENSITIVE, Case, keep
 from benchmarks.fairify import measured
 from benchmarks.table import show
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
-from verifair.bias.rows import verify_rows
-from verifair.bias.scores import complementary, proved_shares
-from verifair.consistency.audit import audit
-from verifair.consistency.certified import certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.measures import triviality
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.queries import KDiscrimination, PersistentBias, ProbabilityGap
 from verifair.errors import Disagreement
-from verifair.queries import KDiscrimination, PersistentBias, ProbabilityGap
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.certified import certify_consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.measures import triviality
+from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.scores import complementary, proved_shares
 from verifair.training.baselines import METHODS, train_decider
 from verifair.training.settings import CEC_LOOP
-from verifair.verify.kmax import kmax
-from verifair.verify.maximise import maximise
 
 DATASETS = ("german", "adult")
 NETWORKS = tuple(method for method in METHODS if method != "hardt")

@@ -30,7 +30,7 @@ from benchmarks.fairify import data_folder
 from benchmarks.table import show
 from tests.situation_reference import authors_counts, people_tested
 from verifair import datasets
-from verifair.situation.testing import Situations
+from verifair.systems.cst.testing import Situations
 
 Numbers = npt.NDArray[np.float64]
 CHUNK = 400

@@ -26,14 +26,14 @@ from benchmarks.cst_data import Audit, authors_loan, law_school, law_school_join
 from benchmarks.cst_paper import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
 from benchmarks.fairify import data_folder
 from benchmarks.table import show
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.chance import chance
-from verifair.situation.deciders import NetworkDecider
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import Situations
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.chance import chance
+from verifair.systems.cst.deciders import NetworkDecider
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.testing import Situations
 
 PAPER: dict[str, Any] = {"preset": "paper"}
 ONE_SCALE: dict[str, Any] = {"distance": "standardised", "interval": "wald", "sides": 1}

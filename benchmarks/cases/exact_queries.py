@@ -18,13 +18,13 @@ import pandas as pd
 
 from benchmarks.fairify import ExactQuery, data_folder, exact_queries, measured
 from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate
+from verifair.checker.check import check
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 from verifair.errors import Disagreement
-from verifair.queries import IndividualFairness
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.certificate import Certificate
-from verifair.verify.check import check
-from verifair.verify.maximise import maximise
 
 EXPECTED = {"SAT": Status.VIOLATED, "UNSAT": Status.PROVED}
 BRACKET = 1e-4

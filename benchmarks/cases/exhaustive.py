@@ -33,16 +33,16 @@ from encoders.evaluate import exact_goals
 from encoders.network import Array
 from encoders.problem import Booleans
 from solvers.outcome import Budget
+from verifair.checker.check import check
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition_store import VIOLATED, PartitionStore
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.partitioned import certify_partition
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 from verifair.errors import Disagreement
-from verifair.queries import IndividualFairness, ProbabilityGap
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.check import check
-from verifair.verify.check_partition import check_partition
-from verifair.verify.maximise import maximise
-from verifair.verify.partition_store import VIOLATED, PartitionStore
-from verifair.verify.partitioned import certify_partition
-from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
 
 EPSILON = 0.05
 FLOAT64 = 1e-9

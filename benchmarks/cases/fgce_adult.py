@@ -23,10 +23,10 @@ from benchmarks.fgce_data import classifier, load
 from benchmarks.table import show
 from solvers.outcome import Budget
 from verifair.errors import QueryError
-from verifair.group.center import centers, fewest
-from verifair.group.feasibility_graph import FeasibilityGraph
-from verifair.group.instance import Instance
-from verifair.group.reachability import Reachability
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.center import centers, fewest
 
 KS = range(1, 16)
 COVERAGES = (1.0, 0.9, 0.5)

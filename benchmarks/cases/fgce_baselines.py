@@ -16,14 +16,14 @@ from benchmarks.fgce_data import CONFIDENT, classifier, load
 from benchmarks.fgce_paper import TABLE_VI
 from benchmarks.table import show
 from verifair.errors import QueryError
-from verifair.group.baselines.ares import ares
-from verifair.group.baselines.comparison import compare
-from verifair.group.baselines.globe_ce import globe_ce
-from verifair.group.center import centers
-from verifair.group.cover import largest_coverage
-from verifair.group.decider import frame_of
-from verifair.group.instance import Instance
-from verifair.group.space import Array, Booleans, Integers
+from verifair.systems.fgce.baselines.ares import ares
+from verifair.systems.fgce.baselines.comparison import compare
+from verifair.systems.fgce.baselines.globe_ce import globe_ce
+from verifair.systems.fgce.decider import frame_of
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.center import centers
+from verifair.systems.fgce.optimum.cover import largest_coverage
+from verifair.systems.fgce.space import Array, Booleans, Integers
 
 SHARE = 0.9
 CASES = {"Student": (5, ("age", "health")), "COMPAS": (9, ("age", "priors_count"))}

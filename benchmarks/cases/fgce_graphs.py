@@ -26,9 +26,9 @@ from benchmarks.fairify import data_folder
 from benchmarks.fgce_data import LOADERS, PaperData, load
 from benchmarks.fgce_paper import COMPAS_IS_HELOC_AT, FIGURE_1_STUDENT, TABLE_I, TABLE_VII, GraphCounts
 from benchmarks.table import show
-from verifair.group.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.group.reachability import Statistics
-from verifair.group.space import Moves
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
+from verifair.systems.fgce.graph.reachability import Statistics
+from verifair.systems.fgce.space import Moves
 
 CURVES = {
     "Student": (0.1, 0.7, 1.3, 1.8, 2.4, 3.0, 3.6, 4.2, 4.7),

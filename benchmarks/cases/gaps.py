@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.fairify import Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
+from verifair.checker.check import check
+from verifair.engine.gap.maximise import MaximumGap, maximise
+from verifair.engine.queries import ProbabilityGap
+from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement
-from verifair.queries import ProbabilityGap
-from verifair.verdict import Reason
-from verifair.verify.check import check
-from verifair.verify.maximise import MaximumGap, maximise
 
 TOLERANCE = 1e-4
 PROTOTYPE = {

@@ -17,20 +17,20 @@ import pandas as pd
 
 from benchmarks.fairify import data_folder, fairify_schema
 from benchmarks.table import show
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair import datasets
 from verifair.datasets import Dataset
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.errors import QueryError
-from verifair.explain.guardrail import guarded_schema, snapped
-from verifair.explain.mitigation import effect
-from verifair.explain.retraining import retrain
-from verifair.explain.rounds import Rounds, Settings, explain_rounds
-from verifair.explain.rules import Rule
-from verifair.explain.tighten import tighten
-from verifair.queries import KDiscrimination, ProbabilityGap
-from verifair.search.space import Space
-from verifair.verify.maximise import maximise
+from verifair.systems.hyfair.explain.rules import Rule
+from verifair.systems.hyfair.mitigation.guardrail import guarded_schema, snapped
+from verifair.systems.hyfair.mitigation.mitigation import effect
+from verifair.systems.hyfair.mitigation.retraining import retrain
+from verifair.systems.hyfair.mitigation.rounds import Rounds, Settings, explain_rounds
+from verifair.systems.hyfair.mitigation.tighten import tighten
+from verifair.systems.hyfair.search.space import Space
 
 SECONDS, ROUNDS, ITERATIONS = 30.0, 8, 200
 TARGET = 0.6

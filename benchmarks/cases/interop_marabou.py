@@ -25,15 +25,15 @@ import pandas as pd
 from benchmarks import marabou_files
 from benchmarks.interop_questions import Question, questions
 from benchmarks.table import show
-from encoders.vnnlib_query import Variable, VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
+from encoders.vnnlib.query import Variable, VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
+from verifair.engine.cascade import solve
+from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.pieces import Piece, Pieces, pieces_of
-from verifair.verdict import Status
-from verifair.verify.engine import solve
 
 DECIDED = ("sat", "unsat")
 

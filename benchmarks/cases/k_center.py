@@ -28,13 +28,13 @@ from solvers.errors import BackendError
 from solvers.outcome import Budget
 from solvers.registry import available
 from verifair.errors import QueryError
-from verifair.group.center import Centers, centers, fewest, needed
-from verifair.group.center_components import by_components
-from verifair.group.center_solver import by_solver
-from verifair.group.cover import largest_coverage
-from verifair.group.feasibility_graph import FeasibilityGraph
-from verifair.group.instance import Instance
-from verifair.group.reachability import Reachability
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.center import Centers, centers, fewest, needed
+from verifair.systems.fgce.optimum.center_components import by_components
+from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum.cover import largest_coverage
 
 BACKENDS = ("highs", "scip", "ortools-cpsat", "gurobi", "cbc")
 SIZES = ((20, 40), (40, 80), (80, 160), (120, 240), (160, 320), (240, 480), (480, 960), (720, 1440), (1000, 2000), (1273, 4000))

@@ -23,16 +23,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.fairify import data_folder, fairify_schema
 from benchmarks.table import show
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
+from verifair.checker.kinds.kmax import check_kmax
 from verifair.datasets import read_table
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import Disagreement
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search.annealing import search
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.kmax import kmax
-from verifair.verify.kmax_verdict import KmaxVerdict
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.search.annealing import search
 
 FAMILY = {"AC": ("adult", 10), "GC": ("german", 100)}
 """Family and partition threshold T."""

@@ -22,14 +22,14 @@ import pandas as pd
 
 from benchmarks.fairify import FAMILIES, Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partitioned import REASONS, certify_partition
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of
+from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement
-from verifair.queries import IndividualFairness
-from verifair.verdict import Reason
-from verifair.verify.check_partition import check_partition
-from verifair.verify.partition import Partition
-from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.verify.partitioned import REASONS, certify_partition
-from verifair.verify.questions import Pairs, box_of
 
 BAR = 300.0
 """Seconds for all networks together."""

@@ -18,15 +18,15 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.problems import SIZES, Adult, single
 from benchmarks.table import show
-from encoders.big_m import big_m
 from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.errors import BackendError
 from solvers.outcome import Budget
-from verifair.verify.branch_and_bound import decide
+from verifair.engine.search.branch_and_bound import decide
 
 ROWS, QUERIES, LIMIT = 1500, 12, 30.0
 

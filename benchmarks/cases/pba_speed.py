@@ -19,14 +19,14 @@ from benchmarks.problems import SIZES, Adult
 from benchmarks.table import show
 from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
-from encoders.triangle import naive_triangle, triangle
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.triangle import naive_triangle, triangle
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.errors import BackendError
 from solvers.highs import solve as highs
 from solvers.outcome import Budget, Outcome
 from solvers.program import Program
-from verifair.verify.branch_and_bound import decide
+from verifair.engine.search.branch_and_bound import decide
 
 ROUNDS, ENGINE_ROWS, LP_ROWS, NAIVE_ROWS = 5, 1024, 20, 2
 

@@ -12,9 +12,9 @@ from benchmarks.problems import SIZES, Adult
 from benchmarks.table import show
 from solvers.outcome import Budget
 from verifair import datasets
-from verifair.bias.rows import verify_rows
-from verifair.bias.scores import complementary
-from verifair.queries import PersistentBias
+from verifair.engine.queries import PersistentBias
+from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.scores import complementary
 
 
 def run(folder: Path) -> pd.DataFrame:

@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks.fairify import data_folder, fairify_schema
 from benchmarks.table import show
 from encoders.network import Array, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.datasets import read_table
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search.annealing import METHODS, search
-from verifair.search.clusters import ClusterSearch
+from verifair.engine.queries import KDiscrimination
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.search.annealing import METHODS, search
+from verifair.systems.hyfair.search.clusters import ClusterSearch
 
 PAPER = {"AC-1": 20, "AC-2": 19, "AC-3": 20, "AC-4": 20, "AC-5": 18, "AC-6": 20}
 SECONDS, SEEDS = 2.0, 10

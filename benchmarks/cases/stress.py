@@ -26,9 +26,9 @@ import pandas as pd
 from benchmarks.cases.partitions import Counts
 from benchmarks.fairify import FAMILIES, Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
+from verifair.checker.partition_store import UNKNOWN, PartitionStore
+from verifair.engine.partitioned import certify_partition
 from verifair.errors import Disagreement
-from verifair.verify.partition_store import UNKNOWN, PartitionStore
-from verifair.verify.partitioned import certify_partition
 
 SAMPLE, REPORT = 0.5, 30.0
 """Seconds between two samples of memory, and between two lines on the screen."""

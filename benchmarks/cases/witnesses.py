@@ -30,20 +30,20 @@ from threadpoolctl import threadpool_limits
 from benchmarks.fairify import Subject, data_folder, measured, subjects
 from benchmarks.problems import single
 from benchmarks.table import show
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals
 from encoders.problem import TwinProblem
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.errors import LicenceLimit, Unavailable
 from solvers.outcome import Budget, Limit, Outcome
 from solvers.program import Program
+from verifair.engine.cascade import solve
+from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.verdict import Reason, Status
+from verifair.engine.verify import verify
 from verifair.errors import Disagreement
-from verifair.verdict import Reason, Status
-from verifair.verify.api import verify
-from verifair.verify.engine import solve
-from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
 
 BAR = 1.0
 """Seconds."""

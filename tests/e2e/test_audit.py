@@ -25,11 +25,11 @@ from verifair import datasets
 from verifair.audit import run
 from verifair.audit.result import Section
 from verifair.audit.sections import certify
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.errors import ClusterError, Disagreement, QueryError
-from verifair.queries import IndividualFairness
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 from verifair.training.onnx_writer import onnx_model
-from verifair.verdict import Reason, Status, Verdict
 
 Run = Callable[..., tuple[int, str, str]]
 HEAD = """

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 
@@ -306,7 +306,7 @@ def test_what_is_missing_is_named(missing: tuple[str, ...], words: str, refused:
 
 
 CERTIFYING = """
-from verifair.consistency import certified
+from verifair.systems.cec import certified
 def interrupted(*arguments, **options):
     raise KeyboardInterrupt
 certified._decided = interrupted
@@ -328,7 +328,7 @@ def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path) -> None
 
 INTERRUPTED = """
 import os, signal
-from verifair.consistency import audit
+from verifair.systems.cec import audit
 whole = audit.explanations
 def interrupted(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)

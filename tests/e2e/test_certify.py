@@ -25,8 +25,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from verifair import cli, datasets
-from verifair.verify import partitioned
-from verifair.verify.partition_store import TABLES
+from verifair.checker.partition_store import TABLES
+from verifair.engine import partitioned
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)
@@ -351,7 +351,8 @@ def test_a_time_out_leaves_a_file_that_resumes(german: list[object], verifair: R
 
 INTERRUPTED = """
 import os, signal
-from verifair.verify import partition_store, partitioned
+from verifair.checker import partition_store
+from verifair.engine import partitioned
 partitioned.QUESTIONS = 16
 add, added = partition_store.PartitionStore.add, []
 def interrupted(store, chunk):

@@ -105,7 +105,7 @@ def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -
         "--out", tmp_path / "draft.toml",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    from verifair.schema import Schema
+    from verifair.schema.schema import Schema
 
     drafted = Schema.load(tmp_path / "draft.toml")
     assert drafted.protected_names == ("sex",)

@@ -17,10 +17,10 @@ import pytest
 
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import datasets
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.deciders import Recorded, Rule
-from verifair.situation.estimator import SituationTesting
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import Recorded, Rule
+from verifair.systems.cst.estimator import SituationTesting
 
 DEMO = ("cst", "--demo", "loan")
 FIGURES = ("graph.png", "counts.png", "intervals.png")
@@ -413,7 +413,7 @@ def test_a_causal_file_that_says_too_little_is_named(files: Path, tmp_path: Path
 
 INTERRUPTED = """
 import os, signal
-from verifair.report.situation import Intervention
+from verifair.systems.cst.findings import Intervention
 whole = Intervention.of
 count = 0
 def interrupted(*arguments, **options):

@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli_support import verifair
 from verifair import datasets
-from verifair.explain import rules_file
-from verifair.explain.rules import refused
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.rules import refused
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
 
 CTRL_C = """
 import os, signal
-from verifair.explain import {module} as module
+from verifair.systems.hyfair.{module} as module
 asked = module.{function}
 calls = []
 def interrupted(*arguments, **options):
@@ -199,10 +199,10 @@ main()
 @pytest.mark.parametrize(
     ("module", "function", "call", "command", "said"),
     [
-        ("rounds", "search", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
-        ("rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "interrupted: 1 of 3 clusters were explained"),
-        ("tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
-        ("mitigation", "search", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"), "cut2.onnx and cut2.toml are written"),
+        ("mitigation.rounds", "search", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
+        ("mitigation.rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "interrupted: 1 of 3 clusters were explained"),
+        ("mitigation.tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
+        ("mitigation.mitigation", "search", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"), "cut2.onnx and cut2.toml are written"),
     ],
 )
 def test_ctrl_c_ends_it_and_says_what_stands(

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import runtime_logits
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import runtime_logits
 from tests.cli_support import flat, is_drawn, verifair
 from verifair import datasets
-from verifair.group.space import Moves, Space
+from verifair.systems.fgce.space import Moves, Space
 
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
 
@@ -244,7 +244,7 @@ def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
 
 INTERRUPTED = """
 import os, signal
-from verifair.group import burden
+from verifair.systems.fgce import burden
 whole, calls = burden.coverage_table, []
 def interrupted(*arguments, **options):
     calls.append(1)

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import predictions
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import predictions
 from tests.cli_support import verifair
 from verifair import datasets
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import runtime_logits
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import runtime_logits
 from tests.cli_support import verifair
 from verifair import datasets
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_help_has_an_example() -> None:
 
 INTERRUPTED = """
 import os, signal
-from verifair.search import annealing
+from verifair.systems.hyfair.search import annealing
 step, steps = annealing._Run.step, []
 def interrupted(run):
     step(run)

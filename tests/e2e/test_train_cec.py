@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 
 RUN = [sys.executable, "-c", "from verifair.cli import main; main()", "train", "--data", "german", "--method", "cec"]
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
+from verifair.checker import partition_store
 from verifair.cli.check import _checked
 from verifair.cli.check_file import kind_of
-from verifair.verify import partition_store
 
 STORES = ("bias.sqlite", "robust.sqlite")
 """Of pba: `verifair check` says that these are none of its business."""

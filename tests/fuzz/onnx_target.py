@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from tests.fuzz.mutate import bytes_mutant
 from tests.fuzz.target import Untrue
 
@@ -84,7 +84,7 @@ TEXTS = (
 
 
 class OnnxTarget:
-    """`encoders.onnx_reader.read_onnx`; what it reads is read once more, with other points to compare with onnxruntime at."""
+    """`encoders.onnx.reader.read_onnx`; what it reads is read once more, with other points to compare with onnxruntime at."""
 
     name = "onnx"
 

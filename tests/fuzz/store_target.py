@@ -8,10 +8,10 @@ from pathlib import Path
 
 import verifair as vf
 from tests.fuzz import certificate_target, mutate, world
-from verifair.bias.evidence import certificate_of, witness_of
-from verifair.bias.rows import Table
-from verifair.verify.partitioned import certify_partition
-from verifair.verify.store import count
+from verifair.engine.partitioned import certify_partition
+from verifair.engine.store import count
+from verifair.systems.pba.evidence import certificate_of, witness_of
+from verifair.systems.pba.rows import Table
 
 ROWS = 6
 """So few that a run that begins again is no matter."""
@@ -57,7 +57,7 @@ class ResumeTarget(certificate_target.PartitionTarget):
         _alone(path)
         query = vf.IndividualFairness(network=world.network(), schema=world.SCHEMA, protected=["sex"])
         certify_partition(query, size=2, store=path, resume=True, budget=vf.Budget(seconds=5))
-        from verifair.report.partition import summary
+        from verifair.systems.hyfair.share import summary
 
         return "+".join(key for key, number in summary(path, query=query).parts.items() if number)
 

@@ -15,9 +15,9 @@ import verifair as vf
 from tests.fuzz import mutate
 from verifair import datasets
 from verifair.datasets.table import read_table
-from verifair.explain import rules_file
-from verifair.infer import draft
-from verifair.situation.causal import file as causal_file
+from verifair.schema.infer import draft
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.hyfair.explain import rules_file
 
 DATA = Path(datasets.__file__).parent / "data"
 
@@ -90,7 +90,7 @@ class CausalTarget(Toml):
         for inside in (found.network_path, found.schema_path):
             if inside is not None and not inside.is_relative_to(path.parent.resolve()):
                 raise AssertionError(f"{inside} leaves the folder")
-        from verifair.situation.causal.model import CausalModel
+        from verifair.systems.cst.causal.model import CausalModel
 
         CausalModel(nodes=found.nodes)
         return "causal model"

@@ -21,10 +21,10 @@ from encoders.network import Array
 from tests.fuzz import world
 from tests.soundness.fairness_truth import Case, sigma
 from tests.support import fractions, lattice
-from verifair.consistency.attributions import explanations
-from verifair.consistency.score import cec_score
-from verifair.verify.partition import Partition
-from verifair.verify.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.score import cec_score
 
 SCHEMA = world.SCHEMA
 NAMES = [feature.name for feature in SCHEMA.features]

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
-from encoders.vnnlib_cases import cases
-from encoders.vnnlib_query import VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
+from encoders.onnx.reader import read_onnx
+from encoders.vnnlib.cases import cases
+from encoders.vnnlib.query import VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
 from tests.fuzz import mutate
 from tests.fuzz.certificate_target import CertificateTarget, sealed

@@ -14,21 +14,21 @@ import pandas as pd
 
 import verifair as vf
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from tests.support import lattice, random_network
-from verifair.bias.evidence import certificate_of
-from verifair.bias.rows import Table
-from verifair.consistency.audit import audit
-from verifair.consistency.certified import certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import merit_columns, people_of
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.robustness.certified import certify_counterfactuals
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.partitioned import certify_partition
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.certified import certify_consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import merit_columns, people_of
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.robustness.certified import certify_counterfactuals
+from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.pba.rows import Table
 from verifair.training.onnx_writer import onnx_model
-from verifair.verify.kmax import kmax
-from verifair.verify.partitioned import certify_partition
 
 SCHEMA = vf.Schema.build(
     {

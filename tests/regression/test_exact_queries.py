@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.fairify import FAMILIES, exact_queries
 from solvers.outcome import Budget
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.certificate import Trust
-from verifair.verify.check import check
+from verifair.checker.certificate import Trust
+from verifair.checker.check import check
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 
 DATA = os.environ.get("VERIFAIR_DATA")
 

@@ -14,12 +14,12 @@ from benchmarks.cases.partitions import Counts, partition_of
 from benchmarks.fairify import EVERY, Subject, subjects
 from encoders.network import Array
 from solvers.outcome import Budget
-from verifair.queries import IndividualFairness
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.check_partition import check_partition
-from verifair.verify.partition_store import PROVED, VIOLATED, PartitionStore
-from verifair.verify.partitioned import certify_partition
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.engine.partitioned import certify_partition
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 
 DATA = os.environ.get("VERIFAIR_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")

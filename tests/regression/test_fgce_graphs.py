@@ -26,10 +26,10 @@ from benchmarks.fgce_paper import (
     GraphCounts,
 )  # fmt: skip
 from verifair.errors import DataError
-from verifair.group.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.group.measures import coverage_table, curves, reach
-from verifair.group.reachability import Statistics
-from verifair.group.space import Moves
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
+from verifair.systems.fgce.graph.reachability import Statistics
+from verifair.systems.fgce.measures import coverage_table, curves, reach
+from verifair.systems.fgce.space import Moves
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))
 needs_data = pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VERIFAIR_DATA is not set")

@@ -14,12 +14,12 @@ from onnx import helper, numpy_helper
 from typer.testing import CliRunner
 
 from verifair.cli.main import app
-from verifair.group.burden import Burden, burden, levels_of
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.group.instance import Block, Instance
-from verifair.report.group_tables import comparisons
-from verifair.report.groups import summaries
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.burden import Burden, burden, levels_of
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.findings import summaries
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.tables import comparisons
 
 LEVELS = np.linspace(0.1, 1.4, 4)
 PEOPLE = """

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 from verifair.datasets.law_school_table import law_school_frame
-from verifair.situation.causal.draws import Draws
-from verifair.situation.causal.mechanisms import Linear, LinearMechanism
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", "nowhere"))
 CST = DATA / "cst"

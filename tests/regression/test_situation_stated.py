@@ -12,15 +12,15 @@ import pytest
 
 from benchmarks.cases.cst_tables import without
 from benchmarks.fairify import fairify_schema
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import NetworkDecider
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import Situations
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import NetworkDecider
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.testing import Situations
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))
 needs_data = pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VERIFAIR_DATA is not set")

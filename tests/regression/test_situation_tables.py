@@ -17,8 +17,8 @@ import pytest
 
 from benchmarks.cst_data import Audit, authors_loan, law_school, law_school_jointly
 from benchmarks.cst_paper import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
-from verifair.situation.testing import METHODS as OURS
-from verifair.situation.testing import Method, Situations
+from verifair.systems.cst.testing import METHODS as OURS
+from verifair.systems.cst.testing import Method, Situations
 
 pytestmark = pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VERIFAIR_DATA is not set")
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))

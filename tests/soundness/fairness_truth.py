@@ -20,7 +20,7 @@ import verifair as vf
 from encoders.network import Array, Network
 from encoders.problem import Booleans
 from tests.support import exact_forward
-from verifair.verify.questions import box_of
+from verifair.engine.questions import box_of
 
 REAL_POINTS = 40
 DIGITS = 80

@@ -1,7 +1,7 @@
 """Small random tables for FGCE, nasty on purpose, and the truth about them by other means: plain loops, fractions and networkx.
 
 Ranges are powers of two and values lie on their grid, so every squared distance is exact in float64 and ties are ties. Nothing here
-is taken from `verifair.group` but the types that the answers come in.
+is taken from `verifair.systems.fgce` but the types that the answers come in.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import networkx as nx
 import numpy as np
 
 from encoders.network import Array
-from verifair.feature import Change, Feature
-from verifair.group.space import Booleans, Custom, Integers, Space
-from verifair.schema import Schema
+from verifair.schema.feature import Change, Feature
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.space import Booleans, Custom, Integers, Space
 
 CHANGES: tuple[Change | None, ...] = (None, "free", "free", "increase", "decrease", "fixed")
 KINDS = ("integer", "real", "two", "ordered", "unordered", "one-hot", "constant", "protected", "moves", "ordered-moves")

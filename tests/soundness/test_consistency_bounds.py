@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from encoders.bounds.attribution import attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
-from encoders.integrated_gradients import integrated_gradients
+from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
-from verifair.consistency.score import EPSILON, cec_score
-from verifair.verify.check_explanations import explanations, surely_near
+from verifair.checker.kinds.explanations import explanations, surely_near
+from verifair.systems.cec.score import EPSILON, cec_score
 
 POINTS, CLIMBS, N = 24, 12, 4
 BOXES = ("point", "narrow", "wide", "one-moves", "at-baseline", "around-baseline")

@@ -14,16 +14,16 @@ from encoders.bounds.attribution import attributions
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
-from verifair.consistency.audit import audit
-from verifair.consistency.certified import Certified, certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.neighbourhoods import boxes, raw_rows
-from verifair.consistency.people import merit_columns, people_of
+from verifair.checker.kinds.consistency import _near, check_consistency
+from verifair.checker.kinds.explanations import explanations
+from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
-from verifair.schema import Schema
-from verifair.verify.check_consistency import _near, check_consistency
-from verifair.verify.check_explanations import explanations
-from verifair.verify.questions import decisions, neighbourhood
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.neighbourhoods import boxes, raw_rows
+from verifair.systems.cec.people import merit_columns, people_of
 
 Exact = npt.NDArray[np.object_]
 N = 4

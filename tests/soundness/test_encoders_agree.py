@@ -8,14 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.goal_rows import gap_goal, refined
 from encoders.probability import exceeds
 from encoders.problem import Forbidden, TwinProblem
-from encoders.smt import smt, violated
-from encoders.triangle import naive_triangle, triangle
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.goal_rows import gap_goal, refined
+from encoders.programs.smt import smt, violated
+from encoders.programs.triangle import naive_triangle, triangle
+from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget, Termination
 from solvers.registry import Capability, backends
 from tests.support import DIFFERENCE, NO_FLIP, exact_margins, lattice, margins, not_safe, sample, twin_problem

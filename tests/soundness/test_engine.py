@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.dyadic import exact
+from encoders.exact.dyadic import exact
 from tests.support import fractions
-from verifair.verify.branch_and_bound import decide
-from verifair.verify.ledger import OPEN, PROVED
-from verifair.verify.optimum import minimum
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import OPEN, PROVED
+from verifair.engine.search.optimum import minimum
 
 from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, truth
 

@@ -15,14 +15,14 @@ from sklearn.neighbors import KernelDensity
 from encoders.network import Array
 from tests.soundness.random_groups import Table, edges_of, random_table, true_eps, true_graph, true_moves
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.group import feasibility_graph as index
-from verifair.group import reachability
-from verifair.group.density import TINY, Weighting, bandwidth, edge_weights, log_densities
-from verifair.group.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.group.instance import Cost, Instance
-from verifair.group.reachability import Reachability, strong_components, weak_components
-from verifair.group.space import Moves, Space, distance
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.graph import feasibility_graph as index
+from verifair.systems.fgce.graph import reachability
+from verifair.systems.fgce.graph.density import TINY, Weighting, bandwidth, edge_weights, log_densities
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
+from verifair.systems.fgce.graph.reachability import Reachability, strong_components, weak_components
+from verifair.systems.fgce.instance import Cost, Instance
+from verifair.systems.fgce.space import Moves, Space, distance
 
 ROWS = (1, 2, 5, 15, 30)
 

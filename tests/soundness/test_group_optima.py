@@ -17,16 +17,16 @@ from encoders.network import Array
 from solvers.outcome import Budget
 from tests.soundness.random_groups import fewest_columns, least_cost, most_covered, random_table
 from verifair.errors import DataError, QueryError
-from verifair.group import center, center_components, cover, cover_search
-from verifair.group.center import Centers, OutOfTime, centers, fewest, needed
-from verifair.group.center_components import by_components
-from verifair.group.center_solver import by_solver
-from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
-from verifair.group.density import edge_weights
-from verifair.group.feasibility_graph import FeasibilityGraph
-from verifair.group.instance import Block, Cost, Instance
-from verifair.group.reachability import Reachability
-from verifair.group.space import Space
+from verifair.systems.fgce.graph.density import edge_weights
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Block, Cost, Instance
+from verifair.systems.fgce.optimum import center, center_components, cover, cover_search
+from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers, fewest, needed
+from verifair.systems.fgce.optimum.center_components import by_components
+from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.systems.fgce.space import Space
 
 Method = Callable[..., Centers]
 EXACT: tuple[Method, ...] = (centers, by_components)

@@ -14,16 +14,16 @@ import pytest
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.support import exact_forward, lattice, random_network
+from verifair.checker.check import check
+from verifair.engine.verdict import Status
 from verifair.errors import QueryError
-from verifair.group.center import Centers, centers
-from verifair.group.cover import Coverage, greedy_coverage, largest_coverage
-from verifair.group.instance import Block, Instance
-from verifair.group.robust import certify_robust
-from verifair.group.robust_choice import Prove, RobustChoice, robust_choice, without
-from verifair.group.space import Booleans, Integers
-from verifair.schema import Schema
-from verifair.verdict import Status
-from verifair.verify.check import check
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.optimum.center import Centers, centers
+from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.systems.fgce.robust import certify_robust
+from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice, without
+from verifair.systems.fgce.space import Booleans, Integers
 
 PROVED, VIOLATED, UNKNOWN = Status.PROVED, Status.VIOLATED, Status.UNKNOWN
 

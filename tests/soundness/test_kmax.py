@@ -16,13 +16,13 @@ from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
 from tests.soundness.random_twins import STYLES, random_network
 from tests.support import exact_forward
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.engine.buckets.bounds import matching, most_buckets
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.queries import KDiscrimination
+from verifair.engine.verdict import Reason
 from verifair.errors import QueryError
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.verdict import Reason
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.kmax import kmax
-from verifair.verify.kmax_bounds import matching, most_buckets
+from verifair.schema.schema import Schema
 
 PLENTY = Budget(seconds=60)
 

@@ -22,14 +22,14 @@ from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
 from tests.support import exact_forward
-from verifair.verify.attack import Climb, Objective, attack
-from verifair.verify.boxes import anywhere
-from verifair.verify.check_phases import check_phases
-from verifair.verify.gap_inputs import InputSearch
-from verifair.verify.gap_lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
-from verifair.verify.gap_phases import PhaseSearch
-from verifair.verify.phase_tree import PhaseTree
-from verifair.verify.questions import no_gap
+from verifair.checker.kernel.phases import check_phases
+from verifair.checker.phase_tree import PhaseTree
+from verifair.engine.gap.inputs import InputSearch
+from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
+from verifair.engine.gap.phases import PhaseSearch
+from verifair.engine.questions import no_gap
+from verifair.engine.search.attack import Climb, Objective, attack
+from verifair.engine.search.boxes import anywhere
 
 from .random_twins import FLIP, STYLES, random_network, random_problem
 from .test_phases import wide_problem
@@ -288,7 +288,7 @@ def test_an_interrupt_keeps_what_is_known() -> None:
         signal.raise_signal(signal.SIGINT)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["verifair.verify.gap_search"], "TOLD", 0.0)
+        patch.setattr(sys.modules["verifair.engine.gap.search"], "TOLD", 0.0)
         found = vf.maximise(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
     assert len(tells) == 1
     assert found.reason is vf.Reason.INTERRUPTED

@@ -11,8 +11,8 @@ import pytest
 
 import verifair as vf
 from encoders.errors import ModelError
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import runtime_logits
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import runtime_logits
 
 from .fairness_truth import Case
 from .random_graphs import evaluated, exactly, random_graph, save
@@ -81,7 +81,7 @@ def test_verdicts_are_those_of_enumeration(method: str, tmp_path: Path) -> None:
 
 def test_a_lost_kink_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutations of the rewriting: the comparison with the stored graph must notice each of them."""
-    from encoders import onnx_maxima
+    from encoders.onnx.operators import maxima as onnx_maxima
 
     right = onnx_maxima._relu
     paths = [save(random_graph(seed, 4, steps=4), 4, tmp_path / f"{seed}.onnx") for seed in range(20)]

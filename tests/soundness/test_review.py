@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.dyadic import exact
+from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, TwinBatch, TwinProblem
 from tests.support import fractions
+from verifair.checker.check import check
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import decisions
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import OPEN
+from verifair.engine.store import Record, Store
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness
-from verifair.schema import Schema
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.branch_and_bound import decide
-from verifair.verify.check import check
-from verifair.verify.ledger import OPEN
-from verifair.verify.questions import decisions
-from verifair.verify.store import Record, Store
+from verifair.schema.schema import Schema
 
 from .random_twins import PBA
 

@@ -17,10 +17,10 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.soundness.random_twins import random_network
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.robustness.certified import (
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.robustness.certified import (
     DEPENDS,
     FLIPS,
     STAYS,

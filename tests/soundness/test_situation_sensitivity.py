@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 
 from encoders.network import Array
-from verifair.situation.causal.mechanisms import LinearMechanism
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Rule
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.robustness.effects import Effects
-from verifair.situation.robustness.sensitivity import Sensitivity, sensitivity
-from verifair.situation.testing import Method
+from verifair.systems.cst.causal.mechanisms import LinearMechanism
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import Rule
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
+from verifair.systems.cst.testing import Method
 
 NUMBERS = ("a", "b", "c")
 ROWS = 90

@@ -13,9 +13,9 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from verifair.verify.branch_and_bound import decide
-from verifair.verify.check_bounds import TwinBounds
-from verifair.verify.ledger import OPEN, PROVED
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import OPEN, PROVED
 
 from .random_smooth import MIXES, brute_force, smooth_problem
 from .random_twins import FLIP, PBA, ROBUST, STYLES

@@ -11,9 +11,9 @@ from flint import arb, ctx
 
 import verifair as vf
 from encoders.network import Layer, SmoothLayer
-from verifair.verify.certificate import Tree
-from verifair.verify.fairness_certificate import fairness_certificate
-from verifair.verify.questions import Pairs, box_of
+from verifair.checker.certificate import Tree
+from verifair.engine.fairness_certificate import fairness_certificate
+from verifair.engine.questions import Pairs, box_of
 
 from .fairness_truth import Case
 from .random_fairness import small_cases

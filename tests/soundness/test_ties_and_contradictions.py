@@ -12,11 +12,12 @@ import pytest
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
+from verifair.engine import cascade as engine
+from verifair.engine import solver as by_solver
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import OPEN
+from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
-from verifair.verdict import Reason, Status
-from verifair.verify import by_solver, engine
-from verifair.verify.branch_and_bound import decide
-from verifair.verify.ledger import OPEN
 
 from .random_twins import FLIP, PBA, STYLES, random_problem
 

@@ -89,7 +89,7 @@ def test_what_the_cascade_adds_is_true(nodes: int) -> None:
 @pytest.mark.parametrize("scale", ["probability", "logit"])
 @pytest.mark.parametrize("style", [style for style in STYLES_HERE if style not in ("giant", "huge")])
 def test_maximise_brackets_the_largest_gap(style: str, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["verifair.verify.maximise"]
+    module = sys.modules["verifair.engine.gap.maximise"]
     monkeypatch.setattr(module, "runtime_logits", lambda network, x: network.forward(x.astype(float)))  # these are in no file
     for case in small_cases(style, 3, first=150):
         q = case.query

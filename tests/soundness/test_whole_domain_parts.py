@@ -13,11 +13,11 @@ import pytest
 
 import verifair as vf
 from encoders.problem import Booleans
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partitioned import certify_partition
 from verifair.errors import DataError
-from verifair.verify.check_partition import check_partition
-from verifair.verify.partition import Partition
-from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.verify.partitioned import certify_partition
 
 from .fairness_truth import Case
 from .random_fairness import LARGEST, STYLES_HERE, near_cases, random_case, small_cases

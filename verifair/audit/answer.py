@@ -19,7 +19,7 @@ from verifair.audit.result import (
     Tone,
     WitnessRow,
 )
-from verifair.report.answers import plain
+from verifair.systems.answers import plain
 
 
 def to_dict(result: AuditResult) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verifair import schema_file
 from verifair.audit.settings import ANALYSES, SECTIONS, Analysis, Data, Head, Model, SchemaOf, Sensitive
 from verifair.errors import QueryError, SchemaError
-from verifair.situation.causal.checks import nearest
-from verifair.situation.causal.file import Section
+from verifair.schema import file as schema_file
+from verifair.systems.cst.causal.checks import nearest
+from verifair.systems.cst.causal.file import Section
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

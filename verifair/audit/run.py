@@ -31,10 +31,10 @@ from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Analysis, Cst
 from verifair.audit.subject import Subject
 from verifair.audit.work import OutOfTime, Work
+from verifair.checker.certificate import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
-from verifair.report.answers import plain, save_json, versions
-from verifair.report.figures import save_text
-from verifair.verify.certificate import semantics
+from verifair.systems.answers import plain, save_json, versions
+from verifair.systems.figures import save_text
 
 RUN: Mapping[str, Callable[..., Section]] = {
     "cst": cst.section, "cec": cec.section, "fgce": fgce.section, "kmax": kmax.section, "pba": pba.section,

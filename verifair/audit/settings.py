@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
-from verifair.situation.causal.file import Name, Number, Section, Value
+from verifair.systems.cst.causal.file import Name, Number, Section, Value
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -165,7 +165,7 @@ class Grouped(OfRows):
 
 
 class Fgce(Grouped):
-    """[analyses.fgce]: see `verifair.group.estimator`.   robust: neighbourhoods, in units, to stay positive in."""
+    """[analyses.fgce]: see `verifair.systems.fgce.estimator`.   robust: neighbourhoods, in units, to stay positive in."""
 
     k: Whole = 20
     coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
@@ -182,7 +182,7 @@ class Fgce(Grouped):
 
 
 class Cec(Grouped):
-    """[analyses.cec]: see `verifair.consistency.audit`.   certify: prove regime A wherever both move within so many units."""
+    """[analyses.cec]: see `verifair.systems.cec.audit`.   certify: prove regime A wherever both move within so many units."""
 
     tau: Positive | None = None
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.result import Source
 from verifair.audit.settings import Grouped
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

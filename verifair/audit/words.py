@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verifair.audit.result import Standing, WitnessRow
-from verifair.report.partition_views import percent
-from verifair.schema import Schema
-from verifair.witness import Witness
+from verifair.engine.witness import Witness
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.share_views import percent
 
 
 def value_words(schema: Schema, name: str, value: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from solvers.outcome import Budget
 from verifair.audit.result import Evidence, Standing
-from verifair.report.figures import file_name
-from verifair.verify.check import CheckReport
+from verifair.checker.check import CheckReport
+from verifair.systems.figures import file_name
 
 Progress = Callable[[int, int], None]
 Tell = Callable[[str, int, int], None]

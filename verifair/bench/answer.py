@@ -11,7 +11,7 @@ from solvers.outcome import Limit, Outcome, Termination
 
 Said = Literal["proved", "violated", "optimal", "unknown"]
 LICENCE, SKIPPED, DISAGREEMENT = "licence", "skipped", "disagreement"
-"""Why nothing was decided, beside the reasons of `verifair.verdict`: the licence is too small for the program; larger questions of
+"""Why nothing was decided, beside `verifair.engine.verdict.Reason`: the licence is too small for the program; larger questions of
 a family were not asked any more; the engine itself met a contradiction and stopped."""
 
 
@@ -48,7 +48,7 @@ def unknown(reason: str, note: str = "") -> Answered:
 
 
 def why(outcome: Outcome) -> str:
-    """The reason, in the words of `verifair.verdict.Reason`, that a solver's run for an optimum did not end with one."""
+    """The reason, in the words of `verifair.engine.verdict.Reason`, that a solver's run for an optimum did not end with one."""
     match outcome.termination:
         case Termination.LIMIT:
             match outcome.limit:

@@ -12,7 +12,7 @@ from encoders.problem import TwinProblem
 from verifair.bench.family import Family, generator
 from verifair.bench.questions import Decision, Minimum, Question, Relaxation
 from verifair.bench.shipped import SENSITIVE, shipped
-from verifair.verify.questions import robustness_problem
+from verifair.engine.questions import robustness_problem
 
 SIZE = "delta, units around the row"
 DELTAS = {"german": (3, 30, 100), "adult": (3, 30, 100)}

@@ -15,13 +15,13 @@ import numpy as np
 from verifair.bench.family import Family, generator
 from verifair.bench.questions import Center
 from verifair.bench.shipped import SENSITIVE, shipped
-from verifair.group.center import fewest, needed
-from verifair.group.cover import largest_coverage
-from verifair.group.feasibility_graph import FeasibilityGraph
-from verifair.group.instance import Instance
-from verifair.group.reachability import Reachability
-from verifair.group.space import Integers, Space
-from verifair.verify.questions import decisions
+from verifair.engine.questions import decisions
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.center import fewest, needed
+from verifair.systems.fgce.optimum.cover import largest_coverage
+from verifair.systems.fgce.space import Integers, Space
 
 ROWS = 2500
 """Nodes of a graph at most: seconds to build, enough for the sizes below."""

@@ -23,7 +23,7 @@ from typing import Any
 from verifair.bench.answer import DISAGREEMENT
 from verifair.bench.questions import Center, Question
 from verifair.bench.record import Record
-from verifair.verify.disagreement import reproducer
+from verifair.engine.disagreement import reproducer
 
 SLACK = 1e-4
 EXACT = 1e-9

@@ -21,12 +21,12 @@ from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from encoders.smt import smt, violated
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.smt import smt, violated
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
 from verifair.bench.answer import Answered, unknown
-from verifair.verify.partition import Partition
+from verifair.checker.partition import Partition
 
 SOFT = 18
 ENGINE = "fairify:z3"

@@ -14,8 +14,8 @@ from encoders.problem import TwinProblem
 from verifair.bench.family import Family, generator
 from verifair.bench.questions import Decision
 from verifair.bench.shipped import SENSITIVE, Shipped, shipped
-from verifair.queries import IndividualFairness
-from verifair.verify.questions import Pairs, goals_of, twin_problem
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, goals_of, twin_problem
 
 EPSILON = 0.1
 SIZES = {"german": (2, 5, 9), "adult": (2, 4, 7)}

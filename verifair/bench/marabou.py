@@ -19,8 +19,8 @@ import numpy as np
 
 from encoders.evaluate import exact_goals
 from encoders.network import Array
+from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
-from encoders.product_network import product_network
 from solvers.outcome import Budget
 from verifair.bench.answer import Answered, unknown
 

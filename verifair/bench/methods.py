@@ -8,24 +8,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals
-from encoders.k_center import k_center
-from encoders.triangle import triangle
-from encoders.twin import Encoding
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.k_center import k_center
+from encoders.programs.triangle import triangle
+from encoders.programs.twin import Encoding
+from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
 from verifair.bench.answer import Answered, unknown, why
 from verifair.bench.questions import Center, Decision, Minimum, Relaxation
+from verifair.engine.answer import Answer
+from verifair.engine.cascade import solve
+from verifair.engine.search.optimum import minimum
+from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
-from verifair.group.center import OutOfTime, centers, needed
-from verifair.group.center_components import by_components
-from verifair.verdict import Reason, Status
-from verifair.verify.answer import Answer
-from verifair.verify.engine import solve
-from verifair.verify.optimum import minimum
+from verifair.systems.fgce.optimum.center import OutOfTime, centers, needed
+from verifair.systems.fgce.optimum.center_components import by_components
 
 
 def decide(question: Decision, method: str, solver: str | None, budget: Budget) -> Answered:

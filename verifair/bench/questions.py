@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from encoders.network import Network
 from encoders.problem import TwinProblem
-from verifair.group.instance import Instance
+from verifair.systems.fgce.instance import Instance
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

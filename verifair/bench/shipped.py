@@ -9,13 +9,13 @@ import numpy as np
 
 from encoders.evaluate import pair
 from encoders.network import Array, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.problem import Integers, TwinProblem
 from verifair import datasets
-from verifair.bias.rows import Table
 from verifair.datasets import Dataset
-from verifair.schema import Schema
-from verifair.verify.questions import bias_problem, decisions, margin
+from verifair.engine.questions import bias_problem, decisions, margin
+from verifair.schema.schema import Schema
+from verifair.systems.pba.rows import Table
 
 SENSITIVE = "sex"
 NAMES = ("german", "adult")

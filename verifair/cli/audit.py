@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from verifair import datasets, parallel
+from verifair import datasets
 from verifair.audit.audit_file import load
 from verifair.audit.example import EXAMPLE as STARTING_FILE
 from verifair.audit.result import AuditResult, Section, Standing
@@ -20,10 +20,11 @@ from verifair.audit.run import Places, run
 from verifair.audit.settings import ANALYSES
 from verifair.audit.subject import read
 from verifair.cli import options
+from verifair.cli.locks import alone
+from verifair.engine import parallel
 from verifair.errors import QueryError
-from verifair.locks import alone
-from verifair.report.figures import save_text
-from verifair.situation.causal.checks import nearest
+from verifair.systems.cst.causal.checks import nearest
+from verifair.systems.figures import save_text
 
 EXAMPLE = """
 Runs every analysis that an audit file asks for, and writes one page: a summary that anybody can read, then each analysis with its

@@ -19,13 +19,13 @@ from verifair.bench.competitors import Competitor, competitors
 from verifair.bench.contradictions import save
 from verifair.bench.family import Case
 from verifair.bench.journal import Journal
+from verifair.bench.plots import draw
 from verifair.bench.registry import QUICK, chosen, families
 from verifair.bench.run import run
+from verifair.bench.tables import KINDS, Comparison, comparison, to_dict, write_tables
 from verifair.cli import options
+from verifair.cli.locks import alone
 from verifair.errors import Disagreement, QueryError
-from verifair.locks import alone
-from verifair.report.bench import KINDS, Comparison, comparison, to_dict, write_tables
-from verifair.report.bench_plots import draw
 
 EXAMPLE = """
 Asks the same questions of every method and every solver that is installed, and compares answers, time and memory.

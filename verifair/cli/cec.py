@@ -11,19 +11,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.cli import options
 from verifair.cli.cec_answer import Answer, Proved
 from verifair.cli.cec_certify import check_delta
 from verifair.cli.cec_inputs import audited
 from verifair.cli.inputs import inputs
-from verifair.consistency.attributions import MOST_STEPS, positive_margin
-from verifair.consistency.audit import audit as audit_of
-from verifair.consistency.audit import control
-from verifair.consistency.matching import Ties
-from verifair.consistency.score import THRESHOLD
 from verifair.errors import QueryError
-from verifair.report.consistency import Consistency
+from verifair.systems.cec.attributions import MOST_STEPS, positive_margin
+from verifair.systems.cec.audit import audit as audit_of
+from verifair.systems.cec.audit import control
+from verifair.systems.cec.findings import Consistency
+from verifair.systems.cec.matching import Ties
+from verifair.systems.cec.score import THRESHOLD
 
 EXAMPLE = """
 Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided

@@ -16,10 +16,11 @@ from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.cli.cec_certify import certify_people
 from verifair.cli.cec_inputs import Audited
-from verifair.consistency.audit import Audit
-from verifair.report import consistency_plots, consistency_tables
-from verifair.report.consistency import Consistency
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec import plots as consistency_plots
+from verifair.systems.cec import tables as consistency_tables
+from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.findings import Consistency
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

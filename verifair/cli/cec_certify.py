@@ -10,12 +10,12 @@ from rich.console import Console
 from encoders.network import Network
 from solvers.outcome import Budget
 from verifair.cli import options
-from verifair.consistency.audit import Audit
-from verifair.consistency.certified import DECISION, ELSEWHERE, LEAVES, SCORE, TIME, Certified, certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import People
 from verifair.errors import QueryError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.certified import DECISION, ELSEWHERE, LEAVES, SCORE, TIME, Certified, certify_consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import People
 
 TOLD = {
     LEAVES: "some rows of the neighbourhoods are in another regime",

@@ -11,11 +11,11 @@ import pandas as pd
 
 from verifair.cli.fgce_inputs import Rows, rows_of
 from verifair.cli.inputs import Inputs
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import Integers, People, merit_columns, people_of
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError, QueryError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import Integers, People, merit_columns, people_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,8 +9,8 @@ import typer
 
 from verifair.cli import certify_maximise, certify_partition, certify_verdict, fairness, options
 from verifair.cli.inputs import inputs
+from verifair.engine.questions import check_possible
 from verifair.errors import QueryError
-from verifair.verify.questions import check_possible
 
 EXAMPLE = """
 Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.

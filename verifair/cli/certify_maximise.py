@@ -11,10 +11,10 @@ from rich.table import Table as Grid
 from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.cli.certify_verdict import asked
-from verifair.queries import IndividualFairness, ProbabilityGap
-from verifair.report.numbers import rounded
-from verifair.verdict import Reason
-from verifair.verify.maximise import MaximumGap, maximise
+from verifair.engine.gap.maximise import MaximumGap, maximise
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.verdict import Reason
+from verifair.systems.numbers import rounded
 
 
 def run(

@@ -13,17 +13,17 @@ from rich.console import Console
 
 from encoders.network import Array
 from solvers.outcome import Budget
-from verifair import parallel
+from verifair.checker.certificate import semantics
 from verifair.cli import options
 from verifair.cli.certify_verdict import EXIT_CODES, asked, holds
+from verifair.engine import parallel
+from verifair.engine.partitioned import certify_partition, describe, run_key
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import box_of
+from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError
-from verifair.queries import IndividualFairness
-from verifair.report.partition import PartitionSummary, summary
-from verifair.report.partition_views import partition_plot, people_table, percent, shares_table
-from verifair.verdict import Status
-from verifair.verify.certificate import semantics
-from verifair.verify.partitioned import certify_partition, describe, run_key
-from verifair.verify.questions import box_of
+from verifair.systems.hyfair.share import PartitionSummary, summary
+from verifair.systems.hyfair.share_views import partition_plot, people_table, percent, shares_table
 
 
 @dataclass(frozen=True, kw_only=True)

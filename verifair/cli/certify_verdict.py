@@ -16,12 +16,12 @@ from rich.table import Table as Grid
 
 from solvers.outcome import Budget
 from verifair.cli import options
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.questions import Pairs, box_of
+from verifair.engine.verdict import Status, Verdict
+from verifair.engine.verify import describe, verify
+from verifair.engine.witness import Witness
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness, ProbabilityGap
-from verifair.verdict import Status, Verdict
-from verifair.verify.api import describe, verify
-from verifair.verify.questions import Pairs, box_of
-from verifair.witness import Witness
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
 UNPROVED = {

@@ -9,24 +9,24 @@ import typer
 from rich.console import Console
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
+from verifair.checker import consistency_certificate, kmax_certificate, partition_store
+from verifair.checker.certificate import Certificate, FairnessQuery
+from verifair.checker.check import CheckReport
+from verifair.checker.check import check as recheck
+from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
+from verifair.checker.kinds.consistency import check_consistency
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
+from verifair.checker.kmax_certificate import KmaxCertificate
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.errors import QueryError
-from verifair.report.numbers import counted
-from verifair.schema import Schema
-from verifair.verify import consistency_certificate, kmax_certificate, partition_store
-from verifair.verify.certificate import Certificate, FairnessQuery
-from verifair.verify.check import CheckReport
-from verifair.verify.check import check as recheck
-from verifair.verify.check_consistency import check_consistency
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.check_partition import NOTHING_DECIDED, check_partition
-from verifair.verify.consistency_certificate import ConsistencyCertificate
-from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
-from verifair.verify.kmax_certificate import KmaxCertificate
-from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
+from verifair.schema.schema import Schema
+from verifair.systems.numbers import counted
 
 EXAMPLE = """
 Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from verifair.checker import certificate, consistency_certificate, kmax_certificate, partition_store
 from verifair.errors import CertificateError
-from verifair.verify import certificate, consistency_certificate, kmax_certificate, partition_store
 
 T = TypeVar("T")
 EXPECTED = "expected a certificate (.json, .json.gz), or a store of certify --partition"

@@ -18,11 +18,11 @@ from verifair.cli.cst_certify import Proofs, check_certify
 from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
 from verifair.errors import QueryError
-from verifair.report.situation import Intervention
-from verifair.report.situation_sensitivity import Robustness
-from verifair.situation.chance import chance as dealt
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.groups import told
+from verifair.systems.cst.chance import chance as dealt
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.sensitivity_report import Robustness
 
 EXAMPLE = """
 Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the

@@ -16,17 +16,17 @@ from rich.console import Console
 from verifair.cli.cst_certify import Proofs
 from verifair.cli.cst_inputs import Given
 from verifair.errors import DataError, QueryError
-from verifair.feature import text
-from verifair.report import situation_plots
-from verifair.report import situation_tables as words
-from verifair.report.figures import file_name, save_table, save_text
-from verifair.report.situation import Intervention, records, several
-from verifair.report.situation_case import Case, place_of
-from verifair.report.situation_graph import causal_graph
-from verifair.report.situation_sensitivity import Robustness
-from verifair.situation.deciders import NetworkDecider, Recorded, Rule, counterfactually
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.robustness.effects import Effects
+from verifair.schema.feature import text
+from verifair.systems.cst import plots as situation_plots
+from verifair.systems.cst import tables as words
+from verifair.systems.cst.case import Case, place_of
+from verifair.systems.cst.deciders import NetworkDecider, Recorded, Rule, counterfactually
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention, records, several
+from verifair.systems.cst.graph_plot import causal_graph
+from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.sensitivity_report import Robustness
+from verifair.systems.figures import file_name, save_table, save_text
 
 DRAWN = 12
 """Attributes with a figure of their own."""

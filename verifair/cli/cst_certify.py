@@ -14,10 +14,9 @@ from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.cli.cst_inputs import Given
 from verifair.errors import QueryError
-from verifair.report.figures import file_name
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.groups import told
-from verifair.situation.robustness.certified import (
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.robustness.certified import (
     DEPENDS,
     FLIPS,
     STAYS,
@@ -26,6 +25,7 @@ from verifair.situation.robustness.certified import (
     CertifiedCounterfactuals,
     certify_counterfactuals,
 )
+from verifair.systems.figures import file_name
 
 MEANING = {
     FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",

@@ -10,19 +10,19 @@ from typing import Any
 
 import pandas as pd
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.cli.options import assignments
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema import Schema
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.checks import nearest
-from verifair.situation.causal.file import CausalFile
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.deciders import Decider, NetworkDecider, Recorded, Rule, counterfactually
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.testing import K
+from verifair.schema.schema import Schema
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.checks import nearest
+from verifair.systems.cst.causal.file import CausalFile
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import Decider, NetworkDecider, Recorded, Rule, counterfactually
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.testing import K
 
 DEMOS = ("loan", "german", "adult")
 BY_PATH = "law_school"

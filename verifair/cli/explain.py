@@ -12,18 +12,18 @@ import typer
 from rich.console import Console
 
 from encoders.network import Array
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.cli import fairness, options
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
-from verifair.explain import lime, rules_file
-from verifair.explain.rounds import INTERRUPTED, Rounds, Settings, explain_rounds
-from verifair.explain.samples import severity_of
-from verifair.queries import KDiscrimination
-from verifair.report.rules import by_difference, comparison_table, print_rules, rules_plot
-from verifair.schema import Schema
-from verifair.search.space import Space
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import lime, rules_file
+from verifair.systems.hyfair.explain.samples import severity_of
+from verifair.systems.hyfair.mitigation.rounds import INTERRUPTED, Rounds, Settings, explain_rounds
+from verifair.systems.hyfair.rules_report import by_difference, comparison_table, print_rules, rules_plot
+from verifair.systems.hyfair.search.space import Space
 
 EXAMPLE = """
 Searches the person who falls into the most outcome buckets over all protected values, samples around, and says by rules under

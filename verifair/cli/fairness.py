@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.cli import options
 from verifair.cli.inputs import Inputs
+from verifair.engine.queries import IndividualFairness
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness
 
 Protected = Annotated[list[str] | None, typer.Option("--protected", help="Protected feature; repeat for several.")]
 Flip = Annotated[bool, typer.Option("--flip", help="No decision flips (the default question).")]

@@ -21,18 +21,18 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from solvers.registry import get
 from verifair.cli import options
 from verifair.cli.fgce_answer import Answer
 from verifair.cli.fgce_inputs import Rows, parsed_changes, rows_of
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
-from verifair.group.burden import Burden, burden, levels_of
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.group.estimator import Progress as Tell
-from verifair.group.robust import askable
-from verifair.report.group_robust import Standing
+from verifair.systems.fgce.burden import Burden, burden, levels_of
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.estimator import Progress as Tell
+from verifair.systems.fgce.robust import askable
+from verifair.systems.fgce.robust_report import Standing
 
 EXAMPLE = """
 Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover

@@ -10,15 +10,16 @@ import pandas as pd
 from rich.console import Console
 
 from encoders.network import Network
+from verifair.checker.certificate import Certificate
 from verifair.cli.fgce_inputs import Rows
-from verifair.group.burden import Burden
-from verifair.group.decider import beside
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.report import group_plots, group_tables
-from verifair.report.group_robust import Standing
-from verifair.report.group_tables import Comparison
-from verifair.report.groups import GroupSummary, advice_table, explanations, subgroup_table, summaries
-from verifair.verify.certificate import Certificate
+from verifair.systems.fgce import plots as group_plots
+from verifair.systems.fgce import tables as group_tables
+from verifair.systems.fgce.burden import Burden
+from verifair.systems.fgce.decider import beside
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.findings import GroupSummary, advice_table, explanations, subgroup_table, summaries
+from verifair.systems.fgce.robust_report import Standing
+from verifair.systems.fgce.tables import Comparison
 
 ENDED = {"interrupted": "Ctrl-C", "time": "the time was up"}
 

@@ -11,9 +11,9 @@ import pandas as pd
 from verifair.cli.inputs import Inputs
 from verifair.datasets.groups import group_of
 from verifair.errors import DataError, QueryError
-from verifair.feature import Change, text
-from verifair.group.space import CHANGES, Booleans
-from verifair.schema import Schema
+from verifair.schema.feature import Change, text
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.space import CHANGES, Booleans
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

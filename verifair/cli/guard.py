@@ -16,22 +16,23 @@ from rich.console import Console
 
 from encoders.errors import ModelError
 from encoders.network import Array, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.problem import Integers
 from verifair.cli import fairness, options
 from verifair.cli.explain import Outside, legal_rows, names
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
-from verifair.explain import guardrail, mitigation, retraining, rules_file
-from verifair.explain.rounds import with_network
-from verifair.explain.rules import Rule, refused
-from verifair.explain.rules_file import RuleFile
-from verifair.explain.tighten import Tightened, tighten
-from verifair.queries import KDiscrimination
-from verifair.report.rules import effects_table
-from verifair.schema import Schema
-from verifair.search.space import Space
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.rules import Rule, refused
+from verifair.systems.hyfair.explain.rules_file import RuleFile
+from verifair.systems.hyfair.mitigation import guardrail, mitigation, retraining
+from verifair.systems.hyfair.mitigation.rounds import with_network
+from verifair.systems.hyfair.mitigation.tighten import Tightened, tighten
+from verifair.systems.hyfair.rules_report import effects_table
+from verifair.systems.hyfair.search.space import Space
 
 EXAMPLE = """
 Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without

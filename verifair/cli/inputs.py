@@ -10,7 +10,7 @@ import pandas as pd
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.errors import QueryError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

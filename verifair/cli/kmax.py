@@ -12,21 +12,21 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.cli import options
 from verifair.cli.inputs import Inputs, inputs
+from verifair.engine.buckets.kmax import kmax as certified
+from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.queries import MAX_COMBINATIONS, KDiscrimination
 from verifair.errors import QueryError
-from verifair.queries import MAX_COMBINATIONS, KDiscrimination
-from verifair.report.clusters import answer_of, best_of, search_plot
-from verifair.schema import Schema
-from verifair.search import clusters
-from verifair.search.annealing import METHODS, Schedule, search
-from verifair.search.clusters import Cluster, ClusterSearch
-from verifair.search.neighbours import Pool
-from verifair.search.seeds import SolverSeeds
-from verifair.search.space import Space
-from verifair.verify.kmax import kmax as certified
-from verifair.verify.kmax_verdict import KmaxVerdict
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.clusters_report import answer_of, best_of, search_plot
+from verifair.systems.hyfair.search import clusters
+from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search
+from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch
+from verifair.systems.hyfair.search.neighbours import Pool
+from verifair.systems.hyfair.search.seeds import SolverSeeds
+from verifair.systems.hyfair.search.space import Space
 
 EXAMPLE = """
 Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.

@@ -24,9 +24,9 @@ from rich.progress import (
 )
 
 from solvers.outcome import Budget
+from verifair.engine.parallel import check_address
 from verifair.errors import QueryError
-from verifair.parallel import check_address
-from verifair.report.answers import save_json, versions
+from verifair.systems.answers import save_json, versions
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""

@@ -11,18 +11,19 @@ import typer
 from rich.console import Console
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
-from verifair import datasets, parallel
-from verifair.bias.evidence import certificate_of
-from verifair.bias.rows import Table, verify_rows
-from verifair.bias.scores import complementary, group_rates, proved_shares
+from encoders.onnx.reader import read_onnx
+from verifair import datasets
+from verifair.checker.certificate import semantics
 from verifair.cli import options
+from verifair.engine import parallel
+from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.store import count, to_jsonl
 from verifair.errors import DataError, QueryError
-from verifair.queries import PersistentBias, Robustness
-from verifair.report.bias import answer_of, outcome_plot, pair_table, screen_table
-from verifair.schema import Schema
-from verifair.verify.certificate import semantics
-from verifair.verify.store import count, to_jsonl
+from verifair.schema.schema import Schema
+from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.pba.report import answer_of, outcome_plot, pair_table, screen_table
+from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.scores import complementary, group_rates, proved_shares
 
 EXAMPLE = """
 Decides, for every eligible row, whether the network is more confident in it than in its counterfactual throughout the

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets, json_schemas
 from verifair.cli import options
-from verifair.infer import draft
+from verifair.schema.infer import draft
 
 app = typer.Typer(
     name="schema",

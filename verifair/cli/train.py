@@ -14,7 +14,7 @@ from verifair import datasets
 from verifair.cli import options
 from verifair.datasets import Dataset
 from verifair.errors import QueryError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 from verifair.training import Consistency, Consistent
 from verifair.training import train as fit
 

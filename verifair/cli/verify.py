@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from encoders.network import Network
-from encoders.vnnlib_query import VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
+from encoders.vnnlib.query import VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
 from verifair.cli import options
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections

@@ -10,8 +10,8 @@ import pandas as pd
 
 from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.feature import text
-from verifair.schema import Schema
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
 
 MANY = 20
 """Values of a number that still make a group each."""

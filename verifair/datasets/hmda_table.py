@@ -24,8 +24,8 @@ import pandas as pd
 
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
-from verifair.feature import text
-from verifair.schema import Schema
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
 
 NUMBERS = {
     "loan_amount": "loan-amount", "income": "income", "debt_to_income_ratio": "debt-to-income",

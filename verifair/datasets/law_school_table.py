@@ -19,8 +19,8 @@ import pandas as pd
 
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
-from verifair.feature import text
-from verifair.schema import Schema
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
 
 THRESHOLD = 20.8
 """0.6 of 3.93 grade points and 0.4 of 46.1 points, the median of those whom the top school admits."""

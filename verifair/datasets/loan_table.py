@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from verifair.errors import DataError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 WOMEN = 0.45
 """Share of women: A ~ Ber(0.45)."""

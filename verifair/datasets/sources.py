@@ -18,7 +18,7 @@ from verifair.datasets.loan_table import loan_frame, loan_schema
 from verifair.datasets.synthetic_table import synthetic_frame, synthetic_schema
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 DATA = files("verifair.datasets") / "data"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from verifair.errors import DataError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 MERITS, PROXIES, NOISES = 10, 5, 5
 SHIFT = 0.5

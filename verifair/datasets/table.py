@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from verifair.errors import DataError
-from verifair.feature import repeated
+from verifair.schema.feature import repeated
 
 UNREADABLE = (
     OSError, ValueError, EOFError, ArithmeticError, RuntimeError, ImportError, MemoryError, LookupError,

@@ -3,7 +3,7 @@
     {"format": "verifair-vnnlib-certificate/1", "query_sha256", "networks": {name: sha256}, "semantics",
      "cases": [{"way", "tree" | "phases"}], "digest"}
 
-JSON (gzip when the name ends in .gz). The cases and their problems are worked out again from the query (`encoders.vnnlib_cases`,
+JSON (gzip when the name ends in .gz). The cases and their problems are worked out again from the query (`encoders.vnnlib.cases`,
 `verifair.interop.problems`); their trees are re-proved by the checker of all other certificates, with rigorous bounds, but
 for one thing: inputs are real numbers here, so no box is decided at float32 points alone.
 Sound? yes: a tree is confirmed leaf by leaf.  Complete? of what the engine proves, but for leaves that only such points show.
@@ -24,19 +24,19 @@ from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Network
 from encoders.problem import Integers
-from encoders.vnnlib_cases import Case, cases
-from encoders.vnnlib_query import VnnlibQuery
+from encoders.vnnlib.cases import Case, cases
+from encoders.vnnlib.query import VnnlibQuery
+from verifair.checker.certificate import Tree, semantics
+from verifair.checker.certificate_file import read, write
+from verifair.checker.fields import NO_MORE, Index, Number, Sha256, Text
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.boxes import Checker
+from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, leaves_of
+from verifair.checker.kernel.phase_bounds import PhaseClaim
+from verifair.checker.kernel.phases import check_phases
+from verifair.checker.phase_tree import PhaseTree
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment
-from verifair.verify.certificate import Tree, semantics
-from verifair.verify.certificate_file import read, write
-from verifair.verify.check_bounds import TwinBounds
-from verifair.verify.check_boxes import Checker
-from verifair.verify.check_leaves import Asked, Leaves, Task, Tasks, leaves_of
-from verifair.verify.check_phase_bounds import PhaseClaim
-from verifair.verify.check_phases import check_phases
-from verifair.verify.fields import NO_MORE, Index, Number, Sha256, Text
-from verifair.verify.phase_tree import PhaseTree
 
 FORMAT = "verifair-vnnlib-certificate/1"
 POINT = "point"

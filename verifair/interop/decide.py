@@ -1,6 +1,6 @@
 """Deciding VNN-LIB queries with the engine: sat with a witness that is exact, unsat with a proof, or unknown.
 
-Case by case (`encoders.vnnlib_cases`), each one problem of the engine (`verifair.interop.problems`). Its proofs are about float32
+Case by case (`encoders.vnnlib.cases`), each one problem of the engine (`verifair.interop.problems`). Its proofs are about float32
 inputs where it decides points; here inputs are real numbers, so a proof counts only when every leaf of it was bounded as an
 interval or is a single input.
 """
@@ -17,19 +17,19 @@ from pathlib import Path
 import numpy as np
 
 from encoders.network import Link, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
-from encoders.vnnlib_cases import Case, cases
-from encoders.vnnlib_query import Declared, VnnlibQuery
-from encoders.vnnlib_text import VnnlibUnsupported
+from encoders.vnnlib.cases import Case, cases
+from encoders.vnnlib.query import Declared, VnnlibQuery
+from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
+from verifair.checker.certificate import Tree
+from verifair.engine.cascade import solve
+from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 from verifair.interop.certificate import POINT, Evidence, VnnlibCertificate
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import Assignment, assignment
-from verifair.verdict import Reason, Status
-from verifair.verify.certificate import Tree
-from verifair.verify.engine import solve
 
 INWARDS = (Fraction(1, 2**20), Fraction(1, 1024), Fraction(1, 16), Fraction(1, 2))
 """Parts of the way from a point on the boundary to the centre of its case."""

@@ -27,11 +27,11 @@ import numpy as np
 import onnx
 
 from encoders.network import Array, Network
-from encoders.product_network import is_single, network_model, product_network
-from encoders.vnnlib_writer import TwinQuery, version_1, version_2
+from encoders.onnx.product_network import is_single, network_model, product_network
+from encoders.vnnlib.writer import TwinQuery, version_1, version_2
+from verifair.engine.queries import IndividualFairness
 from verifair.interop.pieces import MOST, Piece, Pieces, against, columns, pieces_of, shifted_variables
-from verifair.queries import IndividualFairness
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 DIRECTIONS = ("fall", "rise")
 NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"

@@ -15,14 +15,14 @@ from math import prod
 import numpy as np
 
 from encoders.network import Array
+from encoders.onnx.product_network import NONE, Columns
 from encoders.probability import STEEPEST, gap_rows, line_of
 from encoders.problem import Booleans, TwinProblem
-from encoders.product_network import NONE, Columns
-from encoders.vnnlib_writer import TwinQuery
+from encoders.vnnlib.writer import TwinQuery
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.errors import QueryError
-from verifair.queries import IndividualFairness
-from verifair.schema import Schema
-from verifair.verify.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.schema.schema import Schema
 
 ALL = "all"
 """Instead of a list of features to enumerate."""

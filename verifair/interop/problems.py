@@ -2,7 +2,7 @@
 
 Two ways lead there. *Twin*: two equal networks over shared inputs, or with constants in some, and constraints on one margin of
 both: a twin problem as fairness queries are, with the bounds on differences that those have. *Scalar*: everything else becomes one
-network with one output (`encoders.scalar_network`), and the goal is that the output is positive. Where only constraints on
+network with one output (`encoders.vnnlib.scalar_network`), and the goal is that the output is positive. Where only constraints on
 inputs stand between a case and the first way, it is tried without them (what is proved there is proved) and with blocks of
 inputs that sum up to 1 as categories (what is found there may be a witness) before the second.
 
@@ -22,10 +22,10 @@ import numpy as np
 
 from encoders.network import Array, Network
 from encoders.problem import Domain, Goal, Integers, TwinBatch, TwinProblem
-from encoders.scalar_network import scalar_network
-from encoders.vnnlib_cases import Case
-from encoders.vnnlib_query import Atom, VnnlibQuery
-from encoders.vnnlib_text import VnnlibUnsupported
+from encoders.vnnlib.cases import Case
+from encoders.vnnlib.query import Atom, VnnlibQuery
+from encoders.vnnlib.scalar_network import scalar_network
+from encoders.vnnlib.text import VnnlibUnsupported
 
 MAX_LEFT = 4096
 """Constraints of one case: their maximum becomes dense layers as wide as they are many."""

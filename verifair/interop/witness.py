@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Network
-from encoders.runtime import runtime_outputs
-from encoders.vnnlib_cases import Case, meets
-from encoders.vnnlib_query import Tensor, Variable, VnnlibQuery
+from encoders.onnx.runtime import runtime_outputs
+from encoders.vnnlib.cases import Case, meets
+from encoders.vnnlib.query import Tensor, Variable, VnnlibQuery
 
 DIGITS = 17
 """Of numbers that no finite decimal says: they identify a float64."""

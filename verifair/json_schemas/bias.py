@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from verifair.engine.verdict import Reason, Status
 from verifair.json_schemas.words import About, Count, Shape, Share
-from verifair.verdict import Reason, Status
 
 
 class StatusCounts(Shape):

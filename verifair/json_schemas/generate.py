@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
 from verifair.json_schemas import SUFFIX, audit, bench, bias, consistency, groups, rules, situation, tools, verdicts
-from verifair.verify import certificate, consistency_certificate, kmax_certificate
 
 SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "certify": ("verifair certify --json", TypeAdapter(verdicts.Certify)),

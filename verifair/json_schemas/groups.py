@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from verifair.engine.verdict import Reason, Status
 from verifair.json_schemas.words import About, Count, Row, RowName, Shape, Share, Table, Trust
-from verifair.verdict import Reason, Status
 
 
 class Interval(Shape):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from verifair.engine.verdict import Reason, Status
 from verifair.json_schemas.words import (
     About,
     Answer,
@@ -23,7 +24,6 @@ from verifair.json_schemas.words import (
     VerdictShape,
     Witness,
 )
-from verifair.verdict import Reason, Status
 
 EVIDENCE: dict[str, Any] = {
     "oneOf": [

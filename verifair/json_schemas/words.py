@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from solvers.outcome import Limit, Termination
-from verifair.verdict import Reason, Status
+from verifair.engine.verdict import Reason, Status
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Seconds = Annotated[float, Field(ge=0, description="Wall-clock seconds.")]

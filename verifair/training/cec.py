@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verifair.consistency.matching import Matches, Reference
+from verifair.systems.cec.matching import Matches, Reference
 from verifair.training.losses import equalized_odds, explanation_gap
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.path_gradients import Rooms, attributions

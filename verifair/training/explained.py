@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from encoders.network import Network
-from verifair.consistency.audit import audit
-from verifair.consistency.matching import Matches, Reference, match
-from verifair.consistency.measures import Triviality, triviality
-from verifair.consistency.people import People, merit_columns, people_of
 from verifair.datasets import Dataset
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.matching import Matches, Reference, match
+from verifair.systems.cec.measures import Triviality, triviality
+from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.training.settings import Settings
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from verifair.errors import DataError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from verifair.errors import TrainingError
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 
 METHODS = ("agnostic", "certifair", "fair-n", "cec")
 

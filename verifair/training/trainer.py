@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verifair.datasets import Dataset
 from verifair.errors import DataError, MissingPackage
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
 from verifair.training.explained import Consistent, Explained
 from verifair.training.measure import TrainingReport, measure, network_of
 from verifair.training.onnx_writer import Weights, onnx_model

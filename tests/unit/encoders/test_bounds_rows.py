@@ -16,8 +16,8 @@ from encoders.probability import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.soundness.random_twins import STYLES, random_problem
 from tests.support import exact_forward, fractions
-from verifair.verify.check_bounds import TwinBounds
-from verifair.verify.slots import MIXTURES, Slots
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.engine.search.slots import MIXTURES, Slots
 
 ROWS = 6
 POINTS = 100

@@ -13,7 +13,7 @@ from encoders.bounds.curve_intervals import curved, curved_difference
 from encoders.bounds.interval import LayerBounds
 from encoders.curves import ERROR, Curve, slope_bounds, tanh, tanh_bounds, value
 from encoders.network import Array, SmoothLayer
-from verifair.verify import check_curves
+from verifair.checker.kernel import curves as check_curves
 
 RNG = np.random.default_rng(0)
 CORNERS = np.array([0.0, 5e-324, 1e-310, 1e-30, 1e-8, 0.3, 1.0, 2.5, 9.0, 18.4, 19.0, 20.0, 20.1, 40.0, 710.0, 1e30, 1e308])

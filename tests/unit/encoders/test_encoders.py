@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Network
 from encoders.problem import Goal, TwinProblem
-from encoders.smt import smt, violated
-from encoders.triangle import naive_triangle, triangle
-from encoders.twin import Encoding
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.smt import smt, violated
+from encoders.programs.triangle import naive_triangle, triangle
+from encoders.programs.twin import Encoding
+from encoders.programs.twin_box import Method, TwinBox
 from solvers.program import Program
 from tests.support import (
     DIFFERENCE,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from encoders.exact import Exact, exact, reciprocal, reciprocal_root
+from encoders.exact.affine import Exact, exact, reciprocal, reciprocal_root
 
 NUMBERS = st.one_of(st.floats(-1e6, 1e6, width=32), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300,
                                                               max_value=1e300), st.sampled_from([0.0, 5e-324, 2.0**53, 1.0]))

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.forbidden import exclusions, exits
 from encoders.network import Array
 from encoders.problem import Booleans, Forbidden, TwinProblem
-from encoders.smt import smt
-from encoders.triangle import naive_triangle
-from encoders.twin import Encoding
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.forbidden import exclusions, exits
+from encoders.programs.smt import smt
+from encoders.programs.triangle import naive_triangle
+from encoders.programs.twin import Encoding
+from encoders.programs.twin_box import Method, TwinBox
 from tests.support import lattice, margins, optimum, pinned, satisfiable, twin_problem
 
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])

@@ -11,16 +11,16 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.big_m import big_m
 from encoders.bounds.twin import Twin
-from encoders.goal_rows import gap_goal, refined
 from encoders.network import Array
 from encoders.probability import exceeds, line_at
 from encoders.problem import Goal, TwinProblem
-from encoders.smt import smt, violated
-from encoders.triangle import triangle
-from encoders.twin import Encoding
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.big_m import big_m
+from encoders.programs.goal_rows import gap_goal, refined
+from encoders.programs.smt import smt, violated
+from encoders.programs.triangle import triangle
+from encoders.programs.twin import Encoding
+from encoders.programs.twin_box import Method, TwinBox
 from tests.support import DIFFERENCE, NO_FLIP, exact_margins, lattice, margins, optimum, satisfiable, twin_problem
 
 epsilons = st.floats(1e-6, 1 - 1e-6)

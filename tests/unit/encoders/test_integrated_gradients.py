@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from encoders.integrated_gradients import gradients, integrated_gradients
+from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.support import random_network
 

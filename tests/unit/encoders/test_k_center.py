@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoders.k_center import KCenter, centers, k_center
 from encoders.network import Array
+from encoders.programs.k_center import KCenter, centers, k_center
 from solvers import registry
 from solvers.errors import UnsupportedProgram
 from solvers.outcome import Budget, Termination

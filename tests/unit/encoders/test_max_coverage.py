@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from encoders.max_coverage import coverage_bound, max_coverage, packing_bound
 from encoders.network import Array
+from encoders.programs.max_coverage import coverage_bound, max_coverage, packing_bound
 from solvers import registry
 from solvers.outcome import Budget, Termination
 from solvers.registry import Backend, Capability

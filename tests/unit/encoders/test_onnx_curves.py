@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders import onnx_check
 from encoders.curves import Curve
 from encoders.errors import CurveError, ModelError
 from encoders.network import Layer, Link, Network, SmoothLayer
-from encoders.onnx_reader import read_onnx
+from encoders.onnx import check as onnx_check
+from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, onnxruntime_output, save
 

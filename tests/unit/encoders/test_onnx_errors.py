@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, save
 

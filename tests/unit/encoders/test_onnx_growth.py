@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from encoders import onnx_graph, onnx_reader
 from encoders.errors import ModelError
-from encoders.onnx_growth import size_of
-from encoders.onnx_reader import read_onnx
+from encoders.onnx import graph as onnx_graph
+from encoders.onnx import reader as onnx_reader
+from encoders.onnx.growth import size_of
+from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, save
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import runtime_logits
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import runtime_logits
 
 from .onnx_models import node
 

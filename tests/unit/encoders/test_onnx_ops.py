@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from encoders.onnx_ops import SUPPORTED
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.operators.table import SUPPORTED
+from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, onnxruntime_output, save
 

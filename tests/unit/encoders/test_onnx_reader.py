@@ -12,11 +12,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from encoders import onnx_ops
 from encoders.errors import ModelError
 from encoders.network import Link
-from encoders.onnx_reader import apply_link, read_onnx
-from encoders.runtime import runtime_outputs
+from encoders.onnx.operators import table as onnx_ops
+from encoders.onnx.reader import apply_link, read_onnx
+from encoders.onnx.runtime import runtime_outputs
 
 from .onnx_models import node, onnxruntime_output, save
 

@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from encoders.network import Layer, Network
-from encoders.onnx_reader import read_onnx
-from encoders.product_network import NONE, is_single, network_model, product_network
+from encoders.onnx.product_network import NONE, is_single, network_model, product_network
+from encoders.onnx.reader import read_onnx
 from tests.support import fractions, random_network
 from tests.unit.encoders.onnx_models import onnxruntime_output
 

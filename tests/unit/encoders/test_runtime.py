@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import decisions, predictions, runtime_logits, runtime_outputs
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import decisions, predictions, runtime_logits, runtime_outputs
 
 from .onnx_models import node, save
 

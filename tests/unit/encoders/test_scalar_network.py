@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from encoders.scalar_network import scalar_network
+from encoders.vnnlib.scalar_network import scalar_network
 from tests.support import fractions, random_network
 
 

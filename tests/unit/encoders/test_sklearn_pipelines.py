@@ -29,8 +29,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from encoders.errors import ModelError
 from encoders.network import Network
-from encoders.onnx_reader import apply_link, read_onnx
-from encoders.runtime import runtime_outputs
+from encoders.onnx.reader import apply_link, read_onnx
+from encoders.onnx.runtime import runtime_outputs
 from tests.pipelines import export, pipeline
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")

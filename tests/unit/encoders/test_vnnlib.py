@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import vnnlib_cases, vnnlib_text
-from encoders.vnnlib_cases import cases, meets
-from encoders.vnnlib_query import Variable, VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
-from encoders.vnnlib_text import VnnlibError, VnnlibUnsupported
-from encoders.vnnlib_writer import TwinQuery, decimal, version_1, version_2
+from encoders.vnnlib import cases as vnnlib_cases
+from encoders.vnnlib import text as vnnlib_text
+from encoders.vnnlib.cases import cases, meets
+from encoders.vnnlib.query import Variable, VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.text import VnnlibError, VnnlibUnsupported
+from encoders.vnnlib.writer import TwinQuery, decimal, version_1, version_2
 
 TWIN = TwinQuery(
     lower=np.array([0.1, 1.0, np.float32(1 / 3)], dtype=np.float64),

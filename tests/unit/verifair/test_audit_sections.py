@@ -13,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 from encoders.network import Layer, Link, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.audit.answer import section_dict, section_of
 from verifair.audit.pictures import LARGEST, picture
@@ -31,14 +31,14 @@ from verifair.audit.sections import certify
 from verifair.audit.sections.pba import _by_pair
 from verifair.audit.words import value_words, witness_row
 from verifair.audit.work import OutOfTime, Work, called, standing
-from verifair.bias.rows import verify_rows
-from verifair.queries import IndividualFairness, PersistentBias
-from verifair.report.answers import plain
-from verifair.report.figures import figure
-from verifair.schema import Schema
-from verifair.verify.check import CheckReport
-from verifair.verify.questions import margin
-from verifair.witness import Witness
+from verifair.checker.check import CheckReport
+from verifair.engine.queries import IndividualFairness, PersistentBias
+from verifair.engine.questions import margin
+from verifair.engine.witness import Witness
+from verifair.schema.schema import Schema
+from verifair.systems.answers import plain
+from verifair.systems.figures import figure
+from verifair.systems.pba.rows import verify_rows
 
 
 def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:

@@ -11,15 +11,15 @@ from scipy.stats import ks_2samp
 
 from encoders.network import Layer, Link, Network
 from verifair import datasets
-from verifair.consistency.audit import audit, probability
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import People
+from verifair.engine.questions import decisions
 from verifair.errors import DataError, TrainingError
+from verifair.systems.cec.audit import audit, probability
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import People
 from verifair.training.baselines import METHODS, Columns, Decider, audit_decider, train_decider
 from verifair.training.baselines.mixture import constant, mixture
 from verifair.training.baselines.repair import Repair
 from verifair.training.settings import CEC_LOOP
-from verifair.verify.questions import decisions
 
 COLUMNS = Columns(merit=np.array([0]), numbers=np.array([0, 1]), sensitive=np.array([2]))
 LOOP = replace(CEC_LOOP, epochs=10)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from encoders.onnx_reader import read_onnx
-from verifair.consistency.audit import audit
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import People
-from verifair.schema import Schema
+from encoders.onnx.reader import read_onnx
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import People
 
 pytest.importorskip("torch")
 pytest.importorskip("fairlearn")

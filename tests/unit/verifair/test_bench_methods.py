@@ -11,8 +11,8 @@ import pytest
 
 from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
-from encoders.triangle import triangle
-from encoders.twin_box import Method, TwinBox
+from encoders.programs.triangle import triangle
+from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget
 from tests.support import DIFFERENCE, NO_FLIP, lattice, not_safe, optimum, twin_problem
 from verifair.bench import fairify, marabou, methods

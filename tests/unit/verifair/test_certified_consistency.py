@@ -17,18 +17,18 @@ import pytest
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.support import random_network
-from verifair.consistency.attributions import explanations
-from verifair.consistency.audit import Audit, audit
-from verifair.consistency.certified import Certified, certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.neighbourhoods import raw_rows
-from verifair.consistency.people import People, merit_columns, people_of
-from verifair.consistency.score import cec_score
+from verifair.checker.consistency_certificate import FORMAT, ConsistencyCertificate
+from verifair.checker.kinds.consistency import check_consistency
+from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
-from verifair.schema import Schema
-from verifair.verify.check_consistency import check_consistency
-from verifair.verify.consistency_certificate import FORMAT, ConsistencyCertificate
-from verifair.verify.questions import decisions
+from verifair.schema.schema import Schema
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.audit import Audit, audit
+from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.neighbourhoods import raw_rows
+from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.cec.score import cec_score
 
 FEATURES: list[dict[str, Any]] = [
     {"name": "income", "kind": "integer", "range": [0, 12], "scale": "minmax", "unit": 1, "merit": True},

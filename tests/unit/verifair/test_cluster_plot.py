@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from verifair.report.clusters import search_plot
+from verifair.systems.hyfair.clusters_report import search_plot
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from sklearn.exceptions import NotFittedError
 import verifair as vf
 from encoders.network import Array, Layer, Link, Network
 from tests.support import random_network
-from verifair.consistency.attributions import explanations
-from verifair.consistency.audit import Audit, audit, control, scored
-from verifair.consistency.matching import Matches, Reference, match, match_within
-from verifair.consistency.measures import (
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema.schema import Schema
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.audit import Audit, audit, control, scored
+from verifair.systems.cec.matching import Matches, Reference, match, match_within
+from verifair.systems.cec.measures import (
     by_feature,
     by_group,
     excess,
@@ -28,10 +30,8 @@ from verifair.consistency.measures import (
     to_review,
     triviality,
 )
-from verifair.consistency.people import People, merit_columns, people_of
-from verifair.consistency.score import cec_score, contributions, normalised, regimes
-from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema import Schema
+from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.cec.score import cec_score, contributions, normalised, regimes
 
 SCHEMA = Schema.model_validate({"positive": "class = 1", "label": "good", "positive_label": "yes", "features": [
     {"name": "income", "kind": "integer", "range": [0, 6], "merit": True},

@@ -8,9 +8,9 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from verifair import datasets
-from verifair.consistency.attributions import explanations
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import merit_columns, people_of
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import merit_columns, people_of
 
 torch = pytest.importorskip("torch")
 captum = pytest.importorskip("captum.attr")

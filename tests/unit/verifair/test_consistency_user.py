@@ -12,11 +12,11 @@ import pytest
 from sklearn.base import clone
 
 from encoders.network import Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import ExplanationConsistency, datasets
-from verifair.consistency.audit import Audit
-from verifair.consistency.measures import excess
 from verifair.errors import DataError, QueryError
+from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.measures import excess
 
 GERMAN = datasets.german()
 FRAME = GERMAN.frame.iloc[:300]

@@ -14,10 +14,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from encoders.problem import Domain, Forbidden
-from verifair.constraint import Constraint
-from verifair.constraint_boxes import boxes_of, nothing_left
 from verifair.errors import DataError, SchemaError
-from verifair.schema import Schema
+from verifair.schema.constraint import Constraint
+from verifair.schema.constraint_boxes import boxes_of, nothing_left
+from verifair.schema.schema import Schema
 
 HOME = """
 [model]

@@ -12,11 +12,11 @@ import pytest
 
 from verifair import datasets
 from verifair.errors import DataError
-from verifair.schema import Schema
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.draws import Draws
-from verifair.situation.causal.mechanisms import LinearMechanism
-from verifair.situation.causal.model import CausalModel
+from verifair.schema.schema import Schema
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import LinearMechanism
+from verifair.systems.cst.causal.model import CausalModel
 
 NAMES = ("adult", "compas", "german", "law_school", "loan")
 SHARED = Path(os.environ.get("VERIFAIR_DATA", ""))

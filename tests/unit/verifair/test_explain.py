@@ -10,13 +10,13 @@ import pytest
 
 from encoders.network import Array
 from tests.support import random_network
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
-from verifair.explain import rules_file
-from verifair.explain.rules import Explanation, Rule, explain, high_leaves, refused
-from verifair.explain.samples import Neighbourhood, label, severity_of
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search.space import Space
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain, high_leaves, refused
+from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severity_of
+from verifair.systems.hyfair.search.space import Space
 
 SCHEMA = """
 [model]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verifair.report.figures import figure
+from verifair.systems.figures import figure
 
 
 def test_dollars_in_names_are_no_formula_and_powers_of_ten_are(tmp_path: Path) -> None:

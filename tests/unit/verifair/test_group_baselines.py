@@ -18,16 +18,16 @@ from sklearn.model_selection import train_test_split
 
 from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.feature import Change
-from verifair.group.baselines import globe_ce as globe
-from verifair.group.baselines.ares import Rules, _Ground, ares, substituted
-from verifair.group.baselines.comparison import compare, feasible_share, freed
-from verifair.group.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
-from verifair.group.baselines.itemsets import Items, frequent
-from verifair.group.baselines.recourse import GroupRecourse, Positive, accepted
-from verifair.group.instance import Instance
-from verifair.group.space import Booleans, Integers, Space
-from verifair.schema import Schema
+from verifair.schema.feature import Change
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.baselines import globe_ce as globe
+from verifair.systems.fgce.baselines.ares import Rules, _Ground, ares, substituted
+from verifair.systems.fgce.baselines.comparison import compare, feasible_share, freed
+from verifair.systems.fgce.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
+from verifair.systems.fgce.baselines.itemsets import Items, frequent
+from verifair.systems.fgce.baselines.recourse import GroupRecourse, Positive, accepted
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.space import Booleans, Integers, Space
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent")) / "fgce" / "fgce_compas.csv.gz"
 FEATURES: list[dict[str, Any]] = [

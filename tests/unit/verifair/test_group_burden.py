@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.group import burden as module
-from verifair.group.burden import Burden, burden, levels_of
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.group.instance import Block, Instance
-from verifair.group.measures import cost_table, coverage_table
-from verifair.report.group_tables import comparisons
-from verifair.report.groups import explanations, summaries
+from verifair.systems.fgce import burden as module
+from verifair.systems.fgce.burden import Burden, burden, levels_of
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.findings import explanations, summaries
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.measures import cost_table, coverage_table
+from verifair.systems.fgce.tables import comparisons
 
 
 def random_instance(seed: int, parts: int = 2) -> Instance:

@@ -17,11 +17,11 @@ from sklearn.preprocessing import OneHotEncoder
 
 from encoders.network import Array, Layer, Link, Network
 from solvers.errors import BackendError
-from verifair.arguments import groups_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
-from verifair.group.decider import positive
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.arguments import groups_of
+from verifair.systems.fgce.decider import positive
+from verifair.systems.fgce.estimator import GroupCounterfactuals
 
 SCHEMA = Schema.model_validate({"label": "good", "positive_label": "yes", "features": [
     {"name": "age", "kind": "integer", "range": [0, 8], "change": "increase"},

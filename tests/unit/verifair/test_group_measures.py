@@ -9,8 +9,9 @@ import pytest
 from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.errors import QueryError
-from verifair.group.instance import Block, Instance
-from verifair.group.measures import (
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.measures import (
     assignment,
     change_frequency,
     cost_curves,
@@ -21,8 +22,7 @@ from verifair.group.measures import (
     interval,
     reach,
 )  # fmt: skip
-from verifair.group.space import Space
-from verifair.schema import Schema
+from verifair.systems.fgce.space import Space
 
 INF = np.inf
 

@@ -13,21 +13,21 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from encoders.network import Array, Network
-from encoders.onnx_reader import read_onnx
-from encoders.runtime import predictions
+from encoders.onnx.reader import read_onnx
+from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from tests.support import fractions
 from verifair import datasets
+from verifair.checker.certificate import Certificate, RowStatement, Trust
+from verifair.checker.check import check
+from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.group.center import Centers
-from verifair.group.cover import Coverage
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.group.robust import certify_robust, re_evaluated
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.optimum.center import Centers
+from verifair.systems.fgce.optimum.cover import Coverage
+from verifair.systems.fgce.robust import certify_robust, re_evaluated
 from verifair.training.onnx_writer import Weights, onnx_model
-from verifair.verdict import Status
-from verifair.verify.certificate import Certificate, RowStatement, Trust
-from verifair.verify.check import check
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
 from encoders.network import Array
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.explain.guardrail import abstains, check_agreement, columns_of, edge_rows, guard, guarded_schema, snapped
-from verifair.explain.rules import Rule, refused
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rules import Rule, refused
+from verifair.systems.hyfair.mitigation.guardrail import (
+    abstains,
+    check_agreement,
+    columns_of,
+    edge_rows,
+    guard,
+    guarded_schema,
+    snapped,
+)
 
 SCHEMA = """
 [[feature]]

@@ -24,23 +24,23 @@ import pytest
 from encoders.network import Layer, Link, Network
 from tests.bench_support import record
 from tests.cli_support import RUN
-from verifair import schema_file
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.journal import Journal
+from verifair.checker import certificate_file, partition_store
+from verifair.checker.certificate import FORMAT, Certificate
+from verifair.checker.kinds.explanations import Explanation, surely_near
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition_store import PartitionStore
 from verifair.datasets import table
 from verifair.datasets.table import read_table
 from verifair.errors import CertificateError, DataError, SchemaError
-from verifair.explain import rules_file
-from verifair.report.figures import save_text
-from verifair.schema import Schema
-from verifair.schema_rows import numeric
-from verifair.situation.causal import file as causal_file
-from verifair.verify import certificate_file, partition_store
-from verifair.verify.certificate import FORMAT, Certificate
-from verifair.verify.check_explanations import Explanation, surely_near
-from verifair.verify.check_partition import check_partition
-from verifair.verify.partition_store import PartitionStore
+from verifair.schema import file as schema_file
+from verifair.schema.rows import numeric
+from verifair.schema.schema import Schema
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.figures import save_text
+from verifair.systems.hyfair.explain import rules_file
 
 SCHEMA = Schema.build({
     "features": [

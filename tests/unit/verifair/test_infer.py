@@ -10,8 +10,8 @@ from encoders.feed import Feed
 from encoders.network import Layer, Link, Network
 from verifair import datasets
 from verifair.errors import DataError, SchemaError
-from verifair.infer import draft, infer
-from verifair.schema import Schema
+from verifair.schema.infer import draft, infer
+from verifair.schema.schema import Schema
 
 
 @pytest.mark.parametrize("name", ["german", "adult"])

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.vnnlib_cases import cases
-from encoders.vnnlib_query import VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
-from encoders.vnnlib_writer import decimal
+from encoders.vnnlib.cases import cases
+from encoders.vnnlib.query import VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.writer import decimal
 from solvers.outcome import Budget
 from tests.support import random_network
 from tests.unit.verifair.test_interop_decide import HAT, IDENTITY, old, query, stored, twin
 from tests.unit.verifair.test_interop_export import query as fairness
+from verifair.checker.certificate import Tree, semantics
 from verifair.errors import CertificateError
 from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.problems import case_problems
-from verifair.verify.certificate import Tree, semantics
 
 
 def proof(asked: VnnlibQuery, *networks) -> VnnlibCertificate:

@@ -13,20 +13,20 @@ import onnx
 import pytest
 
 from encoders.network import Layer, Link, Network
-from encoders.onnx_reader import read_onnx
-from encoders.product_network import network_model
-from encoders.vnnlib_cases import cases, meets
-from encoders.vnnlib_query import Variable, VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
-from encoders.vnnlib_text import VnnlibUnsupported
+from encoders.onnx.product_network import network_model
+from encoders.onnx.reader import read_onnx
+from encoders.vnnlib.cases import cases, meets
+from encoders.vnnlib.query import Variable, VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
 from tests.support import random_network
+from verifair.checker.certificate import Tree
 from verifair.errors import QueryError
 from verifair.interop import problems
 from verifair.interop.decide import Answered, QueryAnswer, check_types, covers_reals, decide, networks_of
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import number, written
-from verifair.verify.certificate import Tree
 
 SAT, UNSAT, UNKNOWN = Answered.SAT, Answered.UNSAT, Answered.UNKNOWN
 

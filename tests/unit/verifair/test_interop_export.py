@@ -14,21 +14,21 @@ import pytest
 
 from encoders.evaluate import exact_goals
 from encoders.network import Layer, Link, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.probability import exceeds
-from encoders.vnnlib_cases import meets
-from encoders.vnnlib_query import Variable, VnnlibQuery
-from encoders.vnnlib_reader import read_vnnlib
+from encoders.vnnlib.cases import meets
+from encoders.vnnlib.query import Variable, VnnlibQuery
+from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
 from tests.support import fractions, random_network
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
 from verifair.errors import QueryError
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import Export, export
 from verifair.interop.pieces import against, pieces_of
-from verifair.queries import IndividualFairness
-from verifair.schema import Schema
-from verifair.verdict import Status
-from verifair.verify.api import verify
+from verifair.schema.schema import Schema
 
 SCHEMA = """
 [model]

@@ -14,11 +14,11 @@ from tests.audit_sample import audit
 from verifair import json_schemas
 from verifair.audit.answer import to_dict
 from verifair.audit.result import Standing
+from verifair.checker.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree
 from verifair.cli.main import VERBS
+from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 from verifair.json_schemas.generate import SHAPES, generated
-from verifair.verdict import Reason, Status
-from verifair.verify.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree
 
 SILENT = {"schema"}
 """Verbs without an answer of their own."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import verifair
+from verifair.cli.locks import alone
 from verifair.errors import QueryError
-from verifair.locks import alone
 
 HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
 

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from encoders.network import Layer, Link, Network
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.datasets import Dataset
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, TrainingError
-from verifair.explain.guardrail import snapped
-from verifair.explain.lime import comparison, surrogates
-from verifair.explain.mitigation import effect, score
-from verifair.explain.retraining import instances, majority, retrain, weights_of
-from verifair.explain.rounds import Settings, explain_rounds
-from verifair.explain.rules import Rule, refused
-from verifair.explain.samples import severity_of
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search.space import Space
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.lime import comparison, surrogates
+from verifair.systems.hyfair.explain.rules import Rule, refused
+from verifair.systems.hyfair.explain.samples import severity_of
+from verifair.systems.hyfair.mitigation.guardrail import snapped
+from verifair.systems.hyfair.mitigation.mitigation import effect, score
+from verifair.systems.hyfair.mitigation.retraining import instances, majority, retrain, weights_of
+from verifair.systems.hyfair.mitigation.rounds import Settings, explain_rounds
+from verifair.systems.hyfair.search.space import Space
 
 
 @pytest.fixture(scope="module")

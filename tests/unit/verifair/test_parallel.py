@@ -11,11 +11,11 @@ from typing import Any
 import joblib
 import pytest
 
-from verifair import parallel
+from verifair.engine import parallel
+from verifair.engine.cascade import solve
+from verifair.engine.dask_backend import DaskBackend, _called, _SchedulerMoment
+from verifair.engine.parallel import Deadline, as_done, cluster, fingerprint, unlike
 from verifair.errors import ClusterError, MissingPackage, QueryError
-from verifair.parallel import Deadline, as_done, cluster, fingerprint, unlike
-from verifair.parallel_dask import DaskBackend, _called, _SchedulerMoment
-from verifair.verify.engine import solve
 
 
 def test_a_deadline_is_the_same_moment_on_another_clock() -> None:
@@ -58,7 +58,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_without_dask_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.setitem(sys.modules, "verifair.parallel_dask", SimpleNamespace(DaskBackend=None))
+    monkeypatch.setitem(sys.modules, "verifair.engine.dask_backend", SimpleNamespace(DaskBackend=None))
     with pytest.raises(MissingPackage, match=r"pip install 'verifair\[distributed\]'") as raised, cluster("tcp://head:8786"):
         pass
     assert raised.value.exit_code == 4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from encoders.problem import Domain
-from verifair.verify.partition import Partition
+from verifair.checker.partition import Partition
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent"))
 

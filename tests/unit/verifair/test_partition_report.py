@@ -12,15 +12,15 @@ import pytest
 from scipy.special import logit
 
 from encoders.network import Layer, Link, Network
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partitioned import describe
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import box_of
+from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError
-from verifair.queries import IndividualFairness
-from verifair.report.partition import Blocks, PartitionSummary, summary
-from verifair.report.partition_views import partition_plot, people_table, percent, shares_table
-from verifair.schema import Schema
-from verifair.verdict import Reason
-from verifair.verify.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.verify.partitioned import describe
-from verifair.verify.questions import box_of
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.share import Blocks, PartitionSummary, summary
+from verifair.systems.hyfair.share_views import partition_plot, people_table, percent, shares_table
 
 LAYER = Layer(weight=np.array([[1.0, 0.0, 0.0]]), bias=np.zeros(1), slope=np.ones(1))
 NETWORK = Network(layers=(LAYER,), link=Link.IDENTITY, source_sha256="0" * 64)

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from verifair.consistency.audit import Audit, scored
-from verifair.consistency.matching import Matches
-from verifair.consistency.people import People
-from verifair.consistency.score import cec_score, normalised
-from verifair.report import consistency_plots, consistency_tables
-from verifair.report.consistency import EVERYBODY, Consistency, replace_pairs
-from verifair.schema import Schema
+from verifair.schema.schema import Schema
+from verifair.systems.cec import plots as consistency_plots
+from verifair.systems.cec import tables as consistency_tables
+from verifair.systems.cec.audit import Audit, scored
+from verifair.systems.cec.findings import EVERYBODY, Consistency, replace_pairs
+from verifair.systems.cec.matching import Matches
+from verifair.systems.cec.people import People
+from verifair.systems.cec.score import cec_score, normalised
 
 SCHEMA = Schema.loads(
     """

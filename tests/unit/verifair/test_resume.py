@@ -11,10 +11,10 @@ import pytest
 
 import verifair as vf
 from verifair import datasets
-from verifair.bias import rows
-from verifair.verify.partition_store import UNKNOWN, PartitionStore
-from verifair.verify.partitioned import certify_partition
-from verifair.verify.store import Record, Store
+from verifair.checker.partition_store import UNKNOWN, PartitionStore
+from verifair.engine.partitioned import certify_partition
+from verifair.engine.store import Record, Store
+from verifair.systems.pba import rows
 
 RECORD = Record(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="unknown", reason="nodes",

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from verifair.explain.mitigation import Effect
-from verifair.report.rules import comparison_table, effects_table
+from verifair.systems.hyfair.mitigation.mitigation import Effect
+from verifair.systems.hyfair.rules_report import comparison_table, effects_table
 
 NAN = float("nan")
 NAMES = "status, purpose, installment-plans-of-others"

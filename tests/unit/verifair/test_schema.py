@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from encoders.network import Layer, Link, Network
 from verifair.errors import DataError, SchemaError
-from verifair.schema import Feature, Scale, Schema
+from verifair.schema.schema import Feature, Scale, Schema
 
 LOAN = """
 # a hand-written schema

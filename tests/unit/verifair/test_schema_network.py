@@ -12,9 +12,9 @@ import pytest
 import verifair as vf
 from encoders.feed import Feed
 from encoders.network import Layer, Link, Network
+from verifair.checker.certificate import semantics
 from verifair.errors import DataError, SchemaError
-from verifair.infer import draft
-from verifair.verify.certificate import semantics
+from verifair.schema.infer import draft
 
 AGE, SEX, HOURS = (
     {"name": "age", "kind": "integer", "range": (17, 90)},

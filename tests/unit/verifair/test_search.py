@@ -14,15 +14,15 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.probability import bucket
 from encoders.problem import Forbidden
 from tests.support import exact_forward, fractions, lattice, random_network
+from verifair.engine.queries import KDiscrimination
+from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search import annealing, clusters
-from verifair.search.annealing import METHODS, Schedule, search
-from verifair.search.neighbours import Mutation, Nearest, Pool
-from verifair.search.seeds import SolverSeeds
-from verifair.search.space import Space, edges, occupied
-from verifair.verdict import Finding, Verdict
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.search import annealing, clusters
+from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search
+from verifair.systems.hyfair.search.neighbours import Mutation, Nearest, Pool
+from verifair.systems.hyfair.search.seeds import SolverSeeds
+from verifair.systems.hyfair.search.space import Space, edges, occupied
 
 FEW = Schedule(chains=8, patience=20)
 

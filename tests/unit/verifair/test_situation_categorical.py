@@ -13,12 +13,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from verifair.errors import DataError, SchemaError
-from verifair.situation.causal.categorical import Categorical, CategoricalMechanism
-from verifair.situation.causal.design import Design
-from verifair.situation.causal.draws import Draws
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
+from verifair.systems.cst.causal.categorical import Categorical, CategoricalMechanism
+from verifair.systems.cst.causal.design import Design
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
 
 
 class Table:

@@ -13,10 +13,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.situation.causal.categorical import Categorical
-from verifair.situation.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
+from verifair.systems.cst.causal.categorical import Categorical
+from verifair.systems.cst.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
 
 
 def chain(**options: object) -> CausalModel:

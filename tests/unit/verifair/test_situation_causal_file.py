@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from verifair.errors import SchemaError
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.categorical import Categorical
-from verifair.situation.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
-from verifair.situation.causal.model import CausalModel
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.categorical import Categorical
+from verifair.systems.cst.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
+from verifair.systems.cst.causal.model import CausalModel
 
 LOAN = """
 [[causal.node]]

@@ -18,16 +18,16 @@ import verifair as vf
 from encoders.network import Layer, Link, Network
 from solvers.outcome import Budget
 from verifair import datasets
+from verifair.checker.certificate import Certificate, Proof, RowsQuery, RowStatement, Tree, Trust
+from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Term
+from verifair.checker.kinds.counterfactuals import covers
 from verifair.cli.main import app
 from verifair.errors import QueryError
-from verifair.situation.causal.mechanisms import Additive, Linear, LogLinear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
-from verifair.situation.robustness.effects import Effects
-from verifair.verify.certificate import Certificate, Proof, RowsQuery, RowStatement, Tree, Trust
-from verifair.verify.check_counterfactuals import covers
-from verifair.verify.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Term
+from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
+from verifair.systems.cst.robustness.effects import Effects
 
 SCHEMA = vf.Schema.build({
     "features": [

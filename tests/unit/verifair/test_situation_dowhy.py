@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from verifair.errors import MissingPackage, SchemaError
-from verifair.situation.causal.dowhy_adapter import from_dowhy
+from verifair.systems.cst.causal.dowhy_adapter import from_dowhy
 
 
 def test_without_dowhy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from sklearn.linear_model import LogisticRegression
 import verifair as vf
 from verifair import datasets
 from verifair.errors import DataError, QueryError, VerifairError
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.chance import chance
-from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
-from verifair.situation.testing import METHODS
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.chance import chance
+from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
+from verifair.systems.cst.testing import METHODS
 
 RULE = Rule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)
 MODEL = CausalModel(

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifair.errors import DataError, QueryError
-from verifair.situation import searches
-from verifair.situation.distance import DISTANCES, Metric
-from verifair.situation.neighbours import Pool, nearest, negatives
+from verifair.systems.cst import searches
+from verifair.systems.cst.distance import DISTANCES, Metric
+from verifair.systems.cst.neighbours import Pool, nearest, negatives
 
 
 def table(seed: int, rows: int, words: int = 2, levels: int = 3, whole: bool = True) -> pd.DataFrame:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.situation_reference import authors_counts, people_tested, wald
-from verifair.situation.neighbours import Ties
-from verifair.situation.testing import Situations, Terms, situation_test
+from verifair.systems.cst.neighbours import Ties
+from verifair.systems.cst.testing import Situations, Terms, situation_test
 
 ATTRIBUTES = ("age", "income", "job", "region")
 K = (1, 2, 5, 9)

@@ -16,18 +16,18 @@ from rich.console import Console
 
 from tests.cli_support import flat, is_drawn
 from verifair.errors import QueryError
-from verifair.report import situation_plots
-from verifair.report import situation_tables as words
-from verifair.report.figures import figure, file_name, save_table, save_text
-from verifair.report.situation import Intervention, several
-from verifair.report.situation_case import Case, grid, place_of
-from verifair.report.situation_graph import HEIGHT, WIDTH, Passing, causal_graph, layout
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Recorded, Rule
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.groups import told
+from verifair.systems.cst import plots as situation_plots
+from verifair.systems.cst import tables as words
+from verifair.systems.cst.case import Case, grid, place_of
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import Recorded, Rule
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention, several
+from verifair.systems.cst.graph_plot import HEIGHT, WIDTH, Passing, causal_graph, layout
+from verifair.systems.cst.groups import told
+from verifair.systems.figures import figure, file_name, save_table, save_text
 
 N = 240
 MODEL = CausalModel(

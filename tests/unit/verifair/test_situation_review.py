@@ -12,16 +12,16 @@ import pytest
 
 import verifair as vf
 from tests.soundness.random_twins import random_network
+from verifair.checker.check import check
+from verifair.checker.counterfactual_statement import CounterfactualQuery
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.situation.causal.mechanisms import Linear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Rule
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.robustness.certified import certify_counterfactuals
-from verifair.situation.testing import Situations, situation_test
-from verifair.verify.check import check
-from verifair.verify.counterfactual_statement import CounterfactualQuery
+from verifair.systems.cst.causal.mechanisms import Linear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import Rule
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.robustness.certified import certify_counterfactuals
+from verifair.systems.cst.testing import Situations, situation_test
 
 MODEL = CausalModel(nodes=(Node(name="sex"), Node(name="age"), Node(name="pay", parents=("sex", "age"))))
 RULE = Rule(weights={"pay": 1}, above=2000)

@@ -15,16 +15,16 @@ from sklearn.linear_model import LogisticRegression
 import verifair as vf
 from encoders.network import Array, Layer, Link, Network
 from verifair.errors import QueryError
-from verifair.situation.causal.mechanisms import Linear, LogLinear
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.causal.nodes import Node
-from verifair.situation.deciders import Decider, Model, NetworkDecider, Recorded, Rule
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.neighbours import Pool, negatives
-from verifair.situation.robustness.effects import Effects
-from verifair.situation.robustness.exact_flips import polynomials, smallest_flips
-from verifair.situation.robustness.safe_bounds import Around
-from verifair.situation.robustness.sensitivity import Sensitivity, sensitivity
+from verifair.systems.cst.causal.mechanisms import Linear, LogLinear
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.neighbours import Pool, negatives
+from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
+from verifair.systems.cst.robustness.safe_bounds import Around
+from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 
 RULE = Rule(weights={"income": 1.0, "years": 2.0}, above=14.0)
 

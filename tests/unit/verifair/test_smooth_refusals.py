@@ -12,28 +12,28 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.big_m import big_m
 from encoders.bounds.cluster import Copies
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.bounds.twin import Twin
-from encoders.dyadic import exact
 from encoders.errors import CurveError
 from encoders.evaluate import exact_goals
-from encoders.integrated_gradients import gradients, integrated_gradients
+from encoders.exact.dyadic import exact
+from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Layer, Link, Network, SmoothLayer
+from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
-from encoders.product_network import product_network
-from encoders.smt import smt
-from encoders.triangle import triangle
-from encoders.twin_box import Method, TwinBox
-from verifair.consistency.certified import certify_consistency
-from verifair.explain.retraining import weights_of
-from verifair.search.space import Space
-from verifair.situation.robustness.network_rows import NetworkRows
-from verifair.verify.check_consistency import check_consistency
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.engine import solve
-from verifair.verify.phases import decide_by_phases
+from encoders.programs.big_m import big_m
+from encoders.programs.smt import smt
+from encoders.programs.triangle import triangle
+from encoders.programs.twin_box import Method, TwinBox
+from verifair.checker.kinds.consistency import check_consistency
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.engine.cascade import solve
+from verifair.engine.search.phases import decide_by_phases
+from verifair.systems.cec.certified import certify_consistency
+from verifair.systems.cst.robustness.network_rows import NetworkRows
+from verifair.systems.hyfair.mitigation.retraining import weights_of
+from verifair.systems.hyfair.search.space import Space
 
 SCHEMA = vf.Schema.model_validate({
     "features": [
@@ -55,7 +55,7 @@ def network() -> Network:
 
 def problem() -> TwinProblem:
     from encoders.problem import TwinBatch
-    from verifair.verify.questions import NO_FALL, NO_RISE
+    from verifair.engine.questions import NO_FALL, NO_RISE
 
     low, high = np.array([[0.0, 0.0]]), np.array([[0.0, 9.0]])
     batch = TwinBatch(lower=low, upper=high, prime=np.array([[1.0, 0.0]]), protected=np.array([True, False]))
@@ -123,7 +123,7 @@ def test_branch_and_bound_decides_and_asks_no_one_else(method: str, monkeypatch:
     def nobody(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing but branch-and-bound may be asked about a smooth network")
 
-    from verifair.verify import engine
+    from verifair.engine import cascade as engine
 
     for other in ("ask", "decide_by_phases"):
         monkeypatch.setattr(engine, other, nobody)
@@ -135,8 +135,8 @@ def test_branch_and_bound_decides_and_asks_no_one_else(method: str, monkeypatch:
 
 
 def test_phases_of_a_certificate_prove_nothing_about_a_smooth_network() -> None:
-    from verifair.verify.check import phase_flaw
-    from verifair.verify.phase_tree import PhaseTree
+    from verifair.checker.check import phase_flaw
+    from verifair.checker.phase_tree import PhaseTree
 
     none = np.empty(0, dtype=np.int64)
     tree = PhaseTree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 0]), index=none, value=np.empty(0))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from verifair.engine.store import COLUMNS, Record, Store
 from verifair.errors import DataError
-from verifair.verify.store import COLUMNS, Record, Store
 
 RECORD = Record(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="proved", reason="",

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from tests.support import lattice
+from verifair.checker.check import check
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
-from verifair.explain.rounds import outside
-from verifair.explain.rules import refused
-from verifair.explain.samples import severity_of
-from verifair.explain.tighten import tighten
-from verifair.queries import KDiscrimination
-from verifair.schema import Schema
-from verifair.search.space import Space
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rules import refused
+from verifair.systems.hyfair.explain.samples import severity_of
+from verifair.systems.hyfair.mitigation.rounds import outside
+from verifair.systems.hyfair.mitigation.tighten import tighten
+from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import onnx_model
-from verifair.verify.check import check
 
 SCHEMA = """
 [[feature]]

@@ -13,11 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')
 
-from encoders.onnx_reader import read_onnx  # noqa: E402
+from encoders.onnx.reader import read_onnx  # noqa: E402
 from verifair import datasets  # noqa: E402
 from verifair.datasets import Dataset  # noqa: E402
 from verifair.errors import DataError, TrainingError  # noqa: E402
-from verifair.schema import Schema  # noqa: E402
+from verifair.schema.schema import Schema  # noqa: E402
 from verifair.training import TrainedModel, train  # noqa: E402
 from verifair.training.losses import classification, counterfactual_gap, margin_gap  # noqa: E402
 from verifair.training.measure import forward  # noqa: E402

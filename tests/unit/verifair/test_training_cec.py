@@ -12,13 +12,13 @@ import pytest
 torch = pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')
 
 
-from encoders.onnx_reader import read_onnx  # noqa: E402
+from encoders.onnx.reader import read_onnx  # noqa: E402
 from verifair import datasets  # noqa: E402
-from verifair.consistency.audit import audit  # noqa: E402
-from verifair.consistency.matching import Reference, match  # noqa: E402
-from verifair.consistency.people import People, merit_columns, people_of  # noqa: E402
 from verifair.datasets import Dataset  # noqa: E402
 from verifair.errors import DataError, SchemaError, TrainingError  # noqa: E402
+from verifair.systems.cec.audit import audit  # noqa: E402
+from verifair.systems.cec.matching import Reference, match  # noqa: E402
+from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
 from verifair.training import CEC_LOOP, Consistency, Consistent, settings_for, train  # noqa: E402
 from verifair.training.cec import Cec  # noqa: E402
 from verifair.training.fit import fit  # noqa: E402

@@ -8,7 +8,7 @@ import sys
 import onnx
 import pytest
 
-from encoders.onnx_reader import read_onnx
+from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.errors import MissingPackage, SchemaError, TrainingError

@@ -15,17 +15,17 @@ from verifair.audit.settings import Cec
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of, units
 from verifair.audit.work import Work, called, standing
-from verifair.consistency.attributions import positive_margin
-from verifair.consistency.audit import Audit, audit, control
-from verifair.consistency.certified import TIME, certify_consistency
-from verifair.consistency.matching import Reference
-from verifair.consistency.people import People, merit_columns, people_of
+from verifair.checker.certificate import semantics
+from verifair.checker.kinds.consistency import check_consistency
 from verifair.datasets.groups import group_of
-from verifair.report import consistency_plots
-from verifair.report.consistency import Consistency
-from verifair.report.partition_views import percent
-from verifair.verify.certificate import semantics
-from verifair.verify.check_consistency import check_consistency
+from verifair.systems.cec import plots as consistency_plots
+from verifair.systems.cec.attributions import positive_margin
+from verifair.systems.cec.audit import Audit, audit, control
+from verifair.systems.cec.certified import TIME, certify_consistency
+from verifair.systems.cec.findings import Consistency
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.hyfair.share_views import percent
 
 SHOWN = 100
 """Pairs to review in the table."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.network import Array
-from encoders.runtime import runtime_logits
+from encoders.onnx.runtime import runtime_logits
 from verifair.audit.pictures import picture
 from verifair.audit.result import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.audit.sections.about import ABOUT
@@ -18,19 +18,19 @@ from verifair.audit.settings import Certify
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of, value_words, witness_row
 from verifair.audit.work import Work, called, standing
-from verifair.queries import IndividualFairness, ProbabilityGap
-from verifair.report.numbers import rounded
-from verifair.report.partition import summary
-from verifair.report.partition_views import partition_plot, percent
-from verifair.verdict import Status
-from verifair.verify.api import verify
-from verifair.verify.certificate import semantics
-from verifair.verify.check import check
-from verifair.verify.check_partition import check_partition
-from verifair.verify.maximise import maximise
-from verifair.verify.partitioned import certify_partition, describe, run_key
-from verifair.verify.questions import box_of, decisions, margin
-from verifair.witness import Witness
+from verifair.checker.certificate import semantics
+from verifair.checker.check import check
+from verifair.checker.kinds.partition import check_partition
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.partitioned import certify_partition, describe, run_key
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.questions import box_of, decisions, margin
+from verifair.engine.verdict import Status
+from verifair.engine.verify import verify
+from verifair.engine.witness import Witness
+from verifair.systems.hyfair.share import summary
+from verifair.systems.hyfair.share_views import partition_plot, percent
+from verifair.systems.numbers import rounded
 
 SHOWN = 300
 """People of the table who are shown one by one."""

@@ -12,23 +12,23 @@ from verifair.audit.settings import Cst
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of
 from verifair.audit.work import Work, called, standing
+from verifair.checker.certificate import semantics
+from verifair.checker.check import check
 from verifair.errors import QueryError
-from verifair.feature import text
-from verifair.report import situation_plots
-from verifair.report.partition_views import percent
-from verifair.report.situation import Intervention, records, several
-from verifair.report.situation_graph import causal_graph
-from verifair.report.situation_tables import honest_line
-from verifair.situation.causal import file as causal_file
-from verifair.situation.causal.checks import nearest
-from verifair.situation.causal.model import CausalModel
-from verifair.situation.deciders import NetworkDecider
-from verifair.situation.estimator import SituationTesting
-from verifair.situation.groups import told
-from verifair.situation.robustness.certified import DEPENDS, FLIPS, STAYS, UNKNOWN, certify_counterfactuals
-from verifair.situation.testing import K
-from verifair.verify.certificate import semantics
-from verifair.verify.check import check
+from verifair.schema.feature import text
+from verifair.systems.cst import plots as situation_plots
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.checks import nearest
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import NetworkDecider
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention, records, several
+from verifair.systems.cst.graph_plot import causal_graph
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, UNKNOWN, certify_counterfactuals
+from verifair.systems.cst.tables import honest_line
+from verifair.systems.cst.testing import K
+from verifair.systems.hyfair.share_views import percent
 
 SHOWN = 100
 """People to review in the table."""

@@ -15,15 +15,15 @@ from verifair.audit.settings import Fgce
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, listed, moves, of, units
 from verifair.audit.work import OutOfTime, Work, called, standing
+from verifair.checker.certificate import semantics
+from verifair.checker.check import check
 from verifair.datasets.groups import group_of
-from verifair.group.estimator import GroupCounterfactuals
-from verifair.report import group_plots
-from verifair.report.group_robust import Standing as Decided
-from verifair.report.group_tables import Comparison, comparisons
-from verifair.report.groups import GroupSummary, advice_table, summaries
-from verifair.report.partition_views import percent
-from verifair.verify.certificate import semantics
-from verifair.verify.check import check
+from verifair.systems.fgce import plots as group_plots
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.findings import GroupSummary, advice_table, summaries
+from verifair.systems.fgce.robust_report import Standing as Decided
+from verifair.systems.fgce.tables import Comparison, comparisons
+from verifair.systems.hyfair.share_views import percent
 
 SOLVING = 0.6
 """Share of a feature's time that goes to the groups' counterfactuals; the rest is for proofs that they are robust."""

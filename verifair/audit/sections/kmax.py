@@ -9,17 +9,17 @@ from verifair.audit.settings import Kmax
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, listed, sentence, value_words
 from verifair.audit.work import Work, standing
-from verifair.queries import KDiscrimination
-from verifair.report.clusters import answer_of, best_of, search_plot
-from verifair.search import clusters
-from verifair.search.annealing import Schedule, search
-from verifair.search.clusters import Cluster
-from verifair.search.neighbours import Pool
-from verifair.search.seeds import SolverSeeds
-from verifair.search.space import Space
-from verifair.verdict import Reason
-from verifair.verify.check_kmax import check_kmax
-from verifair.verify.kmax import kmax
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.engine.buckets.kmax import kmax
+from verifair.engine.queries import KDiscrimination
+from verifair.engine.verdict import Reason
+from verifair.systems.hyfair.clusters_report import answer_of, best_of, search_plot
+from verifair.systems.hyfair.search import clusters
+from verifair.systems.hyfair.search.annealing import Schedule, search
+from verifair.systems.hyfair.search.clusters import Cluster
+from verifair.systems.hyfair.search.neighbours import Pool
+from verifair.systems.hyfair.search.seeds import SolverSeeds
+from verifair.systems.hyfair.search.space import Space
 
 SEARCHING = 0.5
 """Share of the time that goes to the search, as in the verb."""

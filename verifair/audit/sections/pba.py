@@ -14,16 +14,16 @@ from verifair.audit.settings import Pba
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, moves, of, units
 from verifair.audit.work import Work, called, standing
-from verifair.bias.evidence import certificate_of
-from verifair.bias.rows import Table, verify_rows
-from verifair.bias.scores import complementary, group_rates, proved_shares
+from verifair.checker.certificate import semantics
+from verifair.checker.check import check
+from verifair.engine.queries import PersistentBias, Robustness
 from verifair.errors import DataError, Disagreement
-from verifair.queries import PersistentBias, Robustness
-from verifair.report.bias import answer_of, outcome_plot
-from verifair.report.numbers import counted
-from verifair.report.partition_views import percent
-from verifair.verify.certificate import semantics
-from verifair.verify.check import check
+from verifair.systems.hyfair.share_views import percent
+from verifair.systems.numbers import counted
+from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.pba.report import answer_of, outcome_plot
+from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.scores import complementary, group_rates, proved_shares
 
 FOUR_FIFTHS = 0.8
 """Below this ratio of the rates of two groups the selection is worth a look (US Uniform Guidelines on Employee Selection, 1978)."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from verifair.consistency.people import People
+from verifair.systems.cec.people import People
 from verifair.training.objectives import Objective
 from verifair.training.perceptron import Perceptron
 

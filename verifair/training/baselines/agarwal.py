@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 
 from encoders.network import Array, Network
-from verifair.consistency.people import Integers, People
+from verifair.engine.questions import decisions
+from verifair.systems.cec.people import Integers, People
 from verifair.training.baselines.decider import Rule
 from verifair.training.baselines.mixture import constant, mixture
-from verifair.verify.questions import decisions
 
 ROUNDS = 5
 """Rounds of exponentiated gradient, each of three trainings; fairlearn's own 50 would be hours of neural networks."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.network import Array, Network
-from verifair.consistency.attributions import explanations
-from verifair.consistency.audit import Audit, probability, scored
-from verifair.consistency.matching import Matches, Reference, Ties, match
-from verifair.consistency.people import Integers, People
-from verifair.consistency.score import THRESHOLD
+from verifair.engine.questions import decisions
+from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.audit import Audit, probability, scored
+from verifair.systems.cec.matching import Matches, Reference, Ties, match
+from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.score import THRESHOLD
 from verifair.training.baselines.repair import Repair
-from verifair.verify.questions import decisions
 
 Rule = Callable[[Array, Integers], Array]
 """(network inputs (N, n_0), groups (N,)) -> probability (N,) of deciding positively, for a randomised decider."""
@@ -52,7 +52,7 @@ def audit_decider(
     decider: Decider, reference: Reference, people: People, *, tau: float | None = None, steps: int | None = None,
     threshold: float = THRESHOLD, ties: Ties = "first", seed: int = 0, matches: Matches | None = None,
 ) -> Audit:  # fmt: skip
-    """`verifair.consistency.audit` for any decider: who is compared with whom hangs on the people as they are, the explanations on
+    """`verifair.systems.cec.audit` for any decider: who is compared with whom hangs on the people as they are, the explanations on
     what the network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:
         matches = match(reference, people, tau=tau, ties=ties, seed=seed)

@@ -7,8 +7,8 @@ from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from encoders.network import Array, Network
-from verifair.consistency.audit import probability
-from verifair.consistency.people import Integers, People
+from verifair.systems.cec.audit import probability
+from verifair.systems.cec.people import Integers, People
 from verifair.training.baselines.decider import Rule
 
 

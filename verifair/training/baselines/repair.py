@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.network import Array
-from verifair.consistency.people import Integers, People
 from verifair.errors import DataError, TrainingError
+from verifair.systems.cec.people import Integers, People
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,1 @@
+"""Arithmetic that does not round: dyadic numbers, affine maps over rationals, balls."""

@@ -1,0 +1,1 @@
+"""ONNX files as networks: read, turned into affine expressions, and checked against onnxruntime."""

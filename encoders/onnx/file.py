@@ -1,0 +1,255 @@
+"""An ONNX file as it is stored: read, validated and hashed, and split into the logits and the link behind them."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import TensorProto, external_data_helper, helper, inliner, numpy_helper
+
+from encoders.errors import ModelError, ModelFileError
+from encoders.network import Link
+from encoders.onnx.stored import check_numbers, external_files
+
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+CLASS_LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredModel:
+    """A model in memory, with its external weights loaded and its local functions inlined.
+
+    sha256: over the file's bytes, followed by the bytes of each file of external weights in the order of their names;
+    for a model in one file it is that file's plain sha256.   files: everything that was read.
+    """
+
+    path: Path
+    model: onnx.ModelProto
+    sha256: str
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogitsModel:
+    """The part of a stored model up to the logits.
+
+    model: in-memory model whose only output is the tensor `logits`.
+    shown: the tensor of the stored model that its user reads, link(logits).
+    link_node, link_axis: the softmax node and its axis as written, for the reader's check; None for other links.
+    """
+
+    model: onnx.ModelProto
+    logits: str
+    link: Link
+    shown: str
+    link_node: str | None = None
+    link_axis: int | None = None
+
+
+def load(path: str | Path) -> StoredModel:
+    """Read and validate an ONNX file.
+
+    Raises ModelFileError (exit code 2) for a missing, unreadable or damaged file.
+    """
+    path = Path(path)
+    data = _bytes(path, path, "give the path of an .onnx file")
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise ModelFileError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
+                               "export or copy it again") from error
+    files = external_files(path, model)
+    digest = hashlib.sha256(data)
+    for file in files:
+        digest.update(_bytes(path, file, "external weights must lie beside the model, under the name they had"))
+    try:
+        if files:
+            with warnings.catch_warnings():     # keys that onnx does not know and ignores
+                warnings.simplefilter("ignore", UserWarning)
+                external_data_helper.load_external_data_for_model(model, str(path.parent))
+        onnx.checker.check_model(model)
+        check_numbers(path, model)
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+        for node in model.graph.node:           # each has a value; one that stands for a function's argument has none
+            attributes(node)
+    except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "no reason given")
+        raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
+    return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
+
+
+def node_name(node: onnx.NodeProto) -> str:
+    """The name that messages use: exporters may leave a node nameless, its first output is always named."""
+    return str(node.name or next(iter(node.output), "without a name"))
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, object]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """Version of the default operator set."""
+    return max((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+
+
+def producers(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    return {name: node for node in model.graph.node for name in node.output if name}
+
+
+def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
+    """Find the output that carries the decision, and cut the graph before its sigmoid or softmax.
+
+    Tails that are recognised: Sigmoid, Softmax, LogSoftmax, Identity and ZipMap, scikit-learn's binary pair (1 - p,
+    p), and its LinearClassifier with its own post-transform. For a binary pair the one logit is that of the second
+    class. output: name of a graph output or of any other tensor; None takes the only output of floating type.
+    """
+    by_output = producers(stored.model)
+    shown = _shown_tensor(stored, by_output, output)
+    name = _through(by_output, shown, {"Identity", "Cast", "Normalizer"})
+    pair = _pair(stored.model, by_output, name)
+    reshaped = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten", "Reshape"}
+    inner = by_output.get(pair or _through(by_output, shown, reshaped))
+    if inner is not None and inner.op_type == "Sigmoid":
+        return _cut(stored.model, inner.input[0], Link.SIGMOID, shown)
+    node = by_output.get(name)
+    if node is not None and node.op_type in ("Softmax", "LogSoftmax"):
+        link = Link.SOFTMAX if node.op_type == "Softmax" else Link.LOG_SOFTMAX
+        axis = attributes(node).get("axis", -1 if opset(stored.model) >= 13 else 1)
+        assert isinstance(axis, int)
+        return _cut(stored.model, node.input[0], link, shown, link_node=node_name(node), link_axis=axis)
+    if node is not None and node.op_type == "LinearClassifier" and list(node.output).index(name) == 1:
+        return _cut_classifier(stored, node, name, shown)
+    return _cut(stored.model, _through(by_output, shown, {"Identity", "Cast"}), Link.IDENTITY, shown)
+
+
+def _bytes(model: Path, file: Path, remedy: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        which = "" if file == model else f" (external weights {file.name!r})"
+        raise ModelFileError(model, f"cannot be read{which}: {error.strerror or error}; {remedy}") from error
+
+
+def _shown_tensor(stored: StoredModel, by_output: dict[str, onnx.NodeProto], output: str | None) -> str:
+    """The tensor behind the chosen output: behind a ZipMap, the probabilities that it wraps."""
+    outputs = list(stored.model.graph.output)
+    listed = ", ".join(repr(o.name) for o in outputs) or "none"
+    if output is not None:
+        if output not in by_output:
+            raise ModelError(stored.path, f"has no tensor {output!r}; its outputs are: {listed}")
+        candidates = [output]
+    else:
+        candidates = [o.name for o in outputs if not o.type.HasField("tensor_type")
+                      or o.type.tensor_type.elem_type not in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING)]
+    if len(candidates) != 1:
+        found = "no output of floating type" if not candidates else "several outputs that could carry the decision"
+        raise ModelError(stored.path, f"{found} (outputs: {listed}); "
+                                      "name the tensor that holds the logits or probabilities with output=...")
+    node = by_output.get(candidates[0])
+    return str(node.input[0]) if node is not None and node.op_type == "ZipMap" else candidates[0]
+
+
+def _through(by_output: dict[str, onnx.NodeProto], name: str, passing: set[str]) -> str:
+    """Step back over nodes that leave the numbers as they are (a Normalizer does so only after a softmax or a pair)."""
+    while (node := by_output.get(name)) is not None and node.op_type in passing:
+        if node.op_type == "Cast" and attributes(node).get("to") not in FLOATS:
+            break
+        if node.op_type == "Normalizer" and not _sums_to_one(by_output.get(node.input[0]), node):
+            break
+        name = node.input[0]
+    return name
+
+
+def _sums_to_one(below: onnx.NodeProto | None, normalizer: onnx.NodeProto) -> bool:
+    if below is None or attributes(normalizer).get("norm") != b"L1":
+        return False
+    transform = attributes(below).get("post_transform")
+    return below.op_type == "Softmax" or (below.op_type == "LinearClassifier" and (
+        transform == b"SOFTMAX" or (transform == b"LOGISTIC" and _antisymmetric(below))))
+
+
+def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> str | None:
+    """The name p when `name` is  Concat(1 - p, p)  along the columns, as scikit-learn's binary classifiers end."""
+    concat = by_output.get(name)
+    if concat is None or concat.op_type != "Concat" or len(concat.input) != 2:
+        return None
+    if attributes(concat)["axis"] not in (1, -1):
+        return None
+    minus, p = by_output.get(concat.input[0]), str(concat.input[1])
+    if minus is None or minus.op_type != "Sub" or minus.input[1] != p:
+        return None
+    one = next((i for i in model.graph.initializer if i.name == minus.input[0]), None)
+    return p if one is not None and bool((numpy_helper.to_array(one) == 1).all()) else None
+
+
+def _antisymmetric(classifier: onnx.NodeProto) -> bool:
+    """True for two classes whose scores are -z and z, which is how skl2onnx writes a binary logistic regression."""
+    values = attributes(classifier)
+    coefficients = np.array(values.get("coefficients"), dtype=np.float64)
+    intercepts = np.array(values.get("intercepts", (0.0, 0.0)), dtype=np.float64)
+    half = len(coefficients) // 2
+    return (len(class_labels(values)) == 2 and len(intercepts) == 2 and bool(intercepts[0] == -intercepts[1])
+            and bool((coefficients[:half] == -coefficients[half:]).all()))
+
+
+def class_labels(values: Mapping[str, object]) -> Sequence[object]:
+    """The classes that a node of a classifier lists in its attributes, in the order of its scores; none where it lists none."""
+    return next((found for name in CLASS_LABELS if isinstance(found := values.get(name), list | tuple) and found), ())
+
+
+def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:
+    transform = attributes(node).get("post_transform", b"NONE")
+    assert isinstance(transform, bytes)
+    links = {b"NONE": Link.IDENTITY, b"SOFTMAX": Link.SOFTMAX, b"LOGISTIC": Link.SIGMOID}
+    if transform not in links:
+        raise ModelError(stored.path, f"post_transform {transform.decode()!r}; supported: NONE, LOGISTIC, SOFTMAX",
+                         node=node_name(node), op=node.op_type)
+    cut = _cut(stored.model, name, links[transform], shown)
+    (scores,) = (n for n in cut.model.graph.node if name in n.output)
+    for attribute in scores.attribute:
+        if attribute.name == "post_transform":
+            attribute.s = b"NONE"
+    if links[transform] is not Link.SIGMOID or not _antisymmetric(node):
+        return cut
+    logit = name + "/second_class"
+    cut.model.graph.initializer.append(numpy_helper.from_array(np.array([1], dtype=np.int64), name=logit + "/index"))
+    cut.model.graph.node.append(helper.make_node("Gather", [name, logit + "/index"], [logit], name=logit, axis=1))
+    del cut.model.graph.output[:]
+    cut.model.graph.output.append(onnx.ValueInfoProto(name=logit))
+    if not any(o.domain in ("", "ai.onnx") for o in cut.model.opset_import):
+        cut.model.opset_import.append(helper.make_opsetid("", 13))
+    return LogitsModel(model=cut.model, logits=logit, link=Link.SIGMOID, shown=shown)
+
+
+def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
+    """Leave only the nodes that the outputs depend on, in place; the names of all tensors that these take or give."""
+    needed, kept = set(outputs), []
+    for node in reversed(graph.node):                    # ONNX graphs are stored in topological order
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+    left = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
+    del graph.node[:]
+    graph.node.extend(left)
+    return needed
+
+
+def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
+         link_node: str | None = None, link_axis: int | None = None) -> LogitsModel:
+    """A copy of the model that computes `logits` and nothing else."""
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    needed = drop_nodes(part.graph, [logits])
+    del part.graph.output[:], part.graph.value_info[:]
+    part.graph.output.append(onnx.ValueInfoProto(name=logits))
+    unused = [i for i in part.graph.initializer if i.name not in needed]
+    for initializer in unused:
+        part.graph.initializer.remove(initializer)
+    return LogitsModel(model=part, logits=logits, link=link, shown=shown, link_node=link_node, link_axis=link_axis)

@@ -1,0 +1,198 @@
+"""From an ONNX graph to affine expressions: constants folded, nodes applied in the graph's own (topological) order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from encoders.errors import ModelError
+from encoders.exact.affine import exact
+from encoders.onnx.file import LogitsModel, attributes, node_name, opset, producers
+from encoders.onnx.growth import IN_ALL, MOST, RATIONAL, size_of
+from encoders.onnx.inputs import Inputs, graph_inputs
+from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
+from encoders.onnx.operators.shapes import BATCH
+from encoders.onnx.operators.table import SUPPORTED
+from encoders.onnx.refusals import refusal
+from encoders.onnx.tensor import Constant, Node, Source, Tensor
+
+MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
+         "Identity", "Max", "Min", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
+         "Unsqueeze", "Where"}
+"""Operators that a constant goes through without rounding."""
+
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "Add": np.add, "Div": np.true_divide, "MatMul": np.matmul, "Mul": np.multiply, "Neg": np.negative,
+    "Sub": np.subtract}
+"""Operators computed on constants in rationals, and rounded once."""
+
+ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Sqrt"}
+"""Operators computed on constants as a float32 runtime computes them; the node is reported as rounded."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Reading:
+    """What is known of a graph while it is read.
+
+    batch: fixed batch size of the inputs, or None.   constants, tensors: by name.   sized: constants that hold the open batch size.
+    sources: the inputs (number 0) and all activations.   rewritten: results of nodes that became several activations, by name.
+    rounded: nodes whose constants were rounded.   folded: numbers in all constants that were computed.
+    """
+
+    path: Path
+    model: onnx.ModelProto
+    inputs: Inputs
+    batch: int | None
+    opset: int
+    constants: dict[str, Constant] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    sized: set[str] = field(default_factory=set)
+    sources: list[Source] = field(default_factory=list)
+    rewritten: dict[str, Tensor] = field(default_factory=dict)
+    rounded: list[str] = field(default_factory=list)
+    folded: int = 0
+
+
+def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
+    """The sources of a logits model and its logits, as affine expressions. Raises ModelError at what cannot be read."""
+    feeds, batch = graph_inputs(path, logits.model)
+    inputs = Inputs(path=path, feeds=feeds, number=np.full(sum(len(f.start) for f in feeds), -1))
+    reading = Reading(path=path, model=logits.model, inputs=inputs, batch=batch, opset=opset(logits.model))
+    reading.sources.append(Source(node="input", before=None, after=None, level=0, pre=None, slope=np.ones(0)))
+    reading.tensors.update({feed.name: inputs.tensor(feed) for feed in feeds})
+    reading.constants.update({i.name: numpy_helper.to_array(i) for i in logits.model.graph.initializer})
+    for node in logits.model.graph.node:
+        _apply(reading, node)
+    if logits.logits not in reading.tensors:
+        names = ", ".join(repr(feed.name) for feed in feeds)
+        raise ModelError(path, f"the output {logits.logits!r} is a constant or does not depend on the input {names}")
+    final = reading.tensors[logits.logits]
+    if final.whole:
+        end = producers(logits.model).get(logits.logits)
+        raise ModelError(path, "ends with integers; supported are float32 and float64 outputs (logits or probabilities)",
+                         node=node_name(end) if end else logits.logits, op=end.op_type if end else "input")
+    return reading, inputs.numbers(final)
+
+
+def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
+    name, op = node_name(proto), proto.op_type
+    if proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+        op = f"{proto.domain}.{op}"
+    if op == "Shape" and proto.input[0] in reading.tensors:
+        _measure(reading, proto)
+        return
+    if all(i == "" or i in reading.constants for i in proto.input):
+        _fold(reading, proto)
+        return
+    if op not in SUPPORTED:
+        raise ModelError(reading.path, refusal(op, SUPPORTED), node=name, op=op)
+    inputs = tuple(_operand(reading, i, op) if i else None for i in proto.input)
+    node = Node(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
+                attributes=attributes(proto), input_names=tuple(proto.input), output_names=tuple(proto.output),
+                inputs=inputs, sources=reading.sources, columns=reading.inputs)
+    if op not in TAKE_WHOLE and any(isinstance(i, Tensor) and i.whole for i in inputs):
+        raise node.error("computes with integers, whose arithmetic rounds and wraps; cast them to float32 first")
+    for given, value in zip(proto.input, inputs, strict=True):
+        if given and value is None:
+            raise node.error(f"its input {given!r} cannot be followed")
+        if given in reading.sized and op != "Reshape":
+            raise node.error("computes with the size of the batch; supported is that size in a Reshape only")
+    known = len(reading.sources)
+    try:
+        results = SUPPORTED[op](node)
+    except (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "")    # a damaged file may hold any attributes on any shapes
+        raise node.error(f"its inputs and attributes do not fit each other ({type(error).__name__}: {reason})") from error
+    if len(reading.sources) > known and any(isinstance(i, Tensor) and 0 in i.shape for i in inputs):
+        raise node.error("acts on an empty tensor; export the model without it")
+    clean = all(i.is_float for i in inputs if isinstance(i, Tensor))
+    for output, result in zip(proto.output, [results] if isinstance(results, Tensor) else results, strict=False):
+        if result is not None:
+            inexact = (*result.inexact, name) if clean and not result.is_float else result.inexact
+            reading.tensors[output] = replace(result, inexact=inexact)
+            if any(source.after is None for source in reading.sources[known:]):
+                reading.rewritten[output] = reading.tensors[output]
+
+
+def _operand(reading: Reading, name: str, op: str) -> Tensor | Constant | None:
+    """An input of a node: columns of the table stay as they are for what only moves or encodes them, else they are numbers."""
+    if name in reading.tensors and op not in KEEP_RAW:
+        reading.tensors[name] = reading.inputs.numbers(reading.tensors[name])
+    return reading.tensors.get(name, reading.constants.get(name))
+
+
+def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
+    """Shape of a tensor as a constant, with a mark in place of an open batch size."""
+    shape = (BATCH if reading.batch is None else reading.batch, *reading.tensors[proto.input[0]].shape)
+    values = attributes(proto)
+    start, end = values.get("start", 0), values.get("end", len(shape))
+    if not (isinstance(start, int) and isinstance(end, int)):
+        raise ModelError(reading.path, "start and end must be whole numbers", node=node_name(proto), op="Shape")
+    reading.constants[proto.output[0]] = np.array(shape[start:end], dtype=np.int64)
+    if BATCH in shape[start:end]:
+        reading.sized.add(proto.output[0])
+
+
+def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
+    """Compute a node whose inputs are all constants."""
+    name, op = node_name(proto), proto.op_type
+    values = [reading.constants[i] for i in proto.input if i]
+    size = size_of(op, values, attributes(proto))
+    reading.folded += RATIONAL * size if op in ARITHMETIC else size
+    if size > MOST or reading.folded > IN_ALL:
+        raise ModelError(reading.path, f"computes {size:,} constant numbers; at most {MOST:,} a node and {IN_ALL:,} in all are "
+                                       "computed here: export the model with its constants folded", node=name, op=op)
+    floating = [v.dtype in (np.dtype(np.float32), np.dtype(np.float64)) for v in values]
+    if op in ARITHMETIC and values and all(floating) and all(np.isfinite(v).all() for v in values):
+        if op == "Div" and not all(v.all() for v in values[1:]):
+            raise ModelError(reading.path, "divides a constant by zero", node=name, op=op)
+        try:
+            results = [np.asarray(ARITHMETIC[op](*(exact(v).as_rational() for v in values)), dtype=object)]
+        except (ArithmeticError, TypeError, ValueError) as error:   # of other shapes, or another number of them
+            shapes = ", ".join(map(str, (v.shape for v in values[:4])))
+            raise ModelError(reading.path, f"computes with constants of shapes {shapes}, which do not fit each other",
+                             node=name, op=op) from error
+        rounded, same = exact(results[0]).rounded()
+        results = [rounded]
+        if not same:
+            reading.rounded.append(name)
+    elif proto.domain in ("", "ai.onnx") and op in MOVES | ROUNDED | set(ARITHMETIC):
+        results = _evaluate(reading, proto)
+        narrowed = op == "Cast" and not _same_numbers(values[0], results[0])
+        if narrowed or op in ROUNDED or (op in ARITHMETIC and any(floating)):
+            reading.rounded.append(name)
+    else:
+        raise ModelError(reading.path, f"operator {op} on constants is not supported; supported are "
+                                       f"{', '.join(sorted(MOVES | ROUNDED | set(ARITHMETIC)))}", node=name, op=op)
+    sized = any(i in reading.sized for i in proto.input)
+    if sized and op not in MOVES:
+        raise ModelError(reading.path, "computes with the size of the batch; supported is that size in a Reshape only",
+                         node=name, op=op)
+    for output, result in zip(proto.output, results, strict=False):
+        reading.constants[output] = result
+        if sized and BATCH in result:
+            reading.sized.add(output)
+
+
+def _same_numbers(before: Constant, after: Constant) -> bool:
+    return bool(np.array_equal(before.astype(np.float64), after.astype(np.float64), equal_nan=True))
+
+
+def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
+    given = {i: reading.constants[i] for i in proto.input if i}
+    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+             for i, v in given.items()]
+    graph = helper.make_graph([proto], "constant", infos, [onnx.ValueInfoProto(name=o) for o in proto.output if o])
+    model = helper.make_model(graph, opset_imports=reading.model.opset_import)
+    try:
+        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, given)]
+    except Exception as error:      # the reference evaluator raises whatever NumPy does
+        name = node_name(proto)
+        raise ModelError(reading.path, f"cannot be computed: {error}", node=name, op=proto.op_type) from error

@@ -1,0 +1,1 @@
+"""What each ONNX operator does to affine expressions: one file per family of operators."""

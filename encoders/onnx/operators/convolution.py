@@ -1,0 +1,122 @@
+"""Convolutions, average pooling, padding and sums: affine maps with few entries a row, built from index arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from encoders.exact.affine import exact, reciprocal
+from encoders.exact.matrix import ExactMatrix, matrix
+from encoders.onnx.operators.affine import plus
+from encoders.onnx.operators.windows import PADDING, flat_windows, joined, kernel_shape, spatial_shape, window_axes
+from encoders.onnx.tensor import MOST, Index, Node, Result, Tensor, concatenated
+
+LARGEST = 2**25
+"""Weights that one convolution may spread over its positions."""
+
+
+def _conv(node: Node) -> Tensor:
+    """y[m, p] = bias[m] + sum over c, q of weight[m, c, q] x[group of m, c, window p's cell q]."""
+    x, weight = node.tensor(0), node.weight(1)
+    spatial, groups = spatial_shape(node, x), int(node.number("group", 1))
+    kernel = list(weight.shape[2:])
+    if weight.ndim != len(spatial) + 2 or (kernel_shape(node) or kernel) != kernel:
+        raise node.error(f"its weight has shape {weight.shape}, its input (batch, {', '.join(map(str, x.shape))})")
+    m, c = weight.shape[:2]
+    if groups < 1 or m % groups or c * groups != x.shape[0]:
+        raise node.error(f"{x.shape[0]} channels in {groups} groups meet a weight of shape {weight.shape}")
+    axes = window_axes(node, spatial, kernel)
+    place, _ = flat_windows(axes, spatial)
+    if m * c * place.size > LARGEST:
+        raise node.error(f"spreads {m * c * place.size} weights over its positions, and at most {LARGEST} are supported; use "
+                         "fewer channels, smaller maps or larger strides")
+    first_channel = np.arange(m) // (m // groups) * c
+    channel = (first_channel[:, None] + np.arange(c))[:, :, None, None]
+    shape = (m, c, *place.shape)
+    row = np.broadcast_to((np.arange(m)[:, None] * len(place) + np.arange(len(place)))[:, None, :, None], shape)
+    column = np.broadcast_to(channel * math.prod(spatial) + place, shape)
+    entries = np.broadcast_to(weight.reshape(m, c, 1, -1), shape)
+    there = np.broadcast_to(place != PADDING, shape) & (entries != 0)
+    y = x.map(matrix(row[there], column[there], exact(entries[there]), rows=m * len(place)), (m, *(len(a.place) for a in axes)))
+    return y if not node.has(2) else y.shift(exact(np.repeat(node.weight(2), len(place))))
+
+
+def _average_pool(node: Node) -> Tensor:
+    x = node.tensor(0)
+    spatial = spatial_shape(node, x)
+    axes = window_axes(node, spatial, kernel_shape(node))
+    place, padded = flat_windows(axes, spatial)
+    counted = padded if node.number("count_include_pad", 0) else place != PADDING
+    if not counted.any(axis=1).all():
+        raise node.error("a window lies wholly in the padding: its mean is not defined")
+    start = np.arange(x.shape[0])[:, None, None] * math.prod(spatial)
+    windows = np.where(place == PADDING, PADDING, start + place).reshape(-1, place.shape[1])
+    means = _sums(windows, np.tile(counted.sum(axis=1), x.shape[0]))
+    return x.map(means, (x.shape[0], *(len(axis.place) for axis in axes)))
+
+
+def _sums(windows: Index, divisor: Index) -> ExactMatrix:
+    """Row i adds up the entries windows[i] (PADDING for none) and divides by divisor[i]."""
+    row, cell = np.nonzero(windows != PADDING)
+    return matrix(row, windows[row, cell], reciprocal(divisor.astype(np.float64)).take(row), rows=len(windows))
+
+
+def _global_average_pool(node: Node) -> Tensor:
+    x = node.tensor(0)
+    spatial = spatial_shape(node, x)
+    windows = x.index.reshape(x.shape[0], -1)
+    return x.map(_sums(windows, np.full(x.shape[0], windows.shape[1])), (x.shape[0], *(1 for _ in spatial)))
+
+
+def _reduce_mean(node: Node) -> Tensor:
+    windows, shape = joined(node, node.tensor(0))
+    return node.tensor(0).map(_sums(windows, np.full(len(windows), windows.shape[1])), shape)
+
+
+def _reduce_sum(node: Node) -> Tensor:
+    windows, shape = joined(node, node.tensor(0))
+    return node.tensor(0).map(_sums(windows, np.ones(len(windows), dtype=np.int64)), shape)
+
+
+def _pad(node: Node) -> Tensor:
+    """Padding by a constant, by the edge, or mirrored; negative pads crop."""
+    x, mode = node.tensor(0), node.attributes.get("mode", b"constant")
+    rank = len(x.shape) + 1
+    pads = node.integers(1) if node.has(1) else [int(v) for v in node.numbers("pads") or node.numbers("paddings") or []]
+    axes = [node.axis(a, rank) for a in node.integers(3)] if node.has(3) else list(range(rank))
+    if len(pads) != 2 * len(axes) or mode not in (b"constant", b"edge", b"reflect"):
+        raise node.error(f"pads {pads} on {len(axes)} axes with mode {mode!r}; supported are constant, edge and reflect")
+    widths = np.zeros((rank, 2), dtype=np.int64)
+    for k, a in enumerate(axes):
+        widths[a] = pads[k], pads[len(axes) + k]
+    if widths[0].any():
+        raise node.error("pads the batch (axis 0); supported are the other axes")
+    cropped = x.index[tuple(slice(max(0, -int(b)), n - max(0, -int(a))) for (b, a), n in zip(widths, x.index.shape, strict=True))]
+    if not cropped.size or (mode == b"reflect" and (widths >= np.array(cropped.shape)[:, None]).any()):
+        raise node.error(f"pads {pads} do not fit a tensor of shape (batch, {', '.join(map(str, x.shape))})")
+    more = np.maximum(widths, 0)
+    if math.prod(n + int(w.sum()) for n, w in zip(cropped.shape, more, strict=True)) > MOST:
+        raise node.error(f"pads {pads}; supported are {MOST} entries at most")
+    if mode != b"constant":
+        return x.take(np.pad(cropped, more, mode="edge" if mode == b"edge" else "reflect"))
+    value = np.atleast_1d(node.weight(2)).ravel()[:1] if node.has(2) else np.array([float(node.number("value", 0.0))])
+    if not np.isfinite(value).all():
+        raise node.error(f"pads with {value[0]}; supported are finite numbers")
+    constant = Tensor(shape=(1,), terms={}, const=exact(value))
+    return concatenated([x.flat(), constant]).take(np.pad(cropped, more, constant_values=x.size))
+
+
+def _sum(node: Node) -> Tensor:
+    """The n-ary Sum."""
+    total = node.tensor(0)
+    for k in range(1, len(node.inputs)):
+        total = plus(node, total, node.tensor(k))
+    return total
+
+
+CONVOLUTION_OPERATORS: dict[str, Callable[[Node], Result]] = {
+    "AveragePool": _average_pool, "Conv": _conv, "GlobalAveragePool": _global_average_pool, "Pad": _pad,
+    "ReduceMean": _reduce_mean, "ReduceSum": _reduce_sum, "Sum": _sum,
+}

@@ -1,0 +1,172 @@
+"""Operators that are exactly a few ReLUs: maxima, minima, absolute values, clippings, max pooling, any LeakyReLU.
+
+    max(a, b) = b + relu(a - b)        |a| = a + 2 relu(-a)        leaky(a) = a + (1 - s) relu(-a)   for any slope s
+
+all of it equalities of real numbers. The b and a beside a relu travel as identity neurons, which cost no branching. No tensor
+of the stored graph holds the relu's values: the import check computes them, and compares what the node gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from encoders.exact.affine import Exact, exact
+from encoders.network import Array
+from encoders.onnx.operators.affine import broadcast, carried, neurons, together
+from encoders.onnx.operators.windows import PADDING, joined, kernel_shape, spatial_shape, window_axes
+from encoders.onnx.tensor import Constant, Index, Node, Result, Tensor, concatenated
+
+SMALL = 2.0**10
+"""A bound c up to here may stand in max(x, c) = c + relu(x - c). A huge one (exporters write "no bound" as 1e30, say) would
+swamp the numbers that it is added to; x + relu(c - x) has it in the relu only."""
+
+
+def _relu(node: Node, pre: Tensor) -> Tensor:
+    return neurons(node, pre, 0.0)
+
+
+def _larger(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    """max(x, y) of two tensors of one shape."""
+    beside, other = (x, y) if x.reads < y.reads else (y, x)
+    return carried(node, beside).plus(_relu(node, other.plus(-beside)))
+
+
+def _at_least(node: Node, x: Tensor, bound: Exact) -> Tensor:
+    """max(x, bound), entry by entry."""
+    above = x.shift(-bound)
+    if above.const.is_float and np.abs(bound.values).max(initial=0.0) <= SMALL:
+        return _relu(node, above).shift(bound)
+    return carried(node, x).plus(_relu(node, -above))
+
+
+def _max(node: Node) -> Tensor:
+    """n-ary, of tensors and constants."""
+    tensors = [i for i in node.inputs if isinstance(i, Tensor)]
+    constants = [_bound(node, i) for i in node.inputs if i is not None and not isinstance(i, Tensor)]
+    while len(tensors) > 1:
+        pairs = [together(node, *tensors[k : k + 2]) for k in range(0, len(tensors) - 1, 2)]
+        tensors = [_larger(node, x, y) for x, y in pairs] + tensors[2 * len(pairs) :]
+    (found,) = tensors
+    for constant in constants:
+        found = _above_constant(node, found, constant)
+    return found
+
+
+def _above_constant(node: Node, x: Tensor, constant: Array) -> Tensor:
+    if (constant == np.inf).any():
+        raise node.error("a bound is infinite and leaves nothing of the data; give a finite one")
+    if (constant == -np.inf).all():
+        return broadcast(node, x, np.zeros(constant.shape))[0]
+    if (constant == -np.inf).any():
+        raise node.error("some of its bounds are infinite, others are not; supported are all finite or all absent")
+    wide, bound = broadcast(node, x, constant)
+    return _at_least(node, wide, bound)
+
+
+def _bound(node: Node, value: Constant) -> Array:
+    """Stored bounds, where the largest numbers of their type stand for infinity: nothing a runtime computes lies beyond."""
+    if value.dtype not in (np.dtype(np.float32), np.dtype(np.float64)) or np.isnan(value.astype(np.float64)).any():
+        raise node.error(f"a bound holds NaN, or is of type {value.dtype}; supported are float32 and float64 numbers")
+    largest = np.finfo(np.float32 if value.dtype == np.float32 else np.float64).max
+    bounds = value.astype(np.float64)
+    return np.where(np.abs(bounds) >= float(largest), np.copysign(np.inf, bounds), bounds)
+
+
+def _turned(node: Node) -> Node:
+    """The node with everything negated: min(x, y) = -max(-x, -y)."""
+    return replace(node, inputs=tuple(-i if isinstance(i, Tensor) else i if i is None else np.negative(i) for i in node.inputs))
+
+
+def _min(node: Node) -> Tensor:
+    return -_max(_turned(node))
+
+
+def _abs(node: Node) -> Tensor:
+    x = node.tensor(0)
+    return carried(node, x).plus(_relu(node, -x).scale(exact(np.full(x.size, 2.0))))
+
+
+def any_slope(node: Node, x: Tensor, slope: Array) -> Tensor:
+    """LeakyReLU of any slopes (m,), also negative ones and those above 1."""
+    return carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
+
+
+def _clip(node: Node) -> Tensor:
+    """min(max(x, low), high); where low exceeds high, this is high, as the operator's specification has it."""
+    bounds: list[Array] = []
+    for k, name, absent in ((1, "min", -np.inf), (2, "max", np.inf)):
+        given = node.constant(k) if node.has(k) else np.float32(node.number(name, absent))
+        bounds.append(_bound(node, np.asarray(given)))
+    low, high = bounds
+    if low.size != 1 or high.size != 1:
+        raise node.error(f"its bounds have shapes {low.shape} and {high.shape}; supported are single numbers")
+    x = node.tensor(0)
+    if low.item() > high.item() and np.isfinite(high).all():
+        return x.scale(exact(np.zeros(x.size))).shift(exact(np.full(x.size, high.item())))
+    return -_above_constant(node, -_above_constant(node, x, low.ravel()), -high.ravel())
+
+
+def _hard_sigmoid(node: Node) -> Tensor:
+    """max(0, min(1, alpha x + beta))."""
+    alpha, beta = (node.number(name, float(np.float32(value))) for name, value in (("alpha", 0.2), ("beta", 0.5)))
+    x = node.tensor(0)
+    line = x.scale(exact(np.full(x.size, alpha))).shift(exact(np.full(x.size, beta)))
+    return -_at_least(node, -_at_least(node, line, exact(np.zeros(x.size))), exact(np.full(x.size, -1.0)))
+
+
+def _max_pool(node: Node) -> Result:
+    """Axis by axis, so that overlapping windows share their maxima; padded places are left out."""
+    x = node.tensor(0)
+    spatial = spatial_shape(node, x)
+    for a, axis in enumerate(window_axes(node, spatial, kernel_shape(node)), start=2):
+        if (axis.place == PADDING).all(axis=1).any():
+            raise node.error("a window lies wholly in the padding: its maximum is not defined")
+        index = np.moveaxis(x.index, a, -1)[..., axis.place]
+        shape = index.shape[1:-1]
+        index = np.where(axis.place == PADDING, PADDING, index)
+        y = _tournament(node, x.flat(), index.reshape(-1, axis.place.shape[1]))
+        x = y.take(np.moveaxis(np.arange(y.size).reshape(1, *shape), -1, a))
+    return [x, None]
+
+
+def _global_max_pool(node: Node) -> Tensor:
+    x = node.tensor(0)
+    y = _tournament(node, x.flat(), x.index.reshape(x.shape[0], -1))
+    return y.take(y.index.reshape(1, x.shape[0], *(1 for _ in spatial_shape(node, x))))
+
+
+def _reduce_max(node: Node) -> Tensor:
+    windows, shape = joined(node, node.tensor(0))
+    y = _tournament(node, node.tensor(0).flat(), windows)
+    return y.take(y.index.reshape(1, *shape))
+
+
+def _reduce_min(node: Node) -> Tensor:
+    return -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:])))
+
+
+def _tournament(node: Node, x: Tensor, windows: Index) -> Tensor:
+    """The largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
+    somewhere = windows.max(axis=1, keepdims=True)
+    windows = np.sort(np.where(windows == PADDING, somewhere, windows), axis=1)
+    while windows.shape[1] > 1:
+        if windows.shape[1] % 2:
+            windows = np.hstack([windows, windows[:, -1:]])
+        pairs, place = np.unique(np.stack([windows[:, ::2], windows[:, 1::2]], axis=-1).reshape(-1, 2), axis=0, return_inverse=True)
+        apart = pairs[:, 0] != pairs[:, 1]
+        first, second = (x.take(pairs[apart, k].reshape(1, -1)) for k in (0, 1))
+        alone = x.take(pairs[~apart, 0].reshape(1, -1))
+        order = np.empty(len(pairs), dtype=np.int64)
+        order[np.concatenate([np.flatnonzero(apart), np.flatnonzero(~apart)])] = np.arange(len(pairs))
+        x = concatenated([_larger(node, first, second) if apart.any() else first, alone]).take(order.reshape(1, -1))
+        windows = place.reshape(len(windows), -1)
+    return x.take(windows.reshape(1, -1))
+
+
+MAXIMA_OPERATORS: dict[str, Callable[[Node], Result]] = {
+    "Abs": _abs, "Clip": _clip, "GlobalMaxPool": _global_max_pool, "HardSigmoid": _hard_sigmoid, "Max": _max,
+    "MaxPool": _max_pool, "Min": _min, "ReduceMax": _reduce_max, "ReduceMin": _reduce_min,
+}

@@ -1,0 +1,144 @@
+"""ONNX in, `Network` out: the graph as affine expressions, those as a chain of layers, checked against onnxruntime."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.curves import Curve
+from encoders.errors import ModelError
+from encoders.feed import Feed
+from encoders.network import Array, Link, Network, SmoothLayer
+from encoders.onnx.chain import Neurons, assemble
+from encoders.onnx.check import check_layers, compare
+from encoders.onnx.classes import class_names
+from encoders.onnx.file import LogitsModel, StoredModel, load, logits_model
+from encoders.onnx.graph import Reading, read_graph
+from encoders.onnx.runtime import open_session
+from encoders.onnx.tensor import Tensor
+
+AT_ONCE = 2**26
+"""Numbers of one tensor, over all points that are compared at a time."""
+
+
+def read_onnx(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
+              box: tuple[Array, Array] | None = None) -> Network:
+    """Read a feed-forward network from an ONNX file: piecewise linear, or with sigmoid and tanh layers (see `SmoothLayer`).
+
+    output: the tensor that holds the logits or probabilities, where the model has several candidates.
+    check_points: number of random points at which every layer is compared with onnxruntime (at least 1), drawn with
+    `seed`: uniformly from `box` = (lower, upper), two arrays (n,), or else from a mix of normal and uniform
+    distributions.
+
+    The weights are the stored numbers; constants that have to be folded into one weight are folded exactly and rounded
+    once (`Network.rounded` names the nodes where that lost anything). Tensors that combine several depths (residual
+    connections) carry the earlier values along as identity neurons. Of a binary classifier that shows (1 - p, p), the
+    one logit is that of p.
+
+    Raises ModelFileError for a file that is not there, ModelError (naming node and operator) for one that cannot be
+    read, and for one whose import does not reproduce onnxruntime within the rounding of float32.
+    """
+    if check_points < 1:
+        raise ValueError(f"check_points = {check_points}, expected at least 1: an unchecked import proves nothing")
+    stored = load(path)
+    logits = logits_model(stored, output)
+    reading, final = read_graph(stored.path, logits)
+    _check_link(stored.path, logits, final)
+    feeds, place = reading.inputs.layout()
+    reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
+    neurons = Neurons.of(reading, final, place)
+    chain = assemble(neurons, final)
+    rounded = dict.fromkeys([*reading.rounded, *(name for link in chain for name in link.rounded)])
+    network = Network(layers=tuple(link.layer for link in chain), link=logits.link, source_sha256=stored.sha256,
+                      source=str(path), output=output, rounded=tuple(rounded), feeds=feeds,
+                      classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)))
+    random = np.random.default_rng(seed)
+    x = _points(stored.path, network.inputs, check_points, random, box)
+    for feed in feeds:
+        feed.legal(x, random)
+    _check_end(stored.path, reading, network)
+    for points in _in_parts(x, reading):
+        check_layers(stored.path, logits, neurons, chain, feeds, points)
+        _check_shown(stored, logits, feeds, points)
+    return network
+
+
+def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
+    if logits.link_axis is None:
+        return
+    rank = len(final.shape) + 1
+    axis = logits.link_axis % rank if -rank <= logits.link_axis < rank else rank
+    if axis == 0 or axis >= rank or final.shape[axis - 1] != len(final.const.values) or len(final.const.values) < 2:
+        shape = ", ".join(map(str, final.shape))
+        raise ModelError(path, f"normalises axis {logits.link_axis} of shape (batch, {shape}); "
+                               "supported is the axis of at least two classes", node=logits.link_node, op="Softmax")
+
+
+def _check_end(path: Path, reading: Reading, network: Network) -> None:
+    """Refuse outputs that are a sigmoid each, moved, scaled or cut: probabilities, which are > 0 whatever is decided."""
+    reach = np.eye(network.outputs, dtype=bool)
+    for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
+        reach = reach @ (above.weight != 0)
+        if isinstance(layer, SmoothLayer):
+            if (reach.sum(axis=1) == 1).all() and layer.sigmoid[reach.argmax(axis=1)].all():
+                sigmoids = [source.node for source in reading.sources if source.curve == Curve.SIGMOID]
+                raise ModelError(path, "every output is one sigmoid, moved, scaled or cut: a probability it seems, and decisions "
+                                       "are about logits; supported at the end is a plain Sigmoid: read the tensor in front of it "
+                                       "with output=...", node=sigmoids[-1], op="Sigmoid")
+            return
+
+
+def _points(path: Path, n: int, count: int, random: np.random.Generator,
+            box: tuple[Array, Array] | None) -> npt.NDArray[np.float32]:
+    """Points (count, n) for the comparison, as float32."""
+    if box is not None:
+        lower, upper = (np.asarray(side, dtype=np.float64) for side in box)
+        if lower.shape != (n,) or upper.shape != (n,):
+            raise ModelError(path, f"takes {n} input columns, but the domain has {lower.size}: "
+                                   "the schema's features, in order, must give exactly the network's columns")
+        return random.uniform(lower, upper, size=(count, n)).astype(np.float32)
+    normal = random.normal(size=(count, n))
+    uniform = random.uniform(-1, 1, size=(count, n)) * 10.0 ** random.integers(-1, 4, size=(count, 1))
+    return np.where(np.arange(count)[:, None] % 2 == 0, normal, uniform).astype(np.float32)
+
+
+def _in_parts(x: npt.NDArray[np.float32], reading: Reading) -> Iterator[npt.NDArray[np.float32]]:
+    """So few points at a time that no tensor of the graph takes more than AT_ONCE numbers of the runtime's memory."""
+    widest = max(math.prod(tensor.shape) for tensor in reading.tensors.values())
+    step = max(1, min(len(x), AT_ONCE // max(1, widest)))
+    return (x[start : start + step] for start in range(0, len(x), step))
+
+
+def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: npt.NDArray[np.float32]) -> None:
+    """Compare the outputs that the stored model shows with link(logits), both by onnxruntime."""
+    if logits.link is Link.IDENTITY:
+        return
+    (values,) = open_session(stored.path, logits.model, [logits.logits], feeds).run(x, [logits.logits])
+    (shown,) = open_session(stored.path, stored.model, [logits.shown], feeds).run(x, [logits.shown])
+    expected = apply_link(values, logits.link)
+    if shown.shape[1] == 2 and expected.shape[1] == 1:
+        shown = shown[:, 1:]
+    size = np.abs(values).max(axis=1, keepdims=True) if logits.link is Link.LOG_SOFTMAX else np.zeros((len(x), 1))
+    allowed = np.broadcast_to(1e-5 * (1 + size), expected.shape)       # runtimes approximate exp to about 1e-7
+    compare(stored.path, x, expected, shown, allowed, [logits.shown] * expected.shape[1])
+
+
+def apply_link(logits: Array, link: Link) -> Array:
+    """What the model's user sees for logits (B, m), in float64."""
+    match link:
+        case Link.IDENTITY:
+            return logits
+        case Link.SIGMOID:
+            from scipy.special import expit
+
+            return np.asarray(expit(logits))
+        case Link.SOFTMAX | Link.LOG_SOFTMAX:
+            from scipy.special import log_softmax
+
+            logs = np.asarray(log_softmax(logits, axis=1))
+            return logs if link is Link.LOG_SOFTMAX else np.exp(logs)

@@ -1,0 +1,219 @@
+"""onnxruntime on the stored file: what the deployed model itself says in float32.
+
+Replay compares *logits*: the graph is cut in memory in front of its sigmoid or softmax, so the runtime's own float32
+logits come out even where the file only outputs probabilities (whose saturation would hide the sign of a small margin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from encoders.errors import ModelError, ModelFileError
+from encoders.feed import Feed
+from encoders.network import Array, Network
+from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
+from encoders.onnx.inputs import graph_inputs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Session:
+    """An onnxruntime session, single-threaded, for one in-memory model.
+
+    session: None where only inputs are asked for.   feeds: how a network's columns become the model's inputs.
+    columns: width n of the network's input.   batch: fixed batch size, or None.
+    """
+
+    path: Path
+    session: Any | None
+    feeds: tuple[Feed, ...]
+    columns: int
+    batch: int | None
+
+    def run(self, x: npt.NDArray[Any], outputs: Sequence[str]) -> list[Array]:
+        """Values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
+        if x.ndim != 2 or x.shape[1] != self.columns:
+            raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {self.columns})")
+        given = {feed.name: feed.values(self.path, x) for feed in self.feeds}
+        computed = [name for name in outputs if name not in given]
+        values = {name: np.asarray(given[name], dtype=np.float64).reshape(len(x), -1) for name in outputs if name in given}
+        if self.session is None:
+            return [values[name] for name in outputs]
+        step = self.batch or max(1, len(x))
+        pieces: list[list[Array]] = []
+        for start in range(0, max(1, len(x)), step):
+            rows = np.arange(start, min(start + step, len(x)))
+            fed = {name: _padded(value[rows], self.batch or len(rows)) for name, value in given.items()}
+            try:
+                found = self.session.run(computed, fed)
+            except Exception as error:      # onnxruntime's exceptions have no common public base
+                raise ModelError(self.path, f"onnxruntime cannot run it: {_first_line(error)}") from error
+            pieces.append([np.asarray(v, dtype=np.float64).reshape(len(fed[self.feeds[0].name]), -1)[: len(rows)] for v in found])
+        values |= dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
+        return [values[name] for name in outputs]
+
+
+def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """The rows, the last of them repeated up to the batch size."""
+    if not len(rows):
+        return np.full((count, *rows.shape[1:]), "" if rows.dtype == object else 0, dtype=rows.dtype)
+    return rows[np.minimum(np.arange(count), len(rows) - 1)]
+
+
+def open_session(path: Path, model: onnx.ModelProto, outputs: Sequence[str], feeds: Sequence[Feed] = ()) -> Session:
+    """A session for an in-memory model that gives the named tensors. Raises ModelError where onnxruntime refuses it.
+
+    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.
+    """
+    stored, batch = graph_inputs(path, model)
+    names = [feed.name for feed in stored]
+    computed = [output for output in dict.fromkeys(outputs) if output not in names]
+    feeds = tuple(feeds) or tuple(stored)
+    return Session(path=path, session=_session(path, model, computed) if computed else None, feeds=feeds,
+                   columns=sum(feed.columns for feed in feeds), batch=batch)
+
+
+def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
+    import onnxruntime
+
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    if not any(a.HasField("g") or a.graphs for node in model.graph.node for a in node.attribute):   # graphs take what they like
+        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, whatever they take, also those nobody asks about
+    del exposed.graph.output[:]
+    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(exposed.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:              # onnxruntime's exceptions have no common public base
+        raise ModelError(path, f"onnxruntime cannot load it: {_first_line(error)}") from error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Runtime:
+    """The stored model behind a Network, ready to be replayed.
+
+    stamps: (path, modification time, size) of every file it was read from, to notice a change between two replays.
+    """
+
+    session: Session
+    logits: str
+    shown_session: Session
+    shown: str
+    stamps: tuple[tuple[Path, int, int], ...]
+
+
+def runtime_logits(network: Network, x: npt.NDArray[Any]) -> Array:
+    """Logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n).
+
+    x is cast to the model's input type; replay passes float32 numbers, which lose nothing. A margin of this array is
+    to be compared with the margin of `network.forward(x)`: both are about logits, whatever link the file ends with.
+    Raises ModelError when the file is no longer the one that the network was read from.
+    """
+    runtime = _runtime(network)
+    (logits,) = runtime.session.run(x, [runtime.logits])
+    return logits
+
+
+def runtime_outputs(network: Network, x: npt.NDArray[Any]) -> Array:
+    """What the stored model shows its user for x (B, n): link(logits), (B, k). A binary scikit-learn model shows both
+    classes' probabilities (k = 2) where the network has one logit."""
+    runtime = _runtime(network)
+    (shown,) = runtime.shown_session.run(x, [runtime.shown])
+    return shown
+
+
+def decisions(logits: Array) -> npt.NDArray[np.int64]:
+    """Classes (B,) of logits (B, m): with one logit, 1 where it is positive; with several, the first of the largest."""
+    if logits.shape[1] == 1:
+        return (logits[:, 0] > 0).astype(np.int64)
+    return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
+
+
+def predictions(network: Network, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Classes (B,) that onnxruntime's float32 logits decide for x (B, n)."""
+    return decisions(runtime_logits(network, x))
+
+
+_open: dict[tuple[str, str, str | None], Runtime] = {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replay:
+    """What replaying a network takes, without its file: for processes on machines that do not have it.
+
+    model: the stored ONNX model, external weights included.
+    """
+
+    network: Network
+    model: bytes
+
+    @classmethod
+    def of(cls, network: Network) -> Replay | None:
+        """Raises ModelError when the file is no longer the one that the network was read from; None where there was none."""
+        if network.source is None:
+            return None
+        stored = _stored(network, network.source)
+        if _key(network) not in _open:
+            _open[_key(network)] = _opened(network, stored)
+        return cls(network=network, model=stored.model.SerializeToString())
+
+    def open(self) -> None:
+        """Let this process replay the network, unless it can already."""
+        network = self.network
+        key = _key(network)
+        if network.source is not None and key not in _open:
+            model = onnx.load_model_from_string(self.model)
+            _open[key] = _opened(
+                network, StoredModel(path=Path(network.source), model=model, sha256=network.source_sha256, files=())
+            )
+
+
+def _key(network: Network) -> tuple[str, str, str | None]:
+    return (str(network.source), network.source_sha256, network.output)
+
+
+def _runtime(network: Network) -> Runtime:
+    """The session of a network: opened once a process for each (file, content, output), and when a file changes."""
+    if network.source is None:
+        raise ModelError("network", "was not read from a file, so there is nothing to replay")
+    known = _open.get(_key(network))
+    if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
+        _open[_key(network)] = known = _opened(network, _stored(network, network.source))
+    return known
+
+
+def _stored(network: Network, source: str) -> StoredModel:
+    stored = load(source)
+    if stored.sha256 != network.source_sha256:
+        raise ModelError(source, f"has changed since it was read (sha256 {stored.sha256[:12]}..., expected "
+                                 f"{network.source_sha256[:12]}...): read it again")
+    return stored
+
+
+def _opened(network: Network, stored: StoredModel) -> Runtime:
+    logits = logits_model(stored, network.output)
+    return Runtime(session=open_session(stored.path, logits.model, [logits.logits], network.feeds),
+                   logits=logits.logits,
+                   shown_session=open_session(stored.path, stored.model, [logits.shown], network.feeds), shown=logits.shown,
+                   stamps=tuple(_stamp(file) for file in stored.files))
+
+
+def _stamp(file: Path) -> tuple[Path, int, int]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise ModelFileError(file, f"cannot be read: {error.strerror or error}; replay needs it") from error
+    return file, status.st_mtime_ns, status.st_size
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

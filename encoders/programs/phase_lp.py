@@ -1,0 +1,288 @@
+"""The linear program of neuron branching: two copies with some signs fixed, one program shape for a whole search tree.
+
+    minimise    t                                                          t = max over rows:  t >= rows[r] . (g, g') + constants[r]
+    subject to  p - n = a,   y = p - s n                                   for every neuron kept, in both copies
+                p in [max(l, 0), max(u, 0)],   n in [max(-u, 0), max(-l, 0)]
+                (1 - k) p + k n <= -k l,   k = u/(u - l)                   the triangle, where l < 0 < u
+                rows about the difference of the copies                   (as in `twin_difference`, here for D = a' - a)
+                one-hot columns of a block sum to 1.
+
+Neurons stable in both copies at the root are substituted. A fixed sign is an interval [l, u] clipped at 0: it changes limits of
+columns and three entries of sparse rows, never the shape, so that the basis of a parent starts its children.
+The dual of  p - n - a = constant  is the slope of a in `verifair.checker.kernel.phase_bounds`, that of the row of t its weight.
+Sound? it relaxes what it is given bounds for; its own answers hold up to the solver's tolerance only.  Complete? no.
+References: Ehlers (ATVA 2017); Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from encoders.network import Array, Network
+from encoders.problem import Booleans, Domain, Integers
+from encoders.programs.rows import Rows, matrix
+from solvers.program import Program
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Intervals:
+    """Of one hidden layer, each (m,): a in [low, high], a' in [low2, high2], D = a' - a in [d_low, d_high]."""
+
+    low: Array
+    high: Array
+    low2: Array
+    high2: Array
+    d_low: Array
+    d_high: Array
+
+    @property
+    def loose(self) -> Booleans:
+        return ((self.low < 0) & (self.high > 0)) | ((self.low2 < 0) & (self.high2 > 0))
+
+    def take(self, index: Integers) -> Intervals:
+        return Intervals(**{name: getattr(self, name)[index] for name in Intervals.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Block:
+    """Columns (each (u,)) of the kept neurons `index` of layer k, and the positions of their defining rows."""
+
+    index: Integers
+    p: Integers
+    n: Integers
+    p2: Integers
+    n2: Integers
+    row: Integers
+    row2: Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PhaseLP:
+    """The part of the program that a search tree shares.
+
+    moving: (d,) network columns of the first d program columns xi, network column = centre + radius * xi (a category: xi itself).
+    t: the column of t; rows_at: the rows of t.    blocks: per hidden layer.    fixed: the rows that never change.
+    """
+
+    network: Network
+    domain: Domain
+    moving: Integers
+    centre: Array
+    radius: Array
+    t: int
+    rows_at: Integers
+    blocks: tuple[_Block, ...]
+    fixed: sp.csr_array
+    fixed_lower: Array
+    fixed_upper: Array
+    width: int
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        domain: Domain,
+        low: Array,
+        high: Array,
+        low2: Array,
+        layers: list[Intervals],
+        margin: Array,
+        rows: Array,
+        constants: Array,
+    ) -> PhaseLP:
+        """The program over network inputs x in [low, high] (n_0,), with x' = low2 at x = low, and neurons within `layers`."""
+        moving = np.flatnonzero(low < high)
+        one_hot = np.zeros(len(low), dtype=bool)
+        one_hot[domain.columns_of(np.flatnonzero(domain.one_hot))] = True
+        hot = one_hot[moving]
+        centre = np.where(hot, 0.0, (low + high)[moving] / 2)
+        radius = np.where(hot, 1.0, (high - low)[moving] / 2)
+        copies = []
+        for start in (low, low2):
+            at = start.copy()
+            at[moving] = centre + (start - low)[moving]  # a shifted copy moves along
+            first = network.layers[0]
+            copies.append(_Copy(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ at + first.bias))
+        build = _Build(len(moving))
+        build.one_hot_sums(domain, moving, low)
+        blocks = []
+        for k, layer in enumerate(network.layers[:-1]):
+            kept = np.flatnonzero(layers[k].loose & (layer.slope < 1))
+            columns, positions = [], []
+            for copy in copies:
+                p, n = build.columns(len(kept)), build.columns(len(kept))
+                positions.append(build.definitions(copy, kept, p, n))
+                columns += [p, n]
+            for copy, (p, n), lower in zip(
+                copies, (columns[:2], columns[2:]), (layers[k].low, layers[k].low2), strict=True
+            ):
+                through = np.where((lower >= 0) | (layer.slope == 1), 1.0, layer.slope)
+                copy.ascend(network, k, kept, p, n, through)
+            p, n, p2, n2 = columns
+            blocks.append(_Block(index=kept, p=p, n=n, p2=p2, n2=n2, row=positions[0], row2=positions[1]))
+        t, g, g2 = build.columns(3)
+        for copy, column in zip(copies, (g, g2), strict=True):
+            build.equals(column, copy.columns, margin @ copy.coefficients, float(margin @ copy.constant))
+        rows_at = build.maximum(int(t), np.array([g, g2]), rows, constants)
+        fixed, lower_limit, upper_limit = matrix(build.rows, build.width)
+        return cls(
+            network=network, domain=domain, moving=moving, centre=centre, radius=radius, t=int(t), rows_at=rows_at,
+            blocks=tuple(blocks), fixed=fixed, fixed_lower=lower_limit, fixed_upper=upper_limit, width=build.width,
+        )  # fmt: skip
+
+    def program(self, low: Array, high: Array, layers: list[Intervals]) -> Program:
+        """The program of one region: network box low, high (n_0,) of x within the root's, and its intervals."""
+        lower, upper = np.full(self.width, -np.inf), np.full(self.width, np.inf)
+        d = len(self.moving)
+        lower[:d] = (low[self.moving] - self.centre) / self.radius
+        upper[:d] = (high[self.moving] - self.centre) / self.radius
+        changing: list[Rows] = []
+        for k, block in enumerate(self.blocks):
+            at = layers[k].take(block.index)
+            for p, n, a_low, a_high in ((block.p, block.n, at.low, at.high), (block.p2, block.n2, at.low2, at.high2)):
+                lower[p], upper[p] = np.maximum(a_low, 0), np.maximum(a_high, 0)
+                lower[n], upper[n] = np.maximum(-a_high, 0), np.maximum(-a_low, 0)
+                changing.append(_triangle(p, n, a_low, a_high))
+            changing += _first_difference(block, at) if k == 0 else _deeper_difference(block, at)
+        sparse, row_lower, row_upper = matrix(changing, self.width)
+        both = self.fixed, sparse
+        data, indices = (np.concatenate([getattr(part, name) for part in both]) for name in ("data", "indices"))
+        starts = np.concatenate([self.fixed.indptr, sparse.indptr[1:] + self.fixed.nnz])
+        return Program(
+            lower=lower,
+            upper=np.maximum(lower, upper),
+            integer=np.zeros(self.width, dtype=bool),
+            rows=sp.csr_array((data, indices, starts), shape=(len(starts) - 1, self.width)),
+            row_lower=np.concatenate([self.fixed_lower, row_lower]),
+            row_upper=np.concatenate([self.fixed_upper, row_upper]),
+            objective=np.eye(1, self.width, self.t)[0],
+        )
+
+    def slopes(self, duals: Array) -> tuple[Array, Array]:
+        """Weights (R,) of the goal's rows and slopes (2 H,) of the neurons, NaN where none is kept, from row duals (or a ray)."""
+        hidden = self.network.hidden
+        first = np.cumsum(hidden) - hidden
+        slopes = np.full(2 * sum(hidden), np.nan)
+        for start, block in zip(first, self.blocks, strict=True):
+            slopes[start + block.index] = duals[block.row]
+            slopes[sum(hidden) + start + block.index] = duals[block.row2]
+        return np.maximum(duals[self.rows_at], 0.0), slopes
+
+    def inputs(self, values: Array) -> Array:
+        """The moving network columns (d,) of a solution."""
+        return np.asarray(self.centre + self.radius * values[: len(self.moving)])
+
+    def gaps(self, values: Array) -> Array:
+        """(2 H,) how far relu(a) and its column are apart in a solution: min(p, n), 0 where a neuron has no columns."""
+        hidden = self.network.hidden
+        out = np.zeros(2 * sum(hidden))
+        for start, block in zip(np.cumsum(hidden) - hidden, self.blocks, strict=True):
+            out[start + block.index] = np.minimum(values[block.p], values[block.n])
+            out[sum(hidden) + start + block.index] = np.minimum(values[block.p2], values[block.n2])
+        return out
+
+
+class _Copy:
+    """Pre-activations of one copy as expressions: coefficients (m, c) over program columns (c,), constant (m,)."""
+
+    def __init__(self, columns: Integers, coefficients: Array, constant: Array) -> None:
+        self.columns, self.coefficients, self.constant = columns, coefficients, constant
+
+    def ascend(self, network: Network, k: int, kept: Integers, p: Integers, n: Integers, through: Array) -> None:
+        """To the layer above k: y = through * a for neurons without columns, p - slope n for the kept ones."""
+        above, slope = network.layers[k + 1], network.layers[k].slope
+        through = through.copy()
+        through[kept] = 0.0
+        passed, weight = above.weight * through, above.weight[:, kept]
+        self.constant = passed @ self.constant + above.bias
+        self.coefficients = np.concatenate([passed @ self.coefficients, weight, -weight * slope[kept]], axis=1)
+        self.columns = np.concatenate([self.columns, p, n])
+
+
+class _Build:
+    """Columns and fixed rows so far."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.count = width, 0
+        self.rows: list[Rows] = []
+
+    def columns(self, m: int) -> Integers:
+        self.width += m
+        return np.arange(self.width - m, self.width)
+
+    def _add(self, rows: Rows) -> Integers:
+        self.rows.append(rows)
+        self.count += len(rows.lower)
+        return np.arange(self.count - len(rows.lower), self.count)
+
+    def one_hot_sums(self, domain: Domain, moving: Integers, low: Array) -> None:
+        for v in np.flatnonzero(domain.one_hot):
+            block = np.flatnonzero((moving >= domain.start[v]) & (moving < domain.start[v] + domain.width[v]))
+            if len(block):
+                self._add(Rows(columns=block[None], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
+
+    def definitions(self, copy: _Copy, kept: Integers, p: Integers, n: Integers) -> Integers:
+        """p - n - (a without its constant) = constant."""
+        one = np.ones((len(kept), 1))
+        columns = np.concatenate([np.tile(copy.columns, (len(kept), 1)), p[:, None], n[:, None]], axis=1)
+        values = np.concatenate([-copy.coefficients[kept], one, -one], axis=1)
+        return self._add(Rows(columns=columns, values=values, lower=copy.constant[kept], upper=copy.constant[kept]))
+
+    def equals(self, column: int, columns: Integers, coefficients: Array, constant: float) -> None:
+        at = np.append(columns, column)[None]
+        value = np.array([constant])
+        self._add(Rows(columns=at, values=np.append(-coefficients, 1.0)[None], lower=value, upper=value))
+
+    def maximum(self, t: int, margins: Integers, rows: Array, constants: Array) -> Integers:
+        """t - row . (g, g') >= constant."""
+        columns = np.tile(np.append(t, margins), (len(rows), 1))
+        values = np.concatenate([np.ones((len(rows), 1)), -rows], axis=1)
+        return self._add(Rows(columns=columns, values=values, lower=constants, upper=np.full(len(rows), np.inf)))
+
+
+def _triangle(p: Integers, n: Integers, low: Array, high: Array) -> Rows:
+    loose = (low < 0) & (high > 0)
+    k = np.divide(high, high - low, out=np.full_like(low, 0.5), where=loose)
+    return Rows.of([p, n], [1 - k, k], -np.inf, np.where(loose, -k * low, np.inf))
+
+
+def _first_difference(block: _Block, at: Intervals) -> list[Rows]:
+    """D = a' - a is a constant s: the facets of the hull of (a, relu(a), relu(a')) besides the triangles (`twin_difference`)."""
+    rows = []
+    shift = (at.d_low + at.d_high) / 2
+    both = (at.low < 0) & (at.high > 0) & (at.low2 < 0) & (at.high2 > 0)
+    for sign, p, n, q, m, top, bottom in (
+        (1.0, block.p2, block.n2, block.p, block.n, at.high2, at.low),
+        (-1.0, block.p, block.n, block.p2, block.n2, at.high, at.low2),
+    ):  # (p, n) of the larger copy, (q, m) of the smaller one
+        holds = both & (sign * shift > 0)
+        size = np.abs(shift)
+        q_ratio = np.clip(1 - np.divide(size, top, out=np.zeros_like(size), where=holds), 0.0, None)
+        n_ratio = np.clip(1 + np.divide(size, bottom, out=np.zeros_like(size), where=holds), 0.0, None)
+        limit = np.where(holds, 0.0, np.inf)
+        rows += [Rows.of([q, p], [1.0, -q_ratio], -np.inf, limit), Rows.of([n, m], [1.0, -n_ratio], -np.inf, limit)]
+    return rows
+
+
+def _deeper_difference(block: _Block, at: Intervals) -> list[Rows]:
+    """d_low <= D <= d_high, and the planes around d = p' - p:  lines in D between min(D, 0) and max(D, 0)."""
+    low, high = at.d_low, at.d_high
+    mixed = (low < 0) & (high > 0)
+    share = np.divide(high, high - low, out=np.zeros_like(low), where=mixed)
+    equal, zero = (at.low >= 0) & (at.low2 >= 0), (at.high <= 0) & (at.high2 <= 0)
+    mixed &= ~equal & ~zero
+    roof = np.where(equal, 1.0, np.where(zero, 0.0, np.where(low >= 0, 1.0, share)))
+    floor = np.where(equal, 1.0, np.where(zero, 0.0, np.where(high <= 0, 1.0, np.where(low >= 0, 0.0, 1 - share))))
+    columns = [block.p2, block.n2, block.p, block.n]
+
+    def plane(slope: Array) -> list[Array | float]:  # d - slope D, with d = p' - p and D = p' - n' - p + n
+        return [1 - slope, slope, slope - 1, -slope]
+
+    return [
+        Rows.of(columns, [1.0, -1.0, -1.0, 1.0], low, np.maximum(low, high)),
+        Rows.of(columns, plane(roof), -np.inf, np.where(mixed, -share * low, 0.0)),
+        Rows.of(columns, plane(floor), np.where(mixed, -(1 - share) * high, 0.0), np.inf),
+    ]

@@ -1,0 +1,281 @@
+"""Two copies of a network over shared inputs, as columns and rows: what the LP and the MILP have in common.
+
+Only what moves becomes a column. The inputs that a box fixes are summed into the first layer's constants, and so is every
+neuron whose bounds show on which side of zero it stays: it is an affine expression of the columns before it and is substituted.
+What is left of a neuron a = w . y + b with l < 0 < u is its positive and its negative part,
+
+    p - n = a,    0 <= p <= u,    0 <= n <= -l,        y = p - s n     (s its slope),
+
+one dense row and two columns; exact as soon as p n = 0, which is what the encoders on top say in their own ways:
+
+    triangle.py     p / u + n / (-l) <= 1          (the convex hull)
+    big_m.py        p <= u z,  n <= -l (1 - z),  z in {0, 1}
+
+The hull alone needs no n: with n = p - a substituted it is two dense rows and one column,  p >= a  and  p <= t (a - l),
+t = u/(u - l), which simplex solves in half to two thirds of the time (`Layout.hull`). For the MILP the parts are no slower,
+and with n substituted Gurobi's presolve was once seen to call a value optimal that a feasible point undercuts by 1e-3.
+
+`paired` keeps a neuron in both copies as soon as it is unstable in one of them, so that a, a', y, y' and hence the difference of
+the copies are all short expressions (`twin_difference`).
+
+Inputs: a moving number is one column, mapped linearly to [float32(lower), float32(upper)]; a moving one-hot variable is one column
+for each category in its box, with sum 1. The network is fed float32((raw - offset) / scale), so at an inner lattice point the
+column is off by at most one float32 rounding, about 6e-8 relative: below the tolerances of these solvers, not a proof (`smt` is).
+Coefficients are float64 products of weights, rounded likewise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from encoders.bounds.twin import Indices
+from encoders.network import Array
+from encoders.problem import Booleans, Goal
+from encoders.programs.goal_rows import worst_program
+from encoders.programs.rows import Rows, matrix
+from encoders.programs.twin_box import Inputs, TwinBox
+from solvers.program import Program
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Neurons:
+    """The neurons of one layer of one copy that have columns: u of them.
+
+    index: (u,) which.   positive, negative: (u,) columns of p and n (none in a hull).   lower, upper: (u,) bounds on a = p - n.
+    """
+
+    index: Indices
+    positive: Indices
+    negative: Indices
+    lower: Array
+    upper: Array
+
+    @property
+    def unstable(self) -> Booleans:
+        """(u,) l < 0 < u; the others are here for the sake of their partner in the other copy."""
+        return (self.lower < 0) & (self.upper > 0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """Columns and defining rows of a twin.
+
+    lower, upper, integer: (n,) columns, inputs first, then p and n of copy x and of copy x', layer by layer.
+    neurons: per hidden layer the pair (of x, of x').
+    rows: p - n = a (or the triangle), and one-hot sums.
+    margins: (2, n) and constants (2,): g and g' as expressions of the columns.
+    """
+
+    box: TwinBox
+    inputs: Inputs
+    lower: Array
+    upper: Array
+    integer: Booleans
+    neurons: tuple[tuple[Neurons, Neurons], ...]
+    rows: tuple[Rows, ...]
+    margins: Array
+    constants: Array
+
+    @classmethod
+    def parts(cls, box: TwinBox, *, integer: bool, paired: bool) -> Layout:
+        """p and n with p - n = a; that one of them is 0, or their hull, is left to the encoder."""
+        return cls._of(box, integer=integer, paired=paired, with_negative=True)
+
+    @classmethod
+    def hull(cls, box: TwinBox) -> Layout:
+        """p alone, between the lines of the triangle: continuous inputs, complete as it stands."""
+        return cls._of(box, integer=False, paired=False, with_negative=False)
+
+    @classmethod
+    def _of(cls, box: TwinBox, *, integer: bool, paired: bool, with_negative: bool) -> Layout:
+        inputs = Inputs.of(box, integer=integer)
+        copies = (_Copy.of(box, inputs, prime=False), _Copy.of(box, inputs, prime=True))
+        rows = inputs.sums()
+        lower, upper, width = [inputs.lower], [inputs.upper], len(inputs.column)
+        neurons: list[tuple[Neurons, Neurons]] = []
+        for k in range(box.twin.depth):
+            kept = [_unstable(box, k, prime) for prime in (False, True)]
+            if paired:
+                kept = [kept[0] | kept[1]] * 2
+            pair = []
+            for copy, keep in zip(copies, kept, strict=True):
+                layer = copy.split(k, np.flatnonzero(keep), width, with_negative)
+                upper += [np.maximum(layer.upper, 0.0), np.maximum(-layer.lower, 0.0)][: 1 + with_negative]
+                width = sum(len(part) for part in upper)
+                rows += [copy.definition(layer)] if with_negative else copy.triangle(layer)
+                copy.ascend(k, layer)
+                pair.append(layer)
+            neurons.append((pair[0], pair[1]))
+        lower.append(np.zeros(width - len(inputs.column)))
+        margins = np.zeros((2, width))
+        for copy, margin in zip(copies, margins, strict=True):
+            margin[copy.columns] = copy.coefficients[0]
+        return cls(
+            box=box,
+            inputs=inputs,
+            lower=np.concatenate(lower),
+            upper=np.concatenate(upper),
+            integer=np.concatenate([inputs.integer, np.zeros(width - len(inputs.column), dtype=bool)]),
+            neurons=tuple(neurons),
+            rows=tuple(rows),
+            margins=margins,
+            constants=np.array([copy.constant[0] for copy in copies]),
+        )
+
+
+def edge_slope(lower: Array, upper: Array) -> Array:
+    """t = u/(u - l), the slope of the triangle's upper edge, of unstable neurons (l < 0 < u)."""
+    return np.asarray(upper / (upper - lower))
+
+
+def _unstable(box: TwinBox, k: int, prime: bool) -> Booleans:
+    lower, upper = box.copy(k, prime)
+    return (lower < 0) & (upper > 0) & (box.twin.hidden[k].slope < 1)
+
+
+class _Copy:
+    """The pre-activations of one copy as expressions: coefficients (n_k, c) over program columns `columns` (c,), constant (n_k,).
+
+    The loop variable of Layout.of, rewritten layer by layer.
+    """
+
+    def __init__(self, box: TwinBox, prime: bool, columns: Indices, coefficients: Array, constant: Array) -> None:
+        self.box, self.prime, self.columns, self.coefficients, self.constant = box, prime, columns, coefficients, constant
+
+    @classmethod
+    def of(cls, box: TwinBox, inputs: Inputs, prime: bool) -> _Copy:
+        twin = box.twin
+        weight = twin.weights[0]
+        network = box.low.copy()  # the moving columns that this box fixes, and the origin of the others
+        network[inputs.column] = inputs.origin
+        constant = twin.base[box.question] + weight @ network
+        if prime:
+            constant = constant - twin.shift[box.question]
+        return cls(box, prime, np.arange(len(inputs.column)), weight[:, inputs.column] * inputs.unit, constant)
+
+    def split(self, k: int, index: Indices, width: int, with_negative: bool) -> Neurons:
+        """Give p, and n when wanted, of the neurons `index` the next columns after `width`."""
+        lower, upper = self.box.copy(k, self.prime)
+        positive = width + np.arange(len(index))
+        negative = positive + len(index) if with_negative else positive[:0]
+        return Neurons(index=index, positive=positive, negative=negative, lower=lower[index], upper=upper[index])
+
+    def definition(self, neurons: Neurons) -> Rows:
+        """a - p + n = 0."""
+        one = np.ones(len(neurons.index))
+        constant = -self.constant[neurons.index]
+        return self._rows(neurons, one, [neurons.positive, neurons.negative], [-one, one], constant, constant)
+
+    def triangle(self, neurons: Neurons) -> list[Rows]:
+        """a - p <= 0  and  t a - p >= t l."""
+        one, constant = np.ones(len(neurons.index)), self.constant[neurons.index]
+        slope = edge_slope(neurons.lower, neurons.upper)
+        edge = slope * (neurons.lower - constant)
+        return [
+            self._rows(neurons, one, [neurons.positive], [-one], np.full(len(one), -np.inf), -constant),
+            self._rows(neurons, slope, [neurons.positive], [-one], edge, np.full(len(one), np.inf)),
+        ]
+
+    def _rows(
+        self, neurons: Neurons, factor: Array, columns: list[Indices], values: list[Array], lower: Array, upper: Array
+    ) -> Rows:
+        """factor a, without its constant, and further entries, one row for each neuron."""
+        at = np.broadcast_to(self.columns, (len(neurons.index), len(self.columns)))
+        return Rows(
+            columns=np.concatenate([at, np.stack(columns, axis=1)], axis=1),
+            values=np.concatenate([factor[:, None] * self.coefficients[neurons.index], np.stack(values, axis=1)], axis=1),
+            lower=lower,
+            upper=upper,
+        )
+
+    def ascend(self, k: int, neurons: Neurons) -> None:
+        """From the pre-activations of layer k to those of the next: substitute y, which is a or s a on one side of zero,
+        and for a neuron with columns p - s n, or s a + (1 - s) p where n was not kept."""
+        twin, slope, index = self.box.twin, self.box.twin.hidden[k].slope, neurons.index
+        _, upper = self.box.copy(k, self.prime)
+        gain = np.where((upper <= 0) & (slope < 1), slope, 1.0)
+        parts = len(neurons.negative) > 0
+        gain[index] = 0.0 if parts else slope[index]
+        through = np.flatnonzero(gain)
+        weight = twin.weights[k + 1]
+        passed, kept = weight[:, through] * gain[through], weight[:, index]
+        coefficients, columns = [passed @ self.coefficients[through]], [self.columns, neurons.positive]
+        coefficients.append(kept if parts else kept * (1 - slope[index]))
+        if parts and slope[index].any():
+            coefficients.append(-kept * slope[index])
+            columns.append(neurons.negative)
+        self.constant = passed @ self.constant[through] + twin.biases[k + 1]
+        self.coefficients, self.columns = np.concatenate(coefficients, axis=1), np.concatenate(columns)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Encoding:
+    """A program about the margins of one twin box, without an objective yet, and the way back from its solutions.
+
+    margins (2, n), constants (2,): g(x) and g(x') as expressions of the program's columns.
+    """
+
+    program: Program
+    inputs: Inputs
+    margins: Array
+    constants: Array
+
+    @classmethod
+    def of(cls, layout: Layout, rows: list[Rows], *, binaries: int = 0) -> Encoding:
+        """The layout's own rows and further ones, with `binaries` further 0/1 columns at the end.
+
+        A box without anything left to decide (one point, say) gets one column that is 0: backends want at least one.
+        """
+        spare = 0 if len(layout.lower) + binaries else 1
+        width = len(layout.lower) + binaries + spare
+        block, lower, upper = matrix([*layout.rows, *rows], width)
+        program = Program(
+            lower=np.concatenate([layout.lower, np.zeros(binaries + spare)]),
+            upper=np.concatenate([layout.upper, np.ones(binaries), np.zeros(spare)]),
+            integer=np.concatenate([layout.integer, np.ones(binaries, dtype=bool), np.zeros(spare, dtype=bool)]),
+            rows=block,
+            row_lower=lower,
+            row_upper=upper,
+        )
+        margins = np.concatenate([layout.margins, np.zeros((2, binaries + spare))], axis=1)
+        return cls(program=program, inputs=layout.inputs, margins=margins, constants=layout.constants)
+
+    def minimise(self, row: Array, constant: float = 0.0) -> Program:
+        """minimise  row[0] g(x) + row[1] g(x') + constant.  Programs of one encoding differ in the objective alone."""
+        return replace(self.program, objective=row @ self.margins, constant=float(row @ self.constants) + constant)
+
+    def worst(self, goal: Goal) -> Program:
+        """minimise the goal's best row: a positive optimum (not a negative one, when not strict) leaves no point against it.
+
+        One program for all rows, where `minimise` proves what a single row alone can.
+        """
+        if len(goal.rows) == 1:
+            return self.minimise(goal.rows[0], float(goal.constants[0]))
+        copies = [self.inputs.box.copy(-1, prime) for prime in (False, True)]
+        ends = tuple(np.concatenate([copy[side] for copy in copies]) for side in (0, 1))
+        return worst_program(self.program, self.margins, self.constants, goal, (ends[0], ends[1]))
+
+    def at_most(self, row: Array, threshold: float) -> Program:
+        """Is there a point with  row[0] g(x) + row[1] g(x') <= threshold?  A feasibility question."""
+        coefficients = row @ self.margins
+        used = np.flatnonzero(coefficients)
+        limit = Rows(
+            columns=used[None, :],
+            values=coefficients[None, used],
+            lower=np.array([-np.inf]),
+            upper=np.array([threshold - row @ self.constants]),
+        )
+        extra, lower, upper = matrix([limit], self.program.columns)
+        return replace(
+            self.program,
+            rows=sp.csr_array(sp.vstack([self.program.rows, extra])),
+            row_lower=np.concatenate([self.program.row_lower, lower]),
+            row_upper=np.concatenate([self.program.row_upper, upper]),
+        )
+
+    def decode(self, values: Array) -> Array:
+        """The legal raw point (1, V) of the box that a solution (n,) stands for."""
+        return self.inputs.decode(values)

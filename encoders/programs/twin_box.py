@@ -1,0 +1,166 @@
+"""One question over one box: its bounds, and the program columns of the inputs that move in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from encoders.bounds.difference import every_row, interval_goals, linear_goals
+from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.linear import first_forms, hidden_forms
+from encoders.bounds.twin import Indices, Twin
+from encoders.network import Array
+from encoders.problem import Booleans
+from encoders.programs.forbidden import nearest_legal
+from encoders.programs.rows import Rows
+
+
+class Method(Enum):
+    """How the bounds on pre-activations are found: layer by layer, or by linear forms as well (tighter)."""
+
+    INTERVAL = "interval"
+    LINEAR = "linear"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TwinBox:
+    """One question over one box, bounded and ready to be encoded.
+
+    lower, upper: (V,) raw box of x.    low, high: (d,) network box of the twin's moving columns.
+    layers: bounds of every layer, each field (1, n_k), the last one of the margins g, g', g - g' (n = 1).
+    rows_lower: (R,) rigorous lower bounds of the problem's rows.
+    """
+
+    twin: Twin
+    question: int
+    lower: Array
+    upper: Array
+    low: Array
+    high: Array
+    layers: tuple[LayerBounds, ...]
+    rows_lower: Array
+
+    @classmethod
+    def of(
+        cls, twin: Twin, question: int, lower: Array | None = None, upper: Array | None = None, *, method: Method
+    ) -> TwinBox:
+        """Bound one question over its root box, or over the raw box lower, upper (V,) within it. CurveError for smooth networks:
+        no program here can say what a sigmoid or tanh does."""
+        twin.problem.network.require_piecewise_linear("an LP, MILP or SMT program")
+        batch = twin.problem.batch
+        lower = batch.lower[question] if lower is None else lower
+        upper = batch.upper[question] if upper is None else upper
+        low, high = twin.local.box(lower[None, twin.variables], upper[None, twin.variables])
+        index = np.array([question])
+        layers = interval_bounds(twin, index, low, high)
+        goals = interval_goals(twin, index, layers[-1])
+        if method is Method.LINEAR:
+            wanted = np.ones((1, len(twin.rows)))
+            bounds_of_rows = linear_goals(twin, index, low, high, layers, *every_row(twin, 1), wanted)
+            goals = np.maximum(goals, bounds_of_rows.lower)
+            _, layers = hidden_forms(twin, index, layers, first_forms(twin, index, (low + high) / 2, (high - low) / 2))
+        return cls(
+            twin=twin,
+            question=question,
+            lower=lower,
+            upper=upper,
+            low=low[0],
+            high=high[0],
+            layers=tuple(layers),
+            rows_lower=goals[0],
+        )
+
+    def copy(self, layer: int, prime: bool) -> tuple[Array, Array]:
+        """Bounds (n_k,), (n_k,) on the pre-activations of one layer of x, or of x' when `prime`."""
+        bounds = self.layers[layer]
+        if prime:
+            return bounds.lower_prime[0], bounds.upper_prime[0]
+        return bounds.lower[0], bounds.upper[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inputs:
+    """The first columns of a program: what of the inputs moves in the box.
+
+    column: (c,) position among the twin's moving columns.     variable: (c,) the raw variable it belongs to.
+    lower, upper, integer: (c,) of the program's columns.      network column = origin + unit * v, each (c,).
+    one_hot: (c,) whether the column is one category of its variable; category: (c,) which.
+    """
+
+    box: TwinBox
+    column: Indices
+    variable: Indices
+    lower: Array
+    upper: Array
+    integer: Booleans
+    origin: Array
+    unit: Array
+    one_hot: Booleans
+    category: Indices
+
+    @classmethod
+    def of(cls, box: TwinBox, *, integer: bool) -> Inputs:
+        """integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
+        numbers are scaled to [-1, 1] and categories lie in [0, 1]."""
+        local = box.twin.local
+        column = np.flatnonzero(box.low < box.high)
+        owner = np.repeat(np.arange(local.variables), local.width)[column]
+        variable = box.twin.variables[owner]
+        one_hot = local.one_hot[owner]
+        low, high = box.low[column], box.high[column]
+        whole = local.integer[owner] & integer
+        counted = whole & ~one_hot
+        lower = np.where(one_hot | counted, 0.0, -1.0)
+        upper = np.where(counted, box.upper[variable] - box.lower[variable], 1.0)
+        unit = (high - low) / (upper - lower)
+        return cls(
+            box=box,
+            column=column,
+            variable=variable,
+            lower=lower,
+            upper=upper,
+            integer=whole,
+            origin=low - unit * lower,
+            unit=unit,
+            one_hot=one_hot,
+            category=column - local.start[owner],
+        )
+
+    @classmethod
+    def plain(cls, box: TwinBox, *, integer: bool) -> Inputs:
+        """The moving network columns themselves, in their own units; categories are binary when `integer`."""
+        inputs = cls.of(box, integer=False)
+        return replace(
+            inputs,
+            lower=box.low[inputs.column],
+            upper=box.high[inputs.column],
+            integer=inputs.one_hot & integer,
+            origin=np.zeros(len(inputs.column)),
+            unit=np.ones(len(inputs.column)),
+        )
+
+    def sums(self) -> list[Rows]:
+        """One row for each moving one-hot variable: its categories sum to 1."""
+        rows = []
+        for v in np.unique(self.variable[self.one_hot]):
+            block = np.flatnonzero((self.variable == v) & self.one_hot)
+            rows.append(Rows(columns=block[None, :], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
+        return rows
+
+    def decode(self, values: Array) -> Array:
+        """The raw point (1, V) of the box nearest to a solution (n,): whole where it must be, one category each, and moved out of
+        forbidden boxes that it lies on the edge of. Whether it is legal, and its x', is for the caller to ask."""
+        box, number = self.box, ~self.one_hot
+        raw = box.lower.copy()
+        v = values[: len(self.column)]
+        at = self.variable[number]
+        share = (v[number] - self.lower[number]) / (self.upper[number] - self.lower[number])
+        point = box.lower[at] + share * (box.upper[at] - box.lower[at])
+        point = np.where(box.twin.problem.domain.integer[at], np.rint(point), point)
+        raw[at] = np.clip(point, box.lower[at], box.upper[at])
+        for variable in np.unique(self.variable[self.one_hot]):
+            block = np.flatnonzero((self.variable == variable) & self.one_hot)
+            raw[variable] = self.category[block[np.argmax(v[block])]]
+        return nearest_legal(box.twin.problem, box.question, box.lower, box.upper, raw)[None, :]

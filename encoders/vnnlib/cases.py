@@ -1,0 +1,184 @@
+"""A VNN-LIB query as cases: boxes of free inputs with a conjunction of linear constraints each; sat where some case is.
+
+    asserted formulas  ->  conjunctions of atoms (disjunctive normal form, within limits)
+    one input only     ->  a bound
+    x = y + constant   ->  y is no input of its own any more (inputs of different networks: the twins of `equal-to` queries)
+    everything else    ->  a constraint that is left: on outputs, or on several inputs
+
+All over exact rationals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from encoders.vnnlib.query import Atom, Formula, Variable, VnnlibQuery
+from encoders.vnnlib.text import VnnlibUnsupported
+
+MAX_CASES = 10_000
+MAX_ATOMS = 2_000_000
+"""Of all conjunctions that one assertion becomes."""
+MAX_STEPS = 100_000_000
+"""Comparisons and inputs, each counted in every case."""
+Bounds = tuple[Fraction, Fraction]
+Place = tuple[int, int]
+"""Of an input: its network and its position there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Free inputs u_0 ..., each in [lower, upper]; input (network j, i) is u[own] + shift; and what is left to be met."""
+
+    bounds: tuple[Bounds, ...]
+    place: dict[Place, tuple[int, Fraction]]
+    left: tuple[Atom, ...]
+
+    @property
+    def lower(self) -> list[Fraction]:
+        return [low for low, _ in self.bounds]
+
+    @property
+    def upper(self) -> list[Fraction]:
+        return [high for _, high in self.bounds]
+
+
+def cases(query: VnnlibQuery) -> Iterator[Case]:
+    """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds, for
+    more than MAX_CASES conjunctions, and where listing them would take too long."""
+    fixed: list[Atom] = []
+    choices: list[list[list[Atom]]] = []
+    for formula in query.asserted:
+        normal = _normal(formula, query)
+        if len(normal) == 1:
+            fixed += normal[0]
+        else:
+            choices.append(normal)
+    count = _product(choices)
+    _check_count(query, count, 0)
+    if count * (len(fixed) + sum(network.input.size for network in query.networks)) > MAX_STEPS:
+        told = f"{count:,} cases of {len(fixed):,} comparisons and more would take hours to list"
+        raise VnnlibUnsupported(query.path, None, f"{told}; ask in several files")
+    for chosen in product(*choices):
+        case = _case(query, [*fixed, *(atom for part in chosen for atom in part)])
+        if case is not None:
+            yield case
+
+
+def meets(formula: Formula, values: dict[Variable, Fraction]) -> bool:
+    """Whether an assignment meets a formula, exactly."""
+    if formula.atom is None:
+        return (all if formula.kind == "and" else any)(meets(part, values) for part in formula.parts)
+    atom = formula.atom
+    value = sum((factor * values[variable] for variable, factor in atom.terms), atom.constant)
+    return {"le": value <= 0, "lt": value < 0, "eq": value == 0}[atom.sign]
+
+
+def _normal(formula: Formula, query: VnnlibQuery) -> list[list[Atom]]:
+    """Conjunctions of atoms, one of which must hold."""
+    if formula.atom is not None:
+        return [[formula.atom]]
+    parts = [_normal(part, query) for part in formula.parts]
+    if formula.kind == "or":
+        _check_count(query, sum(len(part) for part in parts), 0)
+        return [conjunction for part in parts for conjunction in part]
+    count = _product(parts)
+    _check_count(query, count, count * sum(max(map(len, part)) for part in parts))
+    return [[atom for part in chosen for atom in part] for chosen in product(*parts)]
+
+
+def _product(parts: Sequence[Sequence[object]]) -> int:
+    """How many combinations there are; MAX_CASES + 1 for any more: the product of a million twos takes long, and has no digits."""
+    count = 1
+    for part in parts:
+        count = min(count * len(part), MAX_CASES + 1)
+    return count
+
+
+def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
+    if count > MAX_CASES or atoms > MAX_ATOMS:
+        told = f"more than {MAX_CASES:,} combinations" if count > MAX_CASES else f"more than {MAX_ATOMS:,} comparisons"
+        raise VnnlibUnsupported(query.path, None, f"its disjunctions have {told}; ask in several files")
+
+
+def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Case | None:
+    """The case of a conjunction; None where its bounds leave nothing."""
+    groups = _Groups([(j, i) for j, network in enumerate(query.networks) for i in range(network.input.size)])
+    left: list[Atom] = []
+    bounds: list[Atom] = []
+    for atom in atoms:
+        if not atom.terms:
+            if not meets(Formula(kind="atom", atom=atom), {}):
+                return None
+        elif len(atom.terms) == 1 and atom.terms[0][0].side == "input":
+            bounds.append(atom)
+        elif not groups.joined(atom):
+            left.append(atom)
+    lower: dict[Place, Fraction] = {}
+    upper: dict[Place, Fraction] = {}
+    for atom in bounds:
+        ((variable, factor),) = atom.terms
+        root, offset = groups.find((variable.network, variable.index))
+        end = -atom.constant / factor - offset
+        if atom.sign == "eq" or factor > 0:
+            upper[root] = min(end, upper.get(root, end))
+        if atom.sign == "eq" or factor < 0:
+            lower[root] = max(end, lower.get(root, end))
+    roots = sorted({groups.find(place)[0] for place in groups.parent})
+    for root in roots:
+        if root not in lower or root not in upper:
+            side = "lower" if root not in lower else "upper"
+            raise VnnlibUnsupported(query.path, None, f"{_named(query, root)} has no {side} bound: only boxes are decided here")
+        if lower[root] > upper[root]:
+            return None
+    number = {root: k for k, root in enumerate(roots)}
+    place = {one: (number[root], offset) for one in groups.parent for root, offset in [groups.find(one)]}
+    return Case(bounds=tuple((lower[root], upper[root]) for root in roots), place=place, left=tuple(left))
+
+
+def _named(query: VnnlibQuery, place: Place) -> str:
+    tensor = query.networks[place[0]].input
+    if query.version == "1.0":
+        return f"X_{place[1]}"
+    indices, rest = [], place[1]
+    for size in reversed(tensor.shape):
+        rest, index = divmod(rest, size)
+        indices.append(str(index))
+    return f"{tensor.name}[{','.join(reversed(indices))}]"
+
+
+class _Groups:
+    """Inputs that are equal up to constants: each group has a root, and no two inputs of one network."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.parent: dict[Place, tuple[Place, Fraction]] = {place: (place, Fraction(0)) for place in places}
+        self.members: dict[Place, list[Place]] = {place: [place] for place in places}
+
+    def find(self, place: Place) -> tuple[Place, Fraction]:
+        """Root and offset: place = root + offset."""
+        return self.parent[place]
+
+    def joined(self, atom: Atom) -> bool:
+        """Join the groups of x and y where the atom says x = y + constant and that can be said so; else False."""
+        if atom.sign != "eq" or len(atom.terms) != 2 or any(variable.side == "output" for variable, _ in atom.terms):
+            return False
+        (x, a), (y, b) = atom.terms
+        if a + b != 0:
+            return False
+        (first, one), (second, two) = self.find((x.network, x.index)), self.find((y.network, y.index))
+        networks = [place[0] for root in (first, second) for place in self.members[root]]
+        if first == second or len(set(networks)) < len(networks):
+            return False
+        if second < first:  # the earlier network keeps the inputs
+            self._join(second, first, two - one - atom.constant / a)
+        else:
+            self._join(first, second, one - two + atom.constant / a)
+        return True
+
+    def _join(self, root: Place, gone: Place, offset: Fraction) -> None:
+        """gone = root + offset."""
+        for place in self.members.pop(gone):
+            self.parent[place] = (root, self.parent[place][1] + offset)
+            self.members[root].append(place)

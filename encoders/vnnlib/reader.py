@@ -1,0 +1,290 @@
+"""VNN-LIB files, 1.0 and 2.0, as declarations and linear constraints over exact numbers.
+
+2.0 after the standard's grammar of December 2025; 1.0 is the subset of SMT-LIB that VNN-COMP uses (declare-const X_i, Y_i, assert).
+Numbers are read as the exact rationals that they are. What is outside the fragment is refused with its line: hidden variables,
+products of variables, integer types, `not`. Own code, since PyPI's vnnlib reads 2.0 alone; tests compare the two.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from encoders.vnnlib.query import Atom, Declared, Formula, Linear, Side, Tensor, Variable, VnnlibQuery, added, scaled
+from encoders.vnnlib.text import Tree, VnnlibError, VnnlibUnsupported, Word, trees
+
+MAX_DIGITS = 2000
+MAX_EXPONENT = 400
+MAX_BITS = 1 << 13
+"""Of numerators of products."""
+MAX_DIMENSIONS = 32
+MAX_SIZE = 1_000_000
+"""Elements of all declared tensors together."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE]([+-]?\d+))?")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_OLD = re.compile(r"([XY])_(\d+)")
+FLOATS = ("real", "float16", "bfloat16", "float32", "float64")
+
+
+def read_vnnlib(path: str | Path) -> VnnlibQuery:
+    """Read a query, also one compressed as .gz. Raises VnnlibError (what is wrong, and in which line)."""
+    return _Reader(Path(path)).read(trees(Path(path)))
+
+
+class _Reader:
+    """What has been declared so far, and the reading of everything after it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.networks: list[Declared] = []
+        self.tensors: dict[str, tuple[int, Side, Tensor]] = {}
+        self.old: dict[Side, set[int]] = {"input": set(), "output": set()}
+
+    def read(self, commands: list[Tree]) -> VnnlibQuery:
+        new = bool(commands) and commands[0].head == "vnnlib-version"
+        if new:
+            self._version(commands[0])
+        asserted: list[Formula] = []
+        for tree in commands[1:] if new else commands:
+            match tree.head:
+                case "declare-network" if new:
+                    if asserted:
+                        raise self._error(tree, "networks are declared before the first assert")
+                    self._network(tree)
+                case "declare-const" | "declare-fun" if not new:
+                    self._constant(tree)
+                case "assert":
+                    if len(tree.items) != 2:
+                        raise self._error(tree, "assert takes one formula")
+                    asserted.append(self._formula(tree.items[1]))
+                case other:
+                    hint = "" if new else "; a query of VNN-LIB 2.0 begins with (vnnlib-version <2.0>)"
+                    raise self._unsupported(tree, f"{other or 'this'} is not read here{hint}")
+        if not new:
+            self._old_network(commands)
+        if not self.networks:
+            raise VnnlibError(self.path, None, "declares no network and no variables")
+        if not asserted:
+            raise VnnlibError(self.path, None, "asserts nothing")
+        return VnnlibQuery(
+            path=self.path, version="2.0" if new else "1.0", networks=tuple(self.networks), asserted=tuple(asserted)
+        )
+
+    # Declarations
+
+    def _version(self, tree: Tree) -> None:
+        words = [item.text for item in tree.items[1:] if isinstance(item, Word)]
+        if len(words) != 1 or re.fullmatch(r"<\d+\.\d+>", words[0]) is None:
+            raise self._error(tree, "expected (vnnlib-version <2.0>)")
+        if not words[0].startswith("<2."):
+            raise self._unsupported(tree, f"version {words[0]} is not read here; 1.0 (without this line) and 2.0 are")
+
+    def _network(self, tree: Tree) -> None:
+        if len(tree.items) < 2 or not isinstance(tree.items[1], Word):
+            raise self._error(tree, "declare-network needs a name")
+        name, number = self._name(tree.items[1]), len(self.networks)
+        if name in [one.name for one in self.networks] or name in self.tensors:
+            raise self._error(tree, f"{name} is declared twice")
+        equal_to: str | None = None
+        found: dict[Side, Tensor] = {}
+        for part in tree.items[2:]:
+            if not isinstance(part, Tree):
+                raise self._error(part, f"{part.text!r} is no declaration")
+            match part.head:
+                case "equal-to" | "isomorphic-to":
+                    other = self._name(part.items[1]) if len(part.items) == 2 else ""
+                    if other not in [one.name for one in self.networks]:
+                        raise self._error(part, f"{part.head} names {other or 'nothing'}, which is not declared before")
+                    equal_to = other if part.head == "equal-to" else equal_to
+                case "declare-input" | "declare-output":
+                    side: Side = "input" if part.head == "declare-input" else "output"
+                    tensor = self._tensor(part)
+                    if side in found:
+                        raise self._unsupported(part, f"a second {side} tensor is not read here: one input and one output each")
+                    found[side] = tensor
+                    self.tensors[tensor.name] = (number, side, tensor)
+                case "declare-hidden":
+                    raise self._unsupported(part, "hidden variables are not read here, only inputs and outputs")
+                case other:
+                    raise self._error(part, f"{other or 'this'} is no part of declare-network")
+        if len(found) != 2:
+            raise self._error(tree, f"network {name} needs a declare-input and a declare-output")
+        self.networks.append(Declared(name=name, equal_to=equal_to, input=found["input"], output=found["output"]))
+        self._check_size(tree)
+
+    def _tensor(self, tree: Tree) -> Tensor:
+        words = [item.text if isinstance(item, Word) else "(" for item in tree.items[1:]]
+        if len(words) < 4 or words[2] != "[" or "]" not in words:
+            raise self._error(tree, f"expected ({tree.head} NAME TYPE [DIMENSIONS])")
+        name, kind, end = words[0], words[1], words.index("]")
+        dimensions = [word for word in words[3:end] if word != ","]
+        if _NAME.fullmatch(name) is None or name in self.tensors or name in [one.name for one in self.networks]:
+            raise self._error(tree, f"{name!r} is no name, or taken; every variable needs one of its own")
+        if not all(word.isdecimal() and len(word) < 8 for word in dimensions) or len(dimensions) > MAX_DIMENSIONS:
+            raise self._error(
+                tree, f"dimensions of {name}: {' '.join(dimensions)[:200]}, expected at most {MAX_DIMENSIONS} whole numbers"
+            )
+        if kind.lower() not in FLOATS:
+            raise self._unsupported(tree, f"{name} is of type {kind}; expected {' or '.join(FLOATS)}")
+        rest = words[end + 1 :]
+        if len(rest) > 1 or (rest and not rest[0].startswith('"')):
+            raise self._error(tree, f"after the dimensions of {name} only the ONNX name may follow, in quotation marks")
+        return Tensor(
+            name=name, type=kind.lower(), shape=tuple(map(int, dimensions)), onnx=rest[0].strip('"') if rest else None
+        )
+
+    def _constant(self, tree: Tree) -> None:
+        words = [item.text for item in tree.items[1:] if isinstance(item, Word)]
+        match = _OLD.fullmatch(words[0]) if words else None
+        if match is None or len(words[0]) > 12:
+            raise self._unsupported(tree, "expected a variable called X_<number> (an input) or Y_<number> (an output)")
+        if words[1:] != ["Real"]:
+            raise self._unsupported(tree, f"{words[0]} is not of type Real")
+        side: Side = "input" if match[1] == "X" else "output"
+        if int(match[2]) in self.old[side]:
+            raise self._error(tree, f"{words[0]} is declared twice")
+        self.old[side].add(int(match[2]))
+
+    def _old_network(self, commands: list[Tree]) -> None:
+        sizes = {}
+        for side, letter in (("input", "X"), ("output", "Y")):
+            indices = self.old[side]  # type: ignore[index]
+            if not indices:
+                raise VnnlibError(self.path, None, f"declares no {letter}_0; 1.0 calls inputs X_0, X_1 ... and outputs Y_0 ...")
+            if indices != set(range(len(indices))):
+                missing = next(i for i in range(len(indices)) if i not in indices)
+                raise VnnlibError(self.path, None, f"{letter}_{missing} is not declared, a later one is")
+            sizes[side] = Tensor(name=letter, type="real", shape=(len(indices),), onnx=None)
+        self.networks.append(Declared(name="", equal_to=None, input=sizes["input"], output=sizes["output"]))
+        self._check_size(commands[0])
+
+    def _check_size(self, tree: Tree) -> None:
+        size = sum(one.input.size + one.output.size for one in self.networks)
+        if size > MAX_SIZE:
+            raise self._unsupported(tree, f"{size} variables are more than {MAX_SIZE}")
+
+    # Formulas
+
+    def _formula(self, tree: Word | Tree) -> Formula:
+        if isinstance(tree, Word):
+            raise self._error(tree, f"{tree.text!r} is no formula; expected a comparison, (and ...) or (or ...)")
+        match tree.head:
+            case "and" | "or":
+                if len(tree.items) < 2:
+                    raise self._error(tree, f"({tree.head}) joins nothing")
+                parts = tuple(self._formula(part) for part in tree.items[1:])
+                return Formula(kind="and" if tree.head == "and" else "or", parts=parts)
+            case "<=" | "<" | ">=" | ">" | "==" | "=" | "!=":
+                return self._comparison(tree)
+            case other:
+                raise self._unsupported(tree, f"{other or 'this'} is not read here; formulas are and, or, <=, <, >=, >, ==, !=")
+
+    def _comparison(self, tree: Tree) -> Formula:
+        operands = self._operands(tree.items[1:], tree)
+        if len(operands) != 2:
+            raise self._error(tree, f"{tree.head} compares two terms, here are {len(operands)}")
+        left, right = operands
+        swapped = tree.head in (">=", ">")
+        terms, constant = added(*((right, scaled(left, Fraction(-1))) if swapped else (left, scaled(right, Fraction(-1)))))
+
+        def atom(sign: Literal["le", "lt", "eq"], factor: int = 1) -> Formula:
+            scaled = tuple((variable, factor * value) for variable, value in terms.items())
+            return Formula(kind="atom", atom=Atom(terms=scaled, constant=factor * constant, sign=sign, line=tree.line))
+
+        if tree.head == "!=":
+            return Formula(kind="or", parts=(atom("lt"), atom("lt", -1)))
+        return atom("eq" if tree.head in ("==", "=") else "le" if tree.head in ("<=", ">=") else "lt")
+
+    def _operands(self, items: tuple[Word | Tree, ...], tree: Tree) -> list[Linear]:
+        """Terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
+        found: list[Linear] = []
+        position = 0
+        while position < len(items):
+            item = items[position]
+            position += 1
+            if isinstance(item, Tree):
+                found.append(self._term(item))
+            elif _NUMBER.fullmatch(item.text):
+                found.append(({}, self._number(item)))
+            elif item.text in self.tensors:
+                indices: list[str] = []
+                if position < len(items) and _is(items[position], "["):
+                    end = next((k for k in range(position, len(items)) if _is(items[k], "]")), None)
+                    if end is None:
+                        raise self._error(item, f"the brackets after {item.text} are never closed")
+                    inside = items[position + 1 : end]
+                    indices = [one.text if isinstance(one, Word) else "(...)" for one in inside[::2]]
+                    if not all(_is(one, ",") for one in inside[1::2]) or (inside and len(inside) % 2 == 0):
+                        raise self._error(item, f"the indices of {item.text} have no commas between them, or more than one")
+                    position = end + 1
+                found.append(({self._element(item, indices): Fraction(1)}, Fraction(0)))
+            else:
+                found.append(({self._old_variable(item): Fraction(1)}, Fraction(0)))
+        if not found:
+            raise self._error(tree, f"{tree.head} has no operands")
+        return found
+
+    def _term(self, tree: Tree) -> Linear:
+        operands = self._operands(tree.items[1:], tree)
+        match tree.head:
+            case "+":
+                return added(*operands)
+            case "-":
+                first, *rest = operands
+                return added(first, *(scaled(one, Fraction(-1)) for one in rest)) if rest else scaled(first, Fraction(-1))
+            case "*":
+                product: Linear = ({}, Fraction(1))
+                for one in operands:
+                    if product[0] and one[0]:
+                        raise self._unsupported(tree, "a product of two variables is not linear")
+                    product = scaled(one, product[1]) if not product[0] else scaled(product, one[1])
+                    if any(abs(part.numerator).bit_length() > MAX_BITS for part in (product[1], *product[0].values())):
+                        raise self._unsupported(tree, "this product has too many digits")
+                return product
+            case other:
+                raise self._unsupported(tree, f"{other or 'this'} is not read here; terms are +, -, * with one variable")
+
+    def _number(self, word: Word) -> Fraction:
+        match = _NUMBER.fullmatch(word.text)
+        assert match is not None
+        exponent = match[3] or "0"
+        if len(word.text) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent)) > MAX_EXPONENT:
+            raise self._unsupported(word, f"a number of {len(word.text)} characters, exponent {exponent[:8]}, is not read here")
+        return Fraction(word.text)
+
+    def _element(self, word: Word, indices: list[str]) -> Variable:
+        network, side, tensor = self.tensors[word.text]
+        if not all(one.isdecimal() and len(one) < 8 for one in indices) or len(indices) != len(tensor.shape):
+            dimensions = f"{word.text} has {len(tensor.shape)} dimensions, one whole number for each"
+            raise self._error(word, f"{word.text}[{','.join(indices)}]: {dimensions}")
+        flat = 0
+        for size, one in zip(tensor.shape, indices, strict=True):
+            if int(one) >= size:
+                raise self._error(word, f"{word.text}[{','.join(indices)}] is outside its shape {list(tensor.shape)}")
+            flat = flat * size + int(one)
+        return Variable(network, side, flat)
+
+    def _old_variable(self, word: Word) -> Variable:
+        match = _OLD.fullmatch(word.text) if len(word.text) <= 12 else None
+        side: Side = "input" if match is not None and match[1] == "X" else "output"
+        if match is None or int(match[2]) not in self.old[side]:
+            raise self._error(word, f"{word.text[:40]!r} is neither a number nor a declared variable")
+        return Variable(0, side, int(match[2]))
+
+    def _name(self, item: Word | Tree) -> str:
+        if not isinstance(item, Word) or _NAME.fullmatch(item.text) is None:
+            raise self._error(item, "expected a name: a letter, then letters, digits and underscores")
+        return item.text
+
+    def _error(self, at: Word | Tree, problem: str) -> VnnlibError:
+        return VnnlibError(self.path, at.line, problem)
+
+    def _unsupported(self, at: Word | Tree, problem: str) -> VnnlibError:
+        return VnnlibUnsupported(self.path, at.line, problem)
+
+
+def _is(item: Word | Tree, text: str) -> bool:
+    return isinstance(item, Word) and item.text == text

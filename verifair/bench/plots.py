@@ -1,0 +1,167 @@
+"""A benchmark on paper: cactus plots, performance profiles, and which solver for which job.
+
+A colour is a backend (Okabe and Ito's), a dash is a method; black is a method that asks no solver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verifair.bench.competitors import DEFAULTS
+from verifair.bench.scores import NEAR, Cell, cactus, par2, profile, ratios, times
+from verifair.bench.tables import KINDS, Comparison
+from verifair.systems.figures import figure
+
+COLORS = {
+    "highs": "#0072B2", "gurobi": "#D55E00", "scip": "#009E73", "z3": "#CC79A7", "cbc": "#E69F00", "ortools-scip": "#56B4E9",
+    "ortools-glop": "#8C6D31", "ortools-pdlp": "#7B4FA3", "ortools-cpsat": "#A0A000",
+}  # fmt: skip
+PEERS = {"marabou": "#B22222", "fairify:z3": "#8B3A8B"}
+DASHES: dict[str, Any] = {
+    "auto": "-", "exact": "-", "bnb": "--", "components": "--", "lp": ":", "milp": "-", "mip": "-", "smt": "-.",
+    "marabou": (0, (5, 1, 1, 1, 1, 1)), "fairify": (0, (1, 1)),
+}  # fmt: skip
+
+
+def cactus_plot(found: Comparison, path: Path) -> None:
+    """How many cases a competitor solves when each may take so long: further right and lower is better. A panel for each kind."""
+    _panels(found, path, _cactus, "cases solved", "seconds for each of them")
+
+
+def profile_plot(found: Comparison, path: Path) -> None:
+    """Share of all cases that a competitor solves within tau times the fastest; the left end is how often it is the fastest."""
+    _panels(found, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
+
+
+def _panels(found: Comparison, path: Path, draw: Any, x: str, y: str) -> None:
+    kinds = [kind for kind in KINDS if any(entry.kind == kind for entry in found.entries)]
+    across = min(2, len(kinds))
+    down = -(-len(kinds) // across)
+    with figure(path, (7.6 * across, 4.6 * down), down, across) as drawn:
+        for axis in drawn.axes[len(kinds) :]:
+            axis.set_axis_off()
+        for kind, axis in zip(kinds, drawn.axes, strict=False):
+            own = [entry for entry in found.entries if entry.kind == kind]
+            seconds = times(own)
+            scored = par2(seconds, found.limit)
+            best_first = sorted(seconds, key=lambda name: scored[name])
+            draw(axis, {name: seconds[name] for name in best_first}, found.limit, DEFAULTS[kind])
+            count = len({entry.case for entry in own})
+            axis.set_title(f"{KINDS[kind]}: {count} cases", loc="left", fontsize=11)
+            axis.set_xlabel(x)
+            axis.set_ylabel(y)
+            axis.grid(alpha=0.25)
+            axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, title="least PAR-2 first")
+
+
+def _cactus(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float, default: str) -> None:
+    for name, own in cactus(seconds).items():
+        axis.step([0, *range(1, len(own) + 1)], [*own[:1], *own] or [math.nan], where="pre", label=name, **_line(name, default))
+    axis.axhline(limit, color="#999999", lw=0.8)
+    axis.set_yscale("log")
+    axis.set_xlim(left=0)
+
+
+def _profile(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float, default: str) -> None:
+    found = ratios(seconds)
+    finite = [one for own in found.values() for one in own if math.isfinite(one)]
+    end = max([2.0, *finite]) * 1.3
+    for name, own in found.items():
+        taus = sorted({1.0, *(one for one in own if math.isfinite(one)), end})
+        axis.step(taus, [profile(own, tau) for tau in taus], where="post", label=name, **_line(name, default))
+    axis.set_xscale("log")
+    axis.set_xlim(1, end)
+    axis.set_ylim(-0.02, 1.02)
+
+
+def _line(name: str, default: str) -> dict[str, Any]:
+    """The default is drawn thick, above the others."""
+    method, _, _ = name.partition(":")
+    thick = name == default
+    return {"color": _color(name), "ls": DASHES.get(method, "-"), "lw": 2.6 if thick else 1.3, "zorder": 3 if thick else 2}
+
+
+def _color(name: str) -> str:
+    _, _, backend = name.partition(":")
+    return PEERS.get(name) or COLORS.get(backend, "#000000")
+
+
+def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> None:
+    """Which solver for which job: who has the least PAR-2, for each family (a row) at each of its sizes, growing to the right.
+
+    sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. Where it is
+    not the best, how much longer it takes stands below. A small circle: the best one's proofs are a solver's claims.
+    """
+    families = list(dict.fromkeys(cell.family for cell in found.cells))
+    wide = max(sum(cell.family == family for cell in found.cells) for family in families)
+    with figure(path, (max(3.0 + 2.0 * wide, 7.5), 1.6 + 0.72 * len(families))) as drawn:
+        axis = drawn.axes[0]
+        for row, family in enumerate(families):
+            for column, cell in enumerate(cell for cell in found.cells if cell.family == family):
+                _draw_cell(axis, column, row, cell)
+        labels = [f"{family}\n{sizes_are.get(family, '')}" for family in families]
+        axis.set_yticks(np.arange(len(families)), labels, fontsize=8)
+        axis.set_xticks([])
+        axis.set_xlim(-0.5, wide - 0.5)
+        axis.set_ylim(len(families) - 0.5, -0.5)
+        axis.set_xlabel("larger cases  →", loc="left")
+        for side in axis.spines.values():
+            side.set_visible(False)
+        axis.tick_params(length=0)
+        axis.set_title(
+            "Which solver for which job: who has the least PAR-2, and its seconds.\n"
+            f"Thick frame: the default is the best, or within {NEAR:g} times. ° its proofs are a solver's claims.",
+            loc="left", fontsize=9,
+        )  # fmt: skip
+
+
+def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
+    from matplotlib.patches import Rectangle
+
+    best = cell.best is not None
+    serves = cell.default_serves
+    axis.add_patch(
+        Rectangle(
+            (column - 0.48, row - 0.44), 0.96, 0.88, facecolor=_color(cell.best) if cell.best else "white", alpha=0.22, zorder=1
+        )
+    )
+    axis.add_patch(
+        Rectangle(
+            (column - 0.48, row - 0.44), 0.96, 0.88, fill=False, edgecolor="black" if serves else "#BBBBBB",
+            lw=2.2 if serves else 0.8, zorder=2,
+        )
+    )  # fmt: skip
+    claimed = "°" if cell.trust == "claimed" else ""
+    head = f"{cell.best}{claimed}  {short(cell.seconds)}" if best else "nobody"
+    below = "" if cell.best == cell.default or not best else f"{cell.default} {times_as_long(cell)}"
+    axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
+    axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=7.5, color="#333333")
+    axis.text(column - 0.46, row + 0.38, f"{cell.size}", ha="left", va="bottom", fontsize=6.5, color="#666666")
+
+
+def times_as_long(cell: Cell) -> str:
+    """How much longer the default takes than the best, in words."""
+    if not math.isfinite(cell.default_seconds):
+        return "was not asked"
+    return f"{cell.default_seconds / cell.seconds:.1f} x"
+
+
+def short(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
+
+
+def draw(found: Comparison, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
+    """cactus.png, profile.png and jobs.png, as far as there is anything to draw."""
+    if not found.entries:
+        return []
+    paths = [folder / "cactus.png", folder / "profile.png", folder / "jobs.png"]
+    cactus_plot(found, paths[0])
+    profile_plot(found, paths[1])
+    jobs_plot(found, paths[2], sizes_are)
+    return paths
+

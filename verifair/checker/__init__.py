@@ -1,0 +1,1 @@
+"""Certificates, and the check that proves them again."""

@@ -1,0 +1,89 @@
+"""What a certificate says about counterfactual decisions: the causal model's equations, its coefficients' intervals, and rows.
+
+The counterfactual of a raw row x under do(a := a') with coefficients theta, one for each term of the equations, in their order:
+
+    x'_a = a'       x'_n = R_n( x_n + sum over terms of n  theta_t (h_t(x') - h_t(x)) )       x'_v = x_v otherwise
+
+h_t is the parent's raw value, or values[parent] where the term lists them (a category's indicator, say). The noise of an equation
+is additive and theta is the same in abduction and prediction, so noise and intercept cancel. R_n rounds to the equation's decimals,
+half to even, then clips to its range; a node none of whose parents changed keeps its value. The network is asked about the row
+that the schema allows: numbers of integer features rounded, half to even, and all clipped to the features' ranges.
+All of this is exact rational arithmetic; what is then no float64 is rounded to the nearest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as validated
+
+from verifair.checker.fields import NO_MORE, Index, Number, Text
+
+Interval = tuple[Number, Number]
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Term:
+    """One coefficient, from a parent to the node of its equation: anywhere in low .. high.
+
+    values: what stands for each of the parent's raw values 0, 1, ... in the equation; None: the raw value itself.
+    """
+
+    parent: str
+    low: Number
+    high: Number
+    values: tuple[Number, ...] | None = None
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Equation:
+    """How a number depends on what changes. decimals: it is rounded to.   range: (low, high) it is then clipped to."""
+
+    node: str
+    terms: tuple[Term, ...] = Field(min_length=1)
+    range: Interval | None = None
+    decimals: Annotated[int, Field(strict=True, ge=-15, le=15)] | None = None
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class CounterfactualQuery:
+    """How are these rows decided had they been a' in place of a, wherever in their intervals the coefficients are?
+
+    do: attribute -> raw value.   equations: of all their descendants that matter to the network, parents first.
+    also: attributes that the network does not take, but the equations do -> their words (none: it is a number); the raw value of
+    such an attribute is the position of its word. Taken as given: that these are the equations, and that the intervals are what
+    `origin` says; the certificate is about what follows from them.
+    """
+
+    kind: Literal["counterfactual-decision"]
+    do: dict[str, Number] = Field(min_length=1)
+    equations: tuple[Equation, ...]
+    origin: Text
+    also: dict[str, tuple[Text, ...]] = field(default_factory=dict)
+
+    @property
+    def coefficients(self) -> tuple[Interval, ...]:
+        """The intervals of all coefficients, in the order of the equations' terms."""
+        return tuple((term.low, term.high) for equation in self.equations for term in equation.terms)
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class CounterfactualStatement:
+    """factual: the row itself is decided classes[0].   counterfactual: so is its counterfactual, for all coefficients in `cell`.
+
+    Decided i = classes[0], not j = classes[1]: f_i - f_j >= 0 if i < j, > 0 if i > j (ties go to the smaller index).
+    also: raw values of the query's further attributes, in its order.
+    cell: a part of the coefficients' intervals; the cells of a row make up the whole.   lower, upper: (V,) raw box that holds every
+    counterfactual of the cell. Points of it that the schema's constraints forbid are nobody; nothing is claimed about them.
+    counterfactual of the cell. Points of it that the schema's constraints forbid are nobody; nothing is claimed about them.
+    """
+
+    goal: Literal["factual", "counterfactual"]
+    row: tuple[Number, ...]
+    classes: tuple[Index, Index]
+    also: tuple[Number, ...] = field(default=())
+    cell: tuple[Interval, ...] = field(default=())
+    lower: tuple[Number, ...] = field(default=())
+    upper: tuple[Number, ...] = field(default=())

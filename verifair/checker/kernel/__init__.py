@@ -1,0 +1,1 @@
+"""The bounds, leaves and trees that every kind of check uses."""

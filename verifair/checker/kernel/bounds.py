@@ -1,0 +1,365 @@
+"""Rigorous lower bounds for the checker: two copies of one network, over batches of input boxes.
+
+Written from the formulas alone, sharing nothing with the engine's own bounds, so that a slip in one is caught by the
+other. Notation: layer i has a = W y + b and y = slope * a + (1 - slope) * r with r = max(a, 0); a prime marks the second
+copy; D = a' - a, d = r' - r. Copies share every moving input, so x' - x is constant on a box.
+
+Method
+    Interval bounds of a, a' and D from below, each tightened by the two others; then backward substitution of one linear
+    form P.y_i + Q.y'_i through the layers (CROWN, Zhang et al., NeurIPS 2018; difference planes as in ReluDiff, Paulsen et
+    al., ICSE 2020). A neuron that is unstable in either copy is replaced by the best, at the centre, of three planes: one
+    per copy; copy 1 and the difference; copy 2 and the difference. In the first layer D is a constant s, and
+    h(a) = p max(a, 0) + q max(a + s, 0) gets a chord of its convex hull.
+Sound? Yes, with the rounding argument below. Complete? No: the caller splits boxes.
+
+Rounding. u = 2^-53, gamma_n = n u / (1 - n u) (Higham, Accuracy and Stability, ch. 3): a sum or an inner product of n terms,
+in any order and also with fused operations, is off by at most gamma_n times the sum of the terms' sizes.
+    1. V_i = |W_i| Y_{i-1} + |b_i|, with Y the largest |y|, bounds |a_i| and every partial sum in computing a_i or its
+       radius, for both copies together when V and V' are added. Centre and half-width of an interval and the slope of
+       LeakyReLU cost a few u more, relative to Y. So a_i +- EPS V_i holds the true interval, and D is off by EPS (V + V').
+    2. In a backward pass every plane is valid for the slopes *as computed*: its offset is the extreme of (function - slope
+       * t) over the vertices, which bounds it for any slope. What is left is rounding, all of it relative to
+       T_i = (|P_i| + |Q_i|).(V_i + V'_i), as slopes obey |alpha| + |beta| <= 3 (|P| + |Q|), and offsets add up to at most 4 T_i.
+       With m the width of the layer and n that of the one below: forming slopes and offsets 40 u; adding up offsets
+       4 gamma_m; P W and P b in place of exact products 3 gamma_m |alpha| (|W| Y + |b|) <= 3 gamma_m T_i; running totals over
+       the layers 7 gamma_3L. At the first layer also a at the centre (3 gamma_n+1) and s (gamma_n+2), their product with
+       the slopes (3 gamma_m), the slope in the inputs (3 gamma_m+1) and its product with the half-widths (3 gamma_n). The sum,
+       and that T_i is itself rounded, is below 16 gamma_K with K = (largest m) + (largest n) + 2 layers + 40 for fewer
+       than 100 layers (more are refused): EPS = 16 gamma_K, and the error of a bound is EPS sum_i T_i.
+    3. Underflow adds at most 2^-1075 an operation. Parameters are refused unless they are 0 or within [1e-200, 1e100] in
+       size, V is refused above 1e100 and floored at 1e-80 unless it is exactly 0: then a product |W| Y that is not 0 cannot
+       vanish, EPS V covers underflow in step 1, and TINY = 1e-150 covers it in step 2. T_i = 0 needs no TINY only when no
+       neuron of the layer has both a coefficient and a V that is not 0: then every term is an exact zero.
+    4. Whatever overflows ends as inf or NaN, and the bound is then -inf: it proves nothing.
+    5. Smooth neurons (sigmoid, tanh) have Y = 1 above them, and lines of `check_curves`, whose offsets are rounded outwards there:
+       they are at most 1 + |a| for each copy, slopes at most 1. 2 (V + V') + 4 in place of V + V' in T_i covers them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array, Layer, Network, SmoothLayer
+from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth
+from verifair.checker.kernel.planes import chord, plane
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+TINY = 1e-150
+FLOOR = 1e-80
+LARGEST = 1e100
+BLOCK = 1 << 19
+"""Entries of a coefficient matrix handled at once: larger ones fall out of the cache."""
+
+
+def rounding_unit(network: Network) -> float:
+    """EPS of the argument above; inf when the network is outside its range, so that nothing is proved."""
+    if len(network.layers) >= 100:
+        return float("inf")
+    for layer in network.layers:
+        for parameters in (layer.weight, layer.bias, _bend(layer)):
+            size = np.abs(parameters[parameters != 0])
+            if size.size and not (size.min() >= 1e-200 and size.max() <= LARGEST):
+                return float("inf")
+    m = max(len(layer.bias) for layer in network.layers)
+    n = max(layer.weight.shape[1] for layer in network.layers)
+    k = (m + n + 2 * len(network.layers) + 40) * 2.0**-53
+    return float(16 * k / (1 - k))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Span:
+    """Enclosures (B, m) of a, a' and D = a' - a of one layer, and the size V + V' that rounding errors are relative to."""
+
+    low: Array
+    high: Array
+    low2: Array
+    high2: Array
+    d_low: Array
+    d_high: Array
+    size: Array
+
+    def tightened(self) -> Span:
+        """Each of the three enclosures cut down by the two others, rounded outwards."""
+
+        def down(value: Array) -> Array:
+            return np.nextafter(value, -np.inf)
+
+        def up(value: Array) -> Array:
+            return np.nextafter(value, np.inf)
+
+        low = np.maximum(self.low, down(self.low2 - self.d_high))
+        high = np.minimum(self.high, up(self.high2 - self.d_low))
+        low2 = np.maximum(self.low2, down(self.low + self.d_low))
+        high2 = np.minimum(self.high2, up(self.high + self.d_high))
+        d_low = np.maximum(self.d_low, down(self.low2 - self.high))
+        d_high = np.minimum(self.d_high, up(self.high2 - self.low))
+        return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=self.size)
+
+
+class TwinBounds:
+    """Bounds over B boxes of network inputs [low, high] (B, n_0) for copy 1 and [low2, high2] for copy 2.
+
+    `moving` columns have the same interval in both copies and move together; all others are fixed, low = high.
+    close=True also substitutes backwards for every unstable inner neuron: tighter, and several times the work.
+    """
+
+    def __init__(self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool) -> None:
+        self.network = network
+        self.eps = rounding_unit(network)
+        centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
+        self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
+        first = network.layers[0]
+        self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
+        self.shift = (centre2 - centre) @ first.weight.T
+        self._curves: dict[int, CurvePlanes | CurvePairs] = {}
+        self.spans = [self._first_span(centre, centre2)]
+        for k, layer in enumerate(network.layers[1:], start=1):
+            span = self._next_span(k)
+            if close and k + 1 < len(network.layers):
+                span = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer))
+            self.spans.append(span)
+
+    def _first_span(self, centre: Array, centre2: Array) -> Span:
+        layer = self.network.layers[0]
+        weight = np.abs(layer.weight)
+        radius = self.radius[:, self.moving] @ weight[:, self.moving].T
+        size = _floored((np.abs(centre) + self.radius) @ weight.T + np.abs(layer.bias))
+        size2 = _floored((np.abs(centre2) + self.radius) @ weight.T + np.abs(layer.bias))
+        error, error2 = self.eps * size, self.eps * size2
+        # Relative to the differing columns alone: exactly 0 where they do not reach a neuron.
+        shift_error = self.eps * _floored(np.abs(centre2 - centre) @ weight.T)
+        return Span(
+            low=self.a - radius - error,
+            high=self.a + radius + error,
+            low2=self.a2 - radius - error2,
+            high2=self.a2 + radius + error2,
+            d_low=self.shift - shift_error,
+            d_high=self.shift + shift_error,
+            size=size + size2,
+        ).tightened()
+
+    def _next_span(self, k: int) -> Span:
+        """Interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
+        below, span, layer = self.network.layers[k - 1], self.spans[k - 1], self.network.layers[k]
+        slope = _bend(below)
+        y, y2 = _activated(span.low, span.high, slope), _activated(span.low2, span.high2, slope)
+        reach, reach2 = _size(span.low, span.high, slope), _size(span.low2, span.high2, slope)
+        d = _difference(span, slope, y, y2)
+        if isinstance(below, SmoothLayer):
+            smooth = Smooth.of(below)
+            for copy, ends in ((y, (span.low, span.high)), (y2, (span.low2, span.high2))):
+                copy[0][:, smooth.index], copy[1][:, smooth.index] = smooth.outputs(*ends)
+            apart = smooth.difference(span.low, span.high, span.d_low, span.d_high)
+            d[0][:, smooth.index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, smooth.index])
+            d[1][:, smooth.index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, smooth.index])
+            reach, reach2 = (np.where(_smooth(below), 1.0, one) for one in (reach, reach2))
+        weight = np.abs(layer.weight)
+        size = _floored(reach @ weight.T + np.abs(layer.bias))
+        size2 = _floored(reach2 @ weight.T + np.abs(layer.bias))
+        # Relative to d alone, so that exact zeros stay zero; with LeakyReLU, d is off by roundings of y and y' themselves.
+        leaky = ((slope > 0) & (slope < 1)).any()
+        size_d = _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
+        if leaky:  # where no neuron differs at all, y and y' are the same numbers, rounded alike
+            size_d = np.where(((d[0] == 0) & (d[1] == 0)).all(axis=1, keepdims=True), size_d, size + size2)
+        bounds = []
+        for (low, high), bias, error in (
+            (y, layer.bias, self.eps * size),
+            (y2, layer.bias, self.eps * size2),
+            (d, 0.0, self.eps * size_d),
+        ):
+            middle = ((low + high) / 2) @ layer.weight.T + bias
+            radius = ((high - low) / 2) @ weight.T + error
+            bounds += [middle - radius, middle + radius]
+        low, high, low2, high2, d_low, d_high = bounds
+        return Span(
+            low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2
+        ).tightened()
+
+    def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
+        """The same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
+        layer = self.network.layers[k]
+        box, neuron = np.nonzero(loose)
+        rows, bias = layer.weight[neuron], layer.bias[neuron]
+        none = np.zeros_like(rows)
+
+        def least(p: Array, q: Array, constant: Array) -> Array:
+            return self.lower(p, q, box, layer=k - 1, constant=constant)[0]
+
+        low, high, low2, high2 = span.low.copy(), span.high.copy(), span.low2.copy(), span.high2.copy()
+        d_low, d_high = span.d_low.copy(), span.d_high.copy()
+        at = (box, neuron)
+        low[at] = np.maximum(low[at], least(rows, none, bias))
+        high[at] = np.minimum(high[at], -least(-rows, none, -bias))
+        low2[at] = np.maximum(low2[at], least(none, rows, bias))
+        high2[at] = np.minimum(high2[at], -least(none, -rows, -bias))
+        d_low[at] = np.maximum(d_low[at], least(-rows, rows, np.zeros_like(bias)))
+        d_high[at] = np.minimum(d_high[at], -least(rows, -rows, np.zeros_like(bias)))
+        return Span(
+            low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=span.size
+        ).tightened()
+
+    def lower(
+        self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n].
+
+        Returns (bound, error, slope, weight): the rounding error that the bound allows for; and, at the first layer's
+        moving inputs (N, moving), the slope of the linear form and the total weight of its paths, for the choice of splits.
+        """
+        constant = np.zeros(len(p)) if constant is None else constant
+        step = max(1, BLOCK // max(len(one.bias) for one in self.network.layers))
+        parts = [
+            self._lower(p[i : i + step], q[i : i + step], box[i : i + step], layer, constant[i : i + step])
+            for i in range(0, len(p), step)
+        ]
+        if not parts:
+            empty = np.zeros((0, len(self.moving)))
+            return np.zeros(0), np.zeros(0), empty, empty
+        bound, error, slope, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return bound, error, slope, weight
+
+    def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> tuple[Array, Array, Array, Array]:
+        total, error = constant.copy(), self.eps * np.abs(constant)
+        for k in range(last, -1, -1):
+            layer = self.network.layers[k]
+            error = error + self._rounding(np.abs(p) + np.abs(q), self._charge(k)[box])
+            if isinstance(layer, SmoothLayer):
+                p, q, offset = self._relaxed_curves(k, layer, p, q, box)
+            else:
+                p, q, offset = self._relaxed(k, layer.slope, p, q, box)
+            total += offset
+            if k:
+                total += p @ layer.bias + q @ layer.bias
+                p, q = p @ layer.weight, q @ layer.weight
+        total += np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
+        moved = self.network.layers[0].weight[:, self.moving]
+        slope = (p + q) @ moved
+        weight = (np.abs(p) + np.abs(q)) @ np.abs(moved)
+        bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
+        safe = np.isfinite(bound) & np.isfinite(error)
+        return np.where(safe, bound, -np.inf), error, slope, weight
+
+    def least(self, p: Array, q: Array, box: Integers) -> Array:
+        """Lower bounds (N,) of p.f + q.f' over box[n] from the enclosures of the outputs f, f' and f' - f alone.
+
+        What p and q have in common with opposite signs, t (f' - f), is bounded by the difference. Every term is off by at most 2 u
+        of itself and the sum of 3 n terms by gamma_3n of their sizes: 2^-50 (n + 3) of the sizes covers both.
+        """
+        last = self.spans[-1]
+        shared = np.where(p * q < 0, np.sign(q) * np.minimum(np.abs(p), np.abs(q)), 0.0)
+        total, size = np.zeros(len(p)), np.zeros(len(p))
+        for c, low, high in (
+            (shared, last.d_low[box], last.d_high[box]),
+            (p + shared, last.low[box], last.high[box]),
+            (q - shared, last.low2[box], last.high2[box]),
+        ):
+            total += np.minimum(c * low, c * high).sum(axis=1)
+            size += (np.abs(c) * np.maximum(np.abs(low), np.abs(high))).sum(axis=1)
+        bound = total - 2.0**-50 * (p.shape[1] + 3) * size - TINY
+        return np.where(np.isfinite(bound) & (size <= LARGEST), bound, -np.inf)
+
+    def _rounding(self, coefficient: Array, size: Array) -> Array:
+        """EPS T + TINY of one layer, for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""
+        total = np.einsum("nj,nj->n", coefficient, size)
+        zero = total == 0
+        if zero.any():
+            zero[zero] = ~((coefficient[zero] != 0) & (size[zero] != 0)).any(axis=1)
+        error = np.where(zero, 0.0, self.eps * total + TINY)
+        return np.where((total <= LARGEST) & (size.max(axis=1) <= LARGEST) & np.isfinite(self.eps), error, np.inf)
+
+    def _charge(self, k: int) -> Array:
+        """What rounding errors of backward substitution at layer k are relative to."""
+        size, layer = self.spans[k].size, self.network.layers[k]
+        return np.where(_smooth(layer), 2 * size + 4, size) if isinstance(layer, SmoothLayer) else size
+
+    def _relaxed_curves(
+        self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers
+    ) -> tuple[Array, Array, Array]:
+        """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
+        smooth, curve = Smooth.of(layer), _smooth(layer)
+        alpha, beta, offset = self._relaxed(k, layer.bend, np.where(curve, 0.0, p), np.where(curve, 0.0, q), box)
+        if k not in self._curves:
+            span = self.spans[k]
+            ends = (span.low, span.high, span.low2, span.high2, span.d_low, span.d_high)
+            scaled = tuple(smooth.scale * end[:, smooth.index] for end in ends)
+            shift = smooth.scale * self.shift[:, smooth.index] if k == 0 else None
+            self._curves[k] = CurvePlanes.of(scaled) if shift is None else CurvePairs.of(scaled, shift)
+        lines = self._curves[k]
+        mine = smooth.half * p[:, smooth.index], smooth.half * q[:, smooth.index]
+        m, m2, c = lines.planes(*mine, box) if isinstance(lines, CurvePlanes) else lines.lines(*mine, box)
+        alpha, beta = np.array(alpha), np.array(beta)
+        alpha[:, smooth.index], beta[:, smooth.index] = smooth.scale * m, smooth.scale * m2
+        constant = c + smooth.c * (p + q)[:, smooth.index]
+        return alpha, beta, offset + constant.sum(axis=1)
+
+    def _relaxed(self, k: int, slope: Array, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
+        """alpha, beta (N, m) and offsets (N,) with  p.y + q.y' >= alpha.a + beta.a' + offset  over each row's box."""
+        span = self.spans[k]
+        if (slope == 1).all():
+            return p, q, np.zeros(len(p))
+        on, on2 = span.low >= 0, span.low2 >= 0
+        leak, leak2 = slope * p, slope * q
+        if slope.any():
+            p, q = (1 - slope) * p, (1 - slope) * q
+        alpha, beta = p * on[box], q * on2[box]
+        row, neuron = np.nonzero(_loose(span)[box] & ((p != 0) | (q != 0)))
+        offset: Array = np.zeros(len(p))
+        if len(row):
+            at = (box[row], neuron)
+            p_at, q_at = p[row, neuron], q[row, neuron]
+            if k == 0:
+                m, c = chord(p_at, q_at, span.low[at], span.high[at], self.shift[at])
+                alpha[row, neuron], beta[row, neuron] = m, 0.0
+            else:
+                planes = (span.low[at], span.high[at], span.low2[at], span.high2[at], span.d_low[at], span.d_high[at])
+                alpha[row, neuron], beta[row, neuron], c = plane(p_at, q_at, *planes)
+            offset = np.asarray(np.bincount(row, weights=c, minlength=len(p)), dtype=np.float64)
+        return alpha + leak, beta + leak2, offset
+
+
+def _bend(layer: Layer) -> Array:
+    """(m,) slopes of the neurons that bend, 1 for smooth ones."""
+    return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
+
+
+def _smooth(layer: Layer) -> Booleans:
+    """(m,) which neurons are smooth."""
+    return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
+
+
+def _less(one: Array, two: Array, towards: float) -> Array:
+    """one - two, rounded outwards."""
+    return np.nextafter(one - two, towards)
+
+
+def _floored(size: Array) -> Array:
+    return np.where(size > 0, np.maximum(size, FLOOR), 0.0)
+
+
+def _loose(span: Span) -> Booleans:
+    """Neurons whose ReLU bends inside the box, in at least one copy."""
+    return ((span.low < 0) & (span.high > 0)) | ((span.low2 < 0) & (span.high2 > 0))
+
+
+def _activated(low: Array, high: Array, slope: Array) -> tuple[Array, Array]:
+    return np.where(low > 0, low, slope * low), np.where(high > 0, high, slope * high)
+
+
+def _size(low: Array, high: Array, slope: Array) -> Array:
+    """Largest |y|, at least FLOOR unless y is 0 throughout."""
+    some = (high > 0) | ((low < 0) & (slope > 0))
+    return np.where(some, np.maximum(np.maximum(high, slope * -low), FLOOR), 0.0)
+
+
+def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Bounds of y' - y: between slope * D and D, and no more than the two copies' own bounds allow."""
+    both, neither = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
+    slow, shigh = slope * span.d_low, slope * span.d_high
+    low = np.where(both, span.d_low, np.where(neither, slow, np.minimum(span.d_low, slow)))
+    high = np.where(both, span.d_high, np.where(neither, shigh, np.maximum(span.d_high, shigh)))
+    return np.maximum(low, y2[0] - y[1]), np.minimum(high, y2[1] - y[0])

@@ -1,0 +1,327 @@
+"""Confirming leaves: boxes on which a goal is claimed to hold, bounded, cut further where need be, decided exactly at points.
+
+The checker's working part (see `check` for what is claimed). Depth first over the boxes that leaves are cut into; a leaf is
+confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one single input, or because no row in it can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from encoders.exact.dyadic import Dyadic, exact
+from encoders.network import Array, Network
+from encoders.probability import exceeds
+from encoders.problem import Domain
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.leaves import Asked, Leaves
+from verifair.checker.kernel.points import holds_at
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+CHUNK = 128
+"""Boxes bounded at once."""
+GROUP = 4096
+"""Leaves under way at once."""
+MAX_BOXES = 4096
+"""Boxes that one leaf may be cut into before it counts as not confirmed."""
+SLACK = 1e-6
+"""A claimed bound may exceed the proved one by this share of itself (and by the rounding error): two programs, two roundings."""
+UNIT = 2.0**-50
+MAX_WIDE = 10
+"""Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
+TRIES = 33
+"""Further lines tried on a box that no row of a gap seems to prove."""
+FEW = 3
+"""Goals of up to so many rows have all of them bounded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """What is wrong, and in which proof (its position; None: the certificate as a whole)."""
+
+    proof: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason if self.proof is None else f"proof {self.proof}: {self.reason}"
+
+
+class Checker:
+    """Confirms leaves. `rows`: the (p, q, c) of everything asked, one after the other, from `first[which]`."""
+
+    def __init__(self, network: Network, domain: Domain, leaves: Leaves) -> None:
+        self.network, self.domain, self.leaves, self.tasks = network, domain, leaves, leaves.tasks
+        asked = leaves.tasks.asked
+        self.count = np.array([len(one.rows) for one in asked])
+        self.first = np.cumsum(self.count) - self.count
+        self.rows = np.array([row for one in asked for row in one.rows])
+        self.strict = np.array([one.strict for one in asked])
+        claimed = leaves.bound - SLACK * np.abs(leaves.bound)
+        self.target = np.where(np.isnan(claimed), 0.0, np.maximum(claimed, 0.0))
+        self.reason: dict[int, str] = {}
+        variable = np.repeat(np.arange(domain.variables), domain.width)
+        self.variable_of = np.empty(domain.columns, dtype=np.int64)
+        self.variable_of[domain.columns_of(np.arange(domain.variables))] = variable
+
+    def run(self) -> list[Rejection]:
+        """Depth first over the boxes that leaves are cut into, a group of leaves at a time."""
+        boxes = np.zeros(len(self.leaves.task), dtype=np.int64)
+        with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
+            for start in range(0, len(boxes), GROUP):
+                part = slice(start, start + GROUP)
+                self._run(np.arange(len(boxes))[part], self.leaves.lower[part], self.leaves.upper[part], boxes)
+        return [Rejection(proof=int(self.leaves.proof[one]), reason=text) for one, text in sorted(self.reason.items())]
+
+    def _run(self, leaf: Integers, lower: Array, upper: Array, boxes: Integers) -> None:
+        while len(leaf):
+            now, later = slice(-CHUNK, None), slice(0, max(0, len(leaf) - CHUNK))
+            open_now = ~np.isin(leaf[now], list(self.reason)) if self.reason else np.ones(len(leaf[now]), dtype=bool)
+            chunk = leaf[now][open_now], lower[now][open_now], upper[now][open_now]
+            np.add.at(boxes, chunk[0], 1)
+            for over in np.unique(chunk[0][boxes[chunk[0]] > MAX_BOXES]):
+                self._reject(int(over), f"not confirmed within {MAX_BOXES} boxes")
+            more = self._step(*chunk) if len(chunk[0]) else chunk
+            leaf, lower, upper = (np.concatenate([old[later], new]) for old, new in zip((leaf, lower, upper), more, strict=True))
+
+    def _reject(self, leaf: int, text: str) -> None:
+        box = f"{self.leaves.lower[leaf].tolist()} .. {self.leaves.upper[leaf].tolist()}"
+        bound = self.leaves.bound[leaf]
+        claim = "no bound" if np.isnan(bound) else f"bound {bound:.9g}"
+        self.reason.setdefault(leaf, f"leaf {box} with {claim}: {text}")
+
+    def _step(self, leaf: Integers, lower: Array, upper: Array) -> tuple[Integers, Array, Array]:
+        """Bound some boxes; returns the halves of those that are neither confirmed nor hopeless."""
+        task = self.leaves.task[leaf]
+        other = self.tasks.second(task, lower), self.tasks.second(task, upper)
+        gone = self.domain.impossible(lower, upper) | self.domain.impossible(*other)  # nothing is claimed where no row can be
+        leaf, task, lower, upper = leaf[~gone], task[~gone], lower[~gone], upper[~gone]
+        other = other[0][~gone], other[1][~gone]
+        low, high = self.domain.box(lower, upper)
+        low2, high2 = self.domain.box(*other)
+        for bad in leaf[~(np.isfinite(low) & np.isfinite(high) & np.isfinite(low2) & np.isfinite(high2)).all(axis=1)]:
+            self._reject(int(bad), "its network inputs are no float32 numbers")
+        point = (low == high).all(axis=1)
+        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self._divisible(lower, upper).any(axis=1)]:
+            self._reject(int(bad), "a leaf without a bound must be one single point")
+        # Several raw rows may be one input: where the lowest of them cannot be, none may, and the box is cut on.
+        point &= self.domain.legal(lower) & self.domain.legal(other[0])
+        self._decide(leaf[point], lower[point], "the claim is false at this point")
+        open_ = np.flatnonzero(~point & ~np.isin(leaf, list(self.reason)))
+        score = np.zeros((len(leaf), self.domain.variables))
+        toward = np.zeros((len(leaf), self.domain.variables))
+        for close in (False, True):
+            if not len(open_):
+                break
+            bounds = TwinBounds(self.network, low[open_], high[open_], low2[open_], high2[open_], close=close)
+            done, slope, weight = self._confirmed(bounds, task[open_], self.target[leaf[open_]])
+            variables = self.variable_of[bounds.moving]
+            indicator = (variables[:, None] == np.arange(self.domain.variables)).astype(float)
+            score[open_] = (weight * bounds.radius[:, bounds.moving]) @ indicator
+            toward[open_] = slope @ indicator
+            open_ = open_[~done]
+        corner = np.where(toward > 0, lower, upper)
+        middle = np.clip(lower + (upper - lower) / 2, lower, upper)
+        middle = np.where(self.domain.integer, np.floor(middle), middle)
+        corner = np.where(self.domain.one_hot, middle, corner)
+        for sample in (corner, middle):
+            self._refute(leaf[open_], sample[open_])
+        open_ = open_[~np.isin(leaf[open_], list(self.reason))]
+        return self._halves(leaf[open_], lower[open_], upper[open_], score[open_], middle[open_])
+
+    def _confirmed(self, bounds: TwinBounds, task: Integers, target: Array) -> tuple[Booleans, Array, Array]:
+        """Which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
+        which = self.tasks.which[task]
+        many = self.count[which] > FEW
+        boxes = [np.repeat(np.flatnonzero(~many), self.count[which[~many]])]
+        within = np.arange(len(boxes[0])) - np.repeat(*_starts(self.count[which[~many]]))
+        rows = [self.rows[self.first[which[boxes[0]]] + within]]
+        if many.any():
+            boxes.append(np.flatnonzero(many))
+            rows.append(self._likeliest(bounds, boxes[1], task[many], which[many]))
+        box, row = np.concatenate(boxes), np.concatenate(rows)
+        order = np.argsort(box, kind="stable")
+        box, row = box[order], row[order]
+        start = np.flatnonzero(np.diff(box, prepend=-1))
+        bound, error, slope, weight = self._bounds_of(bounds, task, box, row)
+        strict = self.strict[which][box]
+        met = np.where(strict, bound > 0, bound >= 0) & (bound + error >= target[box])
+        best = np.lexsort((bound, box))[np.append(start[1:], len(box)) - 1]
+        return np.logical_or.reduceat(met, start), slope[best], weight[best]
+
+    def _bounds_of(self, bounds: TwinBounds, task: Integers, box: Integers, row: Array) -> tuple[Array, Array, Array, Array]:
+        """Rigorous lower bounds (N,) of rows (p, q, c) over boxes, with error, slopes and weights (see `TwinBounds.lower`)."""
+        margin = self.tasks.margin[task][box]
+        p, q = row[:, :1] * margin, row[:, 1:2] * margin
+        bound, error, slope, weight = bounds.lower(p, q, box, layer=len(self.network.layers) - 1, constant=row[:, 2])
+        bound = np.maximum(bound, bounds.least(p, q, box) + row[:, 2] - UNIT * np.abs(row[:, 2]))
+        # g' - g is exactly 0 where no output that counts can differ between the copies.
+        last = bounds.spans[-1]
+        alike = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))[box]).all(axis=1) & (row[:, :2].sum(axis=1) == 0)
+        return np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound), error, slope, weight
+
+    def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
+        """(N, 3) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out best
+        when the linear bounds of g' - g, -g and g' (g - g', g, -g') are mixed. Only a choice: the row is then bounded by itself."""
+        sign = np.array([1.0 if one.gap is not None and one.gap.rise else -1.0 for one in self.tasks.asked])[which]
+        corners = sign[:, None, None] * np.array([[1.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+        every = np.zeros(int(box.max()) + 1, dtype=np.int64)
+        every[box] = task
+        bound, _, slope, _ = self._bounds_of(bounds, every, np.repeat(box, 3), corners.reshape(-1, 3))
+        radius = bounds.radius[box][:, bounds.moving]
+        slope = slope.reshape(len(box), 3, -1)
+        base = bound.reshape(len(box), 3) + (np.abs(slope) @ radius[:, :, None])[:, :, 0]
+        chosen = np.empty((len(box), 3))
+        for k in np.unique(which):
+            mine, table = which == k, self.rows[self.first[k] : self.first[k] + self.count[k]]
+            p, q, c = table.T * np.array([[sign[mine][0]], [sign[mine][0]], [1.0]])
+            shared = np.minimum(p, -q)
+            mix = np.stack([shared, p - shared, -q - shared], axis=1)
+            value = base[mine] @ mix.T - (np.abs(mix @ slope[mine]) @ radius[mine][:, :, None])[:, :, 0] + c
+            value = value / mix.sum(axis=1)
+            best = value.argmax(axis=1)
+            chosen[mine] = table[best]
+            short = np.flatnonzero(value.max(axis=1) < 0)
+            if len(short):
+                at = np.flatnonzero(mine)[short]
+                chosen[at] = self._between(self.tasks.asked[k], best[short], base[at], slope[at], radius[at])
+        return chosen
+
+    def _between(self, asked: Asked, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
+        """(N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
+        rise = asked.gap is not None and asked.gap.rise
+        steepness = 0 if rise else 1
+        coarse, dense = np.array(asked.rows)[:, steepness], asked.denser
+        coarse[:2] = 0.0, np.inf  # the rows -a and b
+        order = np.argsort(coarse)
+        place = np.argsort(order)[best]
+        ends = (np.searchsorted(dense[:, steepness], coarse[order[np.clip(place + k, 0, len(order) - 1)]]) for k in (-1, 1))
+        start, end = (np.clip(one, 0, len(dense) - 1) for one in ends)
+        at = start[:, None] + np.linspace(0, 1, TRIES) * (end - start)[:, None]
+        rows = dense[at.astype(np.int64)]  # (N, TRIES, 3)
+        m = rows[:, :, steepness]
+        shared = np.minimum(m, 1.0)
+        alone = [m - shared, 1.0 - shared] if rise else [1.0 - shared, m - shared]
+        mix = np.stack([shared, *alone], axis=2)
+        value = (mix * base[:, None]).sum(axis=2) - (np.abs(mix @ slope) @ radius[:, :, None])[:, :, 0] + rows[:, :, 2]
+        return np.asarray(rows[np.arange(len(rows)), (value / mix.sum(axis=2)).argmax(axis=1)])
+
+    def _decide(self, leaf: Integers, raw: Array, text: str, *, refuting: bool = False) -> None:
+        """Exact arithmetic at one raw point a leaf: reject the leaf where the claim is false.
+
+        Of a smooth network, also where it cannot be decided, unless one is only `refuting`.
+        """
+        if not len(leaf):
+            return
+        task = self.leaves.task[leaf]
+        if not self.network.piecewise_linear:
+            self._decide_smooth(leaf, raw, text, refuting=refuting)
+            return
+        try:
+            first, second = self._exact(task, raw), self._exact(task, self.tasks.second(task, raw))
+            met = self._met(leaf, first, second)
+        except OverflowError:  # weights of absurdly different sizes
+            for one in leaf:
+                self._reject(int(one), "beyond the reach of exact arithmetic")
+            return
+        for k in np.flatnonzero(~met):
+            self._reject(int(leaf[k]), f"{text}: x = {raw[k].tolist()}")
+
+    def _decide_smooth(self, leaf: Integers, raw: Array, text: str, *, refuting: bool) -> None:
+        task = self.leaves.task[leaf]
+        x, x_prime = self.domain.encode(raw), self.domain.encode(self.tasks.second(task, raw))
+        for k, one in enumerate(leaf.tolist()):
+            asked, margin = self.tasks.asked[self.tasks.which[task[k]]], self.tasks.margin[task[k]]
+            holds = holds_at(self.network, asked, margin, float(self.target[one]), x[k], x_prime[k])
+            if holds is None and not refuting:
+                self._reject(one, f"no precision tells whether the claim holds: x = {raw[k].tolist()}")
+            elif holds is False:
+                self._reject(one, f"{text}: x = {raw[k].tolist()}")
+
+    def _met(self, leaf: Integers, first: Dyadic, second: Dyadic) -> Booleans:
+        """(N,) whether the goal holds at exact margins g(x), g(x'), with the claimed bound where there is one."""
+        which = self.tasks.which[self.leaves.task[leaf]]
+        met = np.zeros(len(leaf), dtype=bool)
+        for k in np.unique(which):
+            mine, asked = np.flatnonzero(which == k), self.tasks.asked[k]
+            one, two = first[mine], second[mine]
+            if asked.gap is not None:
+                pairs = zip(one.to_fractions(), two.to_fractions(), strict=True)
+                met[mine] = [not exceeds(*((b, a) if asked.gap.rise else (a, b)), asked.gap.epsilon) for a, b in pairs]
+                continue
+            for p, q, c in asked.rows:
+                value = exact(np.full(len(mine), p)) * one + exact(np.full(len(mine), q)) * two + exact(np.full(len(mine), c))
+                enough = (value - exact(self.target[leaf[mine]])).sign >= 0
+                met[mine] |= ((value.sign > 0) if asked.strict else (value.sign >= 0)) & enough
+        return met
+
+    def _exact(self, task: Integers, raw: Array) -> Dyadic:
+        """g at raw points, exactly."""
+        logits = self.network.forward(exact(self.domain.encode(raw)))
+        terms = exact(self.tasks.margin[task]) * logits
+        total = terms[:, 0]
+        for k in range(1, self.network.outputs):
+            total = total + terms[:, k]
+        return total
+
+    def _refute(self, leaf: Integers, raw: Array) -> None:
+        """Try the claim at one point of each box in float64; what looks false is decided exactly. Saves hopeless splitting."""
+        task = self.leaves.task[leaf]
+        prime = self.tasks.second(task, raw)
+        legal = self.domain.legal(raw) & self.domain.legal(prime)
+        first, second = ((self.network.forward(self.domain.encode(x)) * self.tasks.margin[task]).sum(axis=1) for x in (raw, prime))
+        which = self.tasks.which[task]
+        false = np.zeros(len(leaf), dtype=bool)
+        for k in np.unique(which):
+            table = self.rows[self.first[k] : self.first[k] + self.count[k]]
+            best = (first[:, None] * table[:, 0] + second[:, None] * table[:, 1] + table[:, 2]).max(axis=1)
+            seems = best <= self.target[leaf]
+            gap = self.tasks.asked[k].gap
+            if gap is not None:
+                seems = (expit(first) - expit(second)) * (-1 if gap.rise else 1) > gap.epsilon - 1e-9
+            false |= (which == k) & np.isfinite(best) & seems
+        self._decide(leaf[false & legal], raw[false & legal], "the claim is false", refuting=True)
+
+    def _halves(
+        self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array
+    ) -> tuple[Integers, Array, Array]:
+        """Both halves of each box along its heaviest variable."""
+        after = np.where(self.domain.integer, middle + 1, middle)
+        can = self._divisible(lower, upper)
+        share = (upper - lower) / np.maximum(self.domain.upper - self.domain.lower, np.finfo(float).tiny)
+        score = np.where(can, score + 1e-9 * share * score.max(axis=1, keepdims=True, initial=0) + 1e-300 * share, -np.inf)
+        for small in np.flatnonzero(~can.any(axis=1)):
+            self._decide_corners(leaf[small], lower[small], upper[small])
+        keep = np.flatnonzero(can.any(axis=1))
+        at = (np.arange(len(keep)), np.argmax(score[keep], axis=1))
+        left, right = upper[keep].copy(), lower[keep].copy()
+        left[at], right[at] = middle[keep][at], after[keep][at]
+        two = np.concatenate([leaf[keep], leaf[keep]])
+        return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
+
+    def _divisible(self, lower: Array, upper: Array) -> Booleans:
+        """(B, V) along which features boxes can be cut: a real interval needs a float64 strictly inside."""
+        middle = lower + (upper - lower) / 2
+        return np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
+
+    def _decide_corners(self, leaf: np.int64, lower: Array, upper: Array) -> None:
+        """A box whose real features hold two neighbouring float64 each, and nothing else: its corners are all its points."""
+        wide = np.flatnonzero(lower < upper)
+        if len(wide) > MAX_WIDE:
+            self._reject(int(leaf), "not confirmed, and too small to be cut")
+            return
+        corners = np.tile(lower, (1 << len(wide), 1))
+        for bit, v in enumerate(wide):
+            corners[(np.arange(len(corners)) >> bit) & 1 == 1, v] = upper[v]
+        leaves = np.full(len(corners), leaf)
+        legal = self.domain.legal(corners) & self.domain.legal(self.tasks.second(self.leaves.task[leaves], corners))
+        self._decide(leaves[legal], corners[legal], "the claim is false")
+
+
+def _starts(sizes: Integers) -> tuple[Integers, Integers]:
+    """Where runs of these sizes start, and the sizes: for np.repeat."""
+    return np.cumsum(sizes) - sizes, sizes

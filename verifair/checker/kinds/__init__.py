@@ -1,0 +1,1 @@
+"""One check for each kind of certificate."""

@@ -1,0 +1,254 @@
+"""The checker of counterfactual decisions: where can a row's counterfactual lie, and do a row's proofs add up to what they say?
+
+What a certificate's equations mean is defined in `verifair.checker.counterfactual_statement`. The counterfactuals of one cell of
+coefficients are enclosed here in rational arithmetic, equation by equation: clipping and rounding are monotone, so intervals pass
+through them. The box that a statement names has to hold that enclosure; `check` then shows the decision on the box.
+
+Imports neither the engine, nor its bounds, nor what found the boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from encoders.network import Array, Network
+from encoders.problem import Domain
+from verifair.checker.certificate import Proof
+from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
+from verifair.checker.kernel.leaves import Task, asked_of, classes_of
+from verifair.schema.schema import Schema
+
+MAX_PIECES = 100_000
+"""Parts that the coefficients' intervals may be cut into while cells are laid over them."""
+
+Ends = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attributes:
+    """All that equations may be about: the schema's features, then those that the network does not take.
+
+    at: position of each.   words: how many categories it has, 0 for a number.
+    """
+
+    at: dict[str, int]
+    words: tuple[int, ...]
+
+    @classmethod
+    def of(cls, query: CounterfactualQuery, schema: Schema) -> Attributes:
+        names = [*(feature.name for feature in schema.features), *query.also]
+        words = [*(len(feature.categories or ()) for feature in schema.features), *map(len, query.also.values())]
+        return cls(at={name: v for v, name in enumerate(names)}, words=tuple(words))
+
+    def holds(self, name: str, value: float) -> bool:
+        """Whether an attribute may have a raw value, as far as its words go."""
+        count = self.words[self.at[name]]
+        return not count or (value.is_integer() and 0 <= value < count)
+
+
+def query_flaw(query: CounterfactualQuery, network: Network, schema: Schema) -> str | None:
+    """Why the equations cannot be read as a causal model of this schema's features, or None."""
+    attributes = Attributes.of(query, schema)
+    if network.outputs > 2:
+        return f"the network has {network.outputs} classes: decisions of counterfactuals are about two"
+    twice = [feature.name for feature in schema.features if feature.name in query.also]
+    if twice:
+        return f"{twice[0]!r} is a feature of the schema and a further attribute too"
+    known: set[str] = set()
+    for name, value in query.do.items():
+        if name not in attributes.at:
+            return f"do names {name!r}, which is nowhere described"
+        feature = schema.domain.take(np.array([attributes.at[name]])) if name not in query.also else None
+        if not attributes.holds(name, value) or not (feature is None or feature.within(np.array([[value]]))[0]):
+            return f"do({name} = {value:g}) lies outside the declared domain"
+        known.add(name)
+    for equation in query.equations:
+        if equation.node not in attributes.at or equation.node in known:
+            return f"the equation of {equation.node!r} is about nothing described, something set, or has one before it"
+        if attributes.words[attributes.at[equation.node]]:
+            return f"the equation of {equation.node!r} is about a category"
+        if equation.range is not None and equation.range[0] > equation.range[1]:
+            return f"the range of {equation.node!r} is reversed"
+        for term in equation.terms:
+            flaw = _term_flaw(term, known, query, attributes)
+            if flaw is not None:
+                return f"the equation of {equation.node!r}: {flaw}"
+        known.add(equation.node)
+    return None
+
+
+def _term_flaw(term: Term, known: set[str], query: CounterfactualQuery, attributes: Attributes) -> str | None:
+    if term.parent not in known:
+        return f"its parent {term.parent!r} is neither set nor the node of an earlier equation"
+    if term.low > term.high:
+        return f"the interval of its parent {term.parent!r} is reversed"
+    count = attributes.words[attributes.at[term.parent]]
+    if count != len(term.values or ()) or (term.values is not None and not count):
+        return f"its parent {term.parent!r} has {count} categories, {len(term.values or ())} values are listed"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """Where the counterfactuals of one row lie: raw values low .. high, feature by feature, exact."""
+
+    low: tuple[Fraction, ...]
+    high: tuple[Fraction, ...]
+
+
+def reach(
+    query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: Schema
+) -> Reach:
+    """The enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
+
+    The query is one without a flaw, the row legal and the cell as long as the query's coefficients.
+    """
+    at = Attributes.of(query, schema).at
+    exact = [Fraction(value) for value in (*row, *also)]
+    low, high = list(exact), list(exact)
+    for name, value in query.do.items():
+        low[at[name]] = high[at[name]] = Fraction(value)
+    coefficients = iter(cell)
+    for equation in query.equations:
+        v, parents = at[equation.node], [at[term.parent] for term in equation.terms]
+        ends = [exact[v], exact[v]]
+        for term, u in zip(equation.terms, parents, strict=True):
+            least, most = next(coefficients)
+            products = [Fraction(a) * b for a in (least, most) for b in _change(term, exact[u], low[u], high[u])]
+            ends = [ends[0] + min(products), ends[1] + max(products)]
+        if all(low[u] == exact[u] == high[u] for u in parents):
+            continue  # a node none of whose parents changed keeps its value
+        low[v], high[v] = (_treated(end, equation) for end in ends)
+        if all(low[u] <= exact[u] <= high[u] for u in parents):  # perhaps none of them did
+            low[v], high[v] = min(low[v], exact[v]), max(high[v], exact[v])
+    moved = [at[equation.node] for equation in query.equations if at[equation.node] < len(row)]
+    for v in moved:
+        low[v], high[v] = (_allowed(end, v, schema.domain) for end in (low[v], high[v]))
+    return Reach(low=tuple(low[: len(row)]), high=tuple(high[: len(row)]))
+
+
+def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:
+    """By how much h(parent) may change, from the parent's own value to low .. high."""
+    if term.values is None:
+        return low - own, high - own
+    change = Fraction(term.values[int(low)]) - Fraction(term.values[int(own)])
+    return change, change
+
+
+def _treated(value: Fraction, equation: Equation) -> Fraction:
+    """Rounded (half to even), then clipped; monotone in the value."""
+    if equation.decimals is not None:
+        value = Fraction(round(value, equation.decimals))
+    return value if equation.range is None else min(max(value, Fraction(equation.range[0])), Fraction(equation.range[1]))
+
+
+def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
+    """The nearest value that the schema allows; monotone too."""
+    whole = Fraction(round(value)) if domain.integer[v] else value
+    return min(max(whole, Fraction(float(domain.lower[v]))), Fraction(float(domain.upper[v])))
+
+
+def counterfactual_task(
+    statement: CounterfactualStatement, query: CounterfactualQuery, network: Network, schema: Schema
+) -> Task | str:
+    """What a statement asks for, or why it may not be asked. The query is one without a flaw."""
+    domain, row = schema.domain, np.array(statement.row)
+    if len(row) != domain.variables:
+        return f"the row has {len(row)} values, the schema {domain.variables} features"
+    if not domain.legal(row[None])[0]:
+        return "the row lies outside the declared domain or cannot be"
+    if len(statement.also) != len(query.also):
+        return f"the row has {len(statement.also)} further attributes, the query {len(query.also)}"
+    attributes = Attributes.of(query, schema)
+    if not all(attributes.holds(name, value) for name, value in zip(query.also, statement.also, strict=True)):
+        return "the row has a category that is not among the words"
+    i, j = statement.classes
+    if i == j or max(i, j) >= classes_of(network):
+        return f"classes {i} and {j} are no two classes of the network"
+    asked, margin = asked_of("robust", (i, j), None, network)
+    zeros = np.zeros(len(row))
+    task = Task(lower=row, upper=row, prime=row, offset=zeros, differs=zeros.astype(bool), margin=margin, asked=asked)
+    if statement.goal == "factual":
+        named = statement.cell or statement.lower or statement.upper
+        return "a statement about the row itself names a cell or a box" if named else task
+    box = _box(statement, query, schema)
+    return box if isinstance(box, str) else replace(task, lower=box[0], upper=box[1], prime=box[0])
+
+
+def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: Schema) -> tuple[Array, Array] | str:
+    """The box that a statement names, once it is known to hold all counterfactuals of its cell."""
+    domain, (lower, upper) = schema.domain, (np.array(end) for end in (statement.lower, statement.upper))
+    if not len(lower) == len(upper) == domain.variables:
+        return f"the box has {len(lower)} and {len(upper)} ends, the schema {domain.variables} features"
+    if (lower > upper).any() or not domain.within(np.stack([lower, upper])).all():
+        return "the box is empty or lies outside the declared domain"
+    if domain.impossible(lower[None], upper[None])[0]:
+        return "the constraints forbid the whole box: it says nothing about anybody"
+    whole = query.coefficients
+    inside = len(statement.cell) == len(whole) and all(
+        low <= least <= most <= high for (least, most), (low, high) in zip(statement.cell, whole, strict=True)
+    )
+    if not inside:
+        return "the cell is no part of the coefficients' intervals"
+    found = reach(query, statement.row, statement.also, statement.cell, schema)
+    for v, (low, high) in enumerate(zip(found.low, found.high, strict=True)):
+        if not (Fraction(float(lower[v])) <= low and high <= Fraction(float(upper[v]))):
+            return (
+                f"the box has {schema.features[v].name} in {lower[v]:.17g} .. {upper[v]:.17g}, but the equations reach "
+                f"{float(low):.17g} .. {float(high):.17g}"
+            )
+    return lower, upper
+
+
+def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> Iterator[str]:
+    """What the proofs of a row lack to say how its counterfactual is decided, and how the row itself is."""
+    by_row: dict[tuple[tuple[float, ...], tuple[float, ...]], list[CounterfactualStatement]] = {}
+    for proof in proofs:
+        if isinstance(proof.statement, CounterfactualStatement):
+            by_row.setdefault((proof.statement.row, proof.statement.also), []).append(proof.statement)
+    for number, (_, statements) in enumerate(by_row.items()):
+        factual = {one.classes for one in statements if one.goal == "factual"}
+        decided = {one.classes for one in statements if one.goal == "counterfactual"}
+        if len(factual) != 1 or len(decided) != 1:
+            yield (
+                f"row {number} of the file needs one decision on itself and one on its counterfactual, found {len(factual)} and "
+                f"{len(decided)}"
+            )
+        elif not covers(query.coefficients, [one.cell for one in statements if one.goal == "counterfactual"]):
+            yield f"row {number} of the file: its cells leave out a part of the coefficients' intervals"
+
+
+def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
+    """Whether closed boxes make up all of a closed box. False also where that takes more than MAX_PIECES parts to see."""
+    pending, pieces = [whole], 0
+    while pending:
+        box = pending.pop()
+        pieces += 1
+        if pieces > MAX_PIECES:
+            return False
+        if any(_within(box, cell) for cell in cells):
+            continue
+        cut = next((found for cell in cells if (found := _cut(box, cell)) is not None), None)
+        if cut is None:
+            return False
+        k, at = cut
+        pending += [(*box[:k], (box[k][0], at), *box[k + 1 :]), (*box[:k], (at, box[k][1]), *box[k + 1 :])]
+    return True
+
+
+def _within(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> bool:
+    return len(box) == len(cell) and all(low <= a and b <= high for (a, b), (low, high) in zip(box, cell, strict=True))
+
+
+def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, float] | None:
+    """A face of a cell that cuts the inside of the box where the two overlap, or None."""
+    if len(box) != len(cell):
+        return None
+    ends = list(zip(box, cell, strict=True))
+    if not all(low < b and a < high if a < b else low <= a <= high for (a, b), (low, high) in ends):
+        return None
+    return next(((k, at) for k, ((a, b), faces) in enumerate(ends) for at in faces if a < at < b), None)

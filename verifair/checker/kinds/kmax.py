@@ -1,0 +1,275 @@
+"""The independent re-checker of kmax certificates: does no legal x of the box hit more than `upper` buckets?
+
+    k(x) = number of different buckets [i / B, (i + 1) / B) of [0, 1] (the last one closed) that hold sigma(g(x, z)), over the
+    listed combinations z of protected values for which the whole row (x, z) is legal;   g = f_1 - f_0, or the single logit
+
+Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
+arithmetic and the schema. The tree must cover the box, and on every leaf the claimed count is proved again: with the bounds of
+`check_bounds` for every copy and for its difference from one reference copy, else by cutting the leaf further, down to single
+points that exact arithmetic decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flint import arb, ctx, fmpq
+
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Network
+from encoders.probability import bucket
+from encoders.problem import Booleans, Domain, Integers
+from verifair.checker.check import CheckReport
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.boxes import Rejection
+from verifair.checker.kinds.kmax_leaves import Leaves, leaves_of, misfit, root_of
+from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.schema.schema import Schema
+
+Progress = Callable[[int, int], None]
+PAIRS = 1024
+"""Pairs of copies bounded at once: so many divided by K are the boxes of a step."""
+MAX_BOXES = 4096
+"""Boxes that one leaf may be cut into before it counts as not confirmed."""
+SPREAD = 0.1
+"""What the width of a copy's own interval weighs beside that of its difference, when a variable to cut is chosen."""
+DEPTH = 6
+"""How often a slice of the reference's logits is halved before its count stands."""
+
+
+def check_kmax(
+    certificate: KmaxCertificate | str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
+) -> CheckReport:
+    """Re-prove a certificate. CertificateError when a file is no certificate at all; what is wrong with one is reported.
+
+    progress is called with the number of leaves done and of all leaves.
+    """
+    network.require_piecewise_linear("check of a kmax certificate")
+    started = time.perf_counter()
+    given = certificate if isinstance(certificate, KmaxCertificate) else KmaxCertificate.load(certificate)
+    count, reason = 0, misfit(given, network, schema)
+    if reason is None:
+        root = root_of(given, schema)
+        leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain.integer)
+        if isinstance(leaves, str):
+            reason = leaves
+        else:
+            count = len(leaves.claim)
+            reason = _Checker(network, schema, given.query, leaves).run(progress)
+    return CheckReport(
+        proofs=1,
+        leaves=count,
+        claimed=0,
+        rejections=() if reason is None else (Rejection(proof=None, reason=reason),),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Enclosed:
+    """g_z in [low, high] and g_z - g_r in [d_low, d_high] over boxes, (B, K) each."""
+
+    low: Array
+    high: Array
+    d_low: Array
+    d_high: Array
+
+
+class _Checker:
+    """Confirms the leaves of one tree."""
+
+    def __init__(self, network: Network, schema: Schema, query: KmaxQuery, leaves: Leaves) -> None:
+        self.network, self.domain, self.buckets = network, schema.domain, query.buckets
+        self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
+        self.values = np.array(query.combinations)
+        self.order = np.array([schema.index(name) for name in query.protected])
+        self.lower, self.upper, self.claim = leaves.lower, leaves.upper, leaves.claim
+        self.border_low, self.border_high = _borders(query.buckets)
+        centres = _middle(self.domain, self.lower[:256], self.upper[:256])
+        logits = self._logits(centres)
+        self.reference = int(np.abs(logits - np.median(logits, axis=1, keepdims=True)).sum(axis=0).argmin())
+
+    def run(self, progress: Progress | None) -> str | None:
+        """Depth first; returns the first reason to reject."""
+        count = min(len(self.values), self.buckets)
+        leaf = np.flatnonzero(self.claim < count)  # more than min(K, B) cannot be hit anyway
+        lower, upper, boxes = self.lower[leaf], self.upper[leaf], np.zeros(len(self.claim), dtype=np.int64)
+        step = max(1, PAIRS // len(self.values))
+        with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
+            while len(leaf):
+                now, later = slice(-step, None), slice(0, max(0, len(leaf) - step))
+                np.add.at(boxes, leaf[now], 1)
+                over = leaf[now][boxes[leaf[now]] > MAX_BOXES]
+                if len(over):
+                    return self._text(int(over[0]), f"not confirmed within {MAX_BOXES} boxes")
+                more = self._step(leaf[now], lower[now], upper[now])
+                if isinstance(more, str):
+                    return more
+                leaf, lower, upper = (np.concatenate([a[later], b]) for a, b in zip((leaf, lower, upper), more, strict=True))
+                if progress is not None:
+                    progress(len(self.claim) - len(np.unique(leaf)), len(self.claim))
+        return None
+
+    def _text(self, leaf: int, text: str) -> str:
+        box = f"{self.lower[leaf].tolist()} .. {self.upper[leaf].tolist()}"
+        return f"leaf {box} with {self.claim[leaf]:g} buckets: {text}"
+
+    def _step(self, leaf: Integers, lower: Array, upper: Array) -> tuple[Integers, Array, Array] | str:
+        """Confirm what can be; returns the halves of the other boxes, or the reason to reject."""
+        low, high = self.domain.box(lower, upper)
+        if not (np.isfinite(low) & np.isfinite(high)).all():
+            return self._text(int(leaf[0]), "its network inputs are no float32 numbers")
+        middle = _middle(self.domain, lower, upper)
+        counted = ~self._impossible(lower, upper)
+        claim = self.claim[leaf]
+        point = (low == high).all(axis=1)
+        for n in np.flatnonzero(point):
+            if self._exactly(middle[n], counted[n]) > claim[n]:
+                return self._text(int(leaf[n]), f"more are hit at x = {middle[n].tolist()}")
+        open_ = np.flatnonzero(~point & (counted.sum(axis=1) > claim))
+        found = self._refuted(leaf[open_], middle[open_])
+        if found is not None:
+            return found
+        for close in (False, True):
+            if not len(open_):
+                break
+            bounds = self._enclosed(lower[open_], upper[open_], close)
+            most = np.array([self._most(bounds, n, counted[open_[n]], int(claim[open_[n]])) for n in range(len(open_))])
+            open_ = open_[most > claim[open_]]
+        return self._halves(leaf[open_], lower[open_], upper[open_], middle[open_])
+
+    def _rows(self, raw: Array) -> Array:
+        """All copies' rows (B * K, V) of raw points (B, V)."""
+        rows = np.repeat(raw, len(self.values), axis=0)
+        rows[:, self.order] = np.tile(self.values, (len(raw), 1))
+        return rows
+
+    def _impossible(self, lower: Array, upper: Array) -> Booleans:
+        return self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
+
+    def _logits(self, raw: Array) -> Array:
+        return np.asarray((self.network.forward(self.domain.encode(self._rows(raw))) @ self.margin).reshape(len(raw), -1))
+
+    def _exactly(self, raw: Array, counted: Booleans) -> int:
+        """How many buckets the counted copies hit at one point."""
+        if not counted.any():
+            return 0
+        logits = self.network.forward(exact(self.domain.encode(self._rows(raw[None])[counted]))).to_fractions()
+        values = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        return len({bucket(value, self.buckets) for value in values})
+
+    def _refuted(self, leaf: Integers, raw: Array) -> str | None:
+        """Try the claim at one point of each box in float64; what looks false is decided exactly. Saves hopeless splitting."""
+        if not len(leaf):
+            return None
+        legal = self.domain.legal(self._rows(raw)).reshape(len(raw), -1)
+        hit = np.searchsorted(self.border_low, self._logits(raw), side="right")
+        for n in range(len(raw)):
+            seems = len(np.unique(hit[n][legal[n]]))
+            if seems > self.claim[leaf[n]] and self._exactly(raw[n], legal[n]) > self.claim[leaf[n]]:
+                return self._text(int(leaf[n]), f"more are hit at x = {raw[n].tolist()}")
+        return None
+
+    def _enclosed(self, lower: Array, upper: Array, close: bool) -> _Enclosed:
+        count, shape = len(self.values), (len(lower), len(self.values))
+        low2, high2 = self.domain.box(self._rows(lower), self._rows(upper))
+        first = np.repeat(np.arange(len(lower)) * count + self.reference, count)
+        bounds = TwinBounds(self.network, low2[first], high2[first], low2, high2, close=close)
+        pair = np.arange(len(low2))
+        plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
+        layer = len(self.network.layers) - 1
+        rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
+        ends = [bounds.lower(p, q, pair, layer=layer)[0].reshape(shape) for p, q in rows]
+        low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
+        if self.network.outputs == 1:  # the interval pass has enclosed the logit itself, and its difference often more closely
+            last = bounds.spans[-1]
+            low, high = np.fmax(low, last.low2.reshape(shape)), np.fmin(high, last.high2.reshape(shape))
+            d_low, d_high = np.fmax(d_low, last.d_low.reshape(shape)), np.fmin(d_high, last.d_high.reshape(shape))
+        d_low[:, self.reference] = d_high[:, self.reference] = 0.0
+        return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
+
+    def _most(self, bounds: _Enclosed, n: int, counted: Booleans, claim: int) -> int:
+        """An upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than claimed."""
+        first, last = bounds.low[n, self.reference], bounds.high[n, self.reference]
+        start, end = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
+        home = np.flatnonzero((start <= last) & (end >= first))
+        low, high = np.maximum(start[home], first), np.minimum(end[home], last)
+        most = 0
+        for depth in range(DEPTH + 1):
+            found = self._in_slices(bounds, n, counted, home, low, high)
+            again = (found > claim) & np.isfinite(high - low) & (depth < DEPTH)
+            most = max(most, int(found[~again].max(initial=0)))
+            if most > claim or not again.any():
+                break
+            home, low, high = home[again], low[again], high[again]
+            half = np.clip(low + (high - low) / 2, low, high)
+            home, low, high = np.tile(home, 2), np.concatenate([low, half]), np.concatenate([half, high])
+        return most
+
+    def _in_slices(
+        self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array
+    ) -> Integers:
+        """(S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
+        d_low, d_high = bounds.d_low[n], bounds.d_high[n]
+        least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
+        most = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
+        first = np.searchsorted(self.border_high, least, side="right")
+        last = np.searchsorted(self.border_low, most, side="right")
+        first = np.where(d_low >= 0, np.maximum(first, home[:, None]), first)  # never below the reference, nor its bucket
+        last = np.where(d_high <= 0, np.minimum(last, home[:, None]), last)
+        nowhere = ((least > most) | (first > last)).any(axis=1)
+        first, last = first[:, counted], last[:, counted]
+        free, hit = np.ones(first.shape, dtype=bool), np.zeros(len(home), dtype=np.int64)
+        for k in range(self.buckets):  # each bucket to a copy that can be in it and has the least choice left
+            able = free & (first <= k) & (last >= k)
+            some = np.flatnonzero(able.any(axis=1))
+            chosen = np.where(able[some], last[some], self.buckets).argmin(axis=1)
+            free[some, chosen] = False
+            hit[some] += 1
+        return np.where(nowhere, 0, hit)
+
+    def _halves(
+        self, leaf: Integers, lower: Array, upper: Array, middle: Array
+    ) -> tuple[Integers, Array, Array] | str:
+        """Both halves of each box along the variable whose halves have the narrowest differences, all of them tried: dear, but
+        few boxes come here, and a poor choice costs many more."""
+        whole = self.domain.integer
+        can = np.where(whole, upper > lower, (middle > lower) & (middle < upper))
+        if not can.any(axis=1).all():
+            return self._text(int(leaf[~can.any(axis=1)][0]), "not confirmed, and too small to be cut")
+        width = np.full(lower.shape, np.inf)
+        for v in np.flatnonzero(can.any(axis=0)):
+            some = np.flatnonzero(can[:, v])
+            halves = self._cut(lower[some], upper[some], middle[some], np.full(len(some), v))
+            bounds = self._enclosed(*halves, close=True)
+            span = (bounds.d_high - bounds.d_low + SPREAD * (bounds.high - bounds.low)).sum(axis=1)
+            width[some, v] = np.nan_to_num(span, nan=1e300, posinf=1e300).reshape(2, -1).sum(axis=0)
+        return np.tile(leaf, 2), *self._cut(lower, upper, middle, width.argmin(axis=1))
+
+    def _cut(self, lower: Array, upper: Array, middle: Array, variable: Integers) -> tuple[Array, Array]:
+        """All left halves, then all right ones."""
+        at = (np.arange(len(lower)), variable)
+        left, right = upper.copy(), lower.copy()
+        left[at], right[at] = middle[at], np.where(self.domain.integer, middle + 1, middle)[at]
+        return np.concatenate([lower, right]), np.concatenate([left, upper])
+
+
+def _middle(domain: Domain, lower: Array, upper: Array) -> Array:
+    middle = np.clip(lower + (upper - lower) / 2, lower, upper)
+    return np.where(domain.integer, np.minimum(np.floor(middle), np.maximum(upper - 1, lower)), middle)
+
+
+def _borders(buckets: int) -> tuple[Array, Array]:
+    """Float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin."""
+    before, ctx.prec = ctx.prec, 256
+    try:
+        balls = [arb(0) if 2 * i == buckets else (arb(fmpq(i, buckets - i))).log() for i in range(1, buckets)]
+        pairs = [(float(ball.lower()), float(ball.upper())) for ball in balls]
+    finally:
+        ctx.prec = before
+    low, high = np.array(pairs).T  # rounded to nearest: one step outwards makes both safe; 0 is exact
+    return np.where(low == 0, 0.0, np.nextafter(low, -np.inf)), np.where(high == 0, 0.0, np.nextafter(high, np.inf))

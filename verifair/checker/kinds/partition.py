@@ -1,0 +1,315 @@
+"""The independent re-checker of partition stores: every proved part is proved again, every witness evaluated exactly.
+
+As `check`, it imports neither the engine, nor its bounds, nor a solver; what a part is (`partition`) and how the file is laid out
+(`partition_store`) are definitions that it shares. For a part and a pair z < z' of protected combinations (with every shift of
+what is relaxed) the first copy lies in the part and the second one in the query's box; both directions are claimed.
+Chunk by chunk, so that millions of parts need no more memory than one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Network
+from encoders.probability import SMALLEST, exceeds
+from encoders.problem import Booleans, Gap, Integers
+from verifair.checker.certificate import Tree
+from verifair.checker.check import CheckReport, about_another, phase_flaw
+from verifair.checker.kernel.boxes import Checker, Rejection
+from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
+from verifair.checker.kernel.points import witnessed
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
+from verifair.checker.phase_tree import PhaseTree
+from verifair.errors import CertificateError
+from verifair.schema.schema import Schema
+
+DIRECTIONS = ((1, 0), (0, 1))
+"""Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
+MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
+"""Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
+NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Query:
+    """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`; in each
+    direction what is asked, and of which margin."""
+
+    partition: Partition
+    index: list[int]
+    z: Array
+    z_prime: Array
+    shift: Array
+    asked: tuple[tuple[Asked, Array], ...]
+    epsilon: float | None
+
+    @property
+    def differs(self) -> Booleans:
+        out = np.zeros(len(self.partition.lower), dtype=bool)
+        out[self.index] = True
+        return out
+
+    def questions(self, first: int, parts: Integers) -> tuple[Array, Array, Array, Array, Integers, Integers]:
+        """lower, upper, prime, offset (Q, V), part (Q,) and pair (Q,) of the questions about some of the parts from `first` on."""
+        low, high = self.partition.boxes(first + parts)
+        part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
+        shift = self.shift[pair]
+        lower = np.maximum(low[part], self.partition.lower - shift)
+        upper = np.minimum(high[part], self.partition.upper - shift)
+        lower[:, self.index] = upper[:, self.index] = self.z[pair]
+        prime = lower.copy()
+        prime[:, self.index] = self.z_prime[pair]
+        room = (lower <= upper).all(axis=1)
+        return lower[room], upper[room], prime[room], shift[room], parts[part[room]], pair[room]
+
+
+def check_partition(
+    path: str | Path, *, network: Network, schema: Schema, progress: Callable[[int, int], None] | None = None
+) -> CheckReport:
+    """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
+
+    A rejection names the part. progress is told chunks done and in all.
+    """
+    started = time.perf_counter()
+    found: list[Rejection] = []
+    proofs = leaves = 0
+    with PartitionStore(path) as store:
+        query = _understood(path, store.about, network, schema)
+        if isinstance(query, str):
+            found.append(Rejection(proof=None, reason=query))
+        else:
+            spans = [(first, len(status)) for first, status in store.statuses()]
+            if any(a + n > b for (a, n), (b, _) in pairwise(spans)):
+                found.append(Rejection(proof=None, reason="chunks overlap"))
+            recorded = dict(store.statuses())
+            if not any((status != UNKNOWN).any() for status in recorded.values()):
+                found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
+            for done, chunk in enumerate(store.chunks(), start=1):
+                more, count, used = _check_chunk(chunk, query, network, schema)
+                if not np.array_equal(recorded[chunk.first], chunk.status):
+                    more.append(Rejection(proof=chunk.first, reason="its verdicts are recorded twice, and differ"))
+                found, proofs, leaves = found + more, proofs + count, leaves + used
+                if progress is not None:
+                    progress(done, len(spans))
+    return CheckReport(
+        proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=time.perf_counter() - started
+    )
+
+
+def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _Query | str:
+    """The store's query as numbers, or why it is not about this network and schema."""
+    domain, names = schema.domain, [feature.name for feature in schema.features]
+    try:
+        if about["network_sha256"] != network.source_sha256 or about["output"] != network.output:
+            return about_another("network", str(about["network_sha256"]), network.source_sha256)
+        if about["schema_sha256"] != schema.sha256:
+            return about_another("schema", str(about["schema_sha256"]), schema.sha256)
+        if about["rounded"] != list(network.rounded) or domain.columns != network.inputs or network.outputs > 2:
+            return "it is about a network that was read differently"
+        lower, upper = np.array([[_number(end) for end in about["box"][name]] for name in names], dtype=np.float64).T
+        index = [names.index(name) for name in about["protected"]]
+        relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
+        epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
+        epsilon = None if epsilon is None else _number(epsilon)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
+        told = f"what it says of its query {flaw}; expected {WRITTEN}"
+        raise CertificateError(f"{path}: {told}: copy it again, or run again") from error
+    if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
+        return "the query's box is empty or leaves the declared domain"
+    if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
+        return "the query's protected features are none, repeated, real-valued, or relaxed"
+    if not all(1 <= width <= 100 for width in relax.values()):
+        return "the query relaxes a feature by no sensible width"
+    unscaled = domain.integer & ~domain.one_hot & (domain.offset == 0) & (domain.scale == 1)
+    unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
+    if not unscaled[list(relax)].all() or not 2 <= size < 2**31 or differ not in ("all", "any"):
+        return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
+    if epsilon is not None and not SMALLEST <= epsilon <= 1 - SMALLEST:
+        return f"epsilon {epsilon} is no gap between probabilities"
+    partition = Partition.of(domain, lower, upper, size=size, whole=index)
+    if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
+        return "the query has more pairs, shifts or parts than certify --partition takes"
+    z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
+    if not len(z):
+        return "the query's box leaves its protected features no two values: it claims nothing"
+    gap = None if epsilon is None else Gap(epsilon=epsilon, rise=False)
+    goal = "no-flip" if gap is None else "no-gap"
+    return _Query(
+        partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
+        asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
+    )  # fmt: skip
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
+    """Whether the pairs and their shifts are few enough to be listed."""
+    combinations = float(np.prod(upper[index] - lower[index] + 1))
+    shifts = float(np.prod([2.0 * min(width, upper[v] - lower[v]) + 1 for v, width in relax.items()]))
+    return combinations <= MAX_COMBINATIONS and combinations * (combinations - 1) / 2 * shifts <= MAX_QUESTIONS
+
+
+def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], differ: str) -> tuple[Array, Array, Array]:
+    """Unordered pairs of protected combinations in lexicographic order, each with every shift that the box has room for."""
+    points = list(product(*(np.arange(lower[v], upper[v] + 1) for v in index)))
+    enough = all if differ == "all" else any
+    pairs = [
+        (a, b) for k, a in enumerate(points) for b in points[k + 1 :] if enough(p != q for p, q in zip(a, b, strict=True))
+    ]
+    reach = [min(width, int(upper[v] - lower[v])) for v, width in relax.items()]
+    steps = list(product(*(range(-most, most + 1) for most in reach)))
+    shift = np.zeros((len(steps), len(lower)))
+    shift[:, list(relax)] = np.array(steps, dtype=np.float64).reshape(len(steps), len(relax))
+    z, z_prime = (np.array([pair[k] for pair in pairs for _ in steps], dtype=np.float64) for k in (0, 1))
+    return z, z_prime, np.tile(shift, (len(pairs), 1))
+
+
+def _check_chunk(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
+    """Rejections, statements looked at, and leaves of one chunk."""
+    found: list[Rejection] = []
+    if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
+        return [Rejection(proof=chunk.first, reason="the chunk lies outside the partition")], 0, 0
+    lower, upper, prime, offset, part, _ = query.questions(chunk.first, np.flatnonzero(chunk.status == PROVED))
+    if len(chunk.size) != len(lower):
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(lower)} questions")], 0, 0
+    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
+        return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
+    base = Task(
+        lower=lower[0] if len(lower) else query.partition.lower, upper=query.partition.upper, prime=query.partition.lower,
+        offset=np.zeros(len(query.partition.lower)), differs=query.differs, margin=query.asked[0][1], asked=query.asked[0][0],
+    )  # fmt: skip
+    boxes: list[tuple[Array, Array]] = []
+    ends = np.cumsum(chunk.size)
+    phases = _phase_trees(chunk)
+    for q in range(len(lower)):
+        task = replace(base, lower=lower[q], upper=upper[q], prime=prime[q], offset=offset[q])
+        leaf = (lower[q : q + 1], upper[q : q + 1])
+        if chunk.size[q] == 0:
+            for asked, margin in query.asked:
+                why: str | None = "its proof is missing"
+                tree = next(phases, None)
+                if tree is not None:
+                    why = phase_flaw(tree, replace(task, asked=asked, margin=margin), network, schema)
+                if why is not None:
+                    found.append(Rejection(proof=int(chunk.first + part[q]), reason=why))
+            leaf = (lower[:0], upper[:0])
+        elif chunk.size[q] > 1:
+            nodes = slice(int(ends[q] - chunk.size[q]), int(ends[q]))
+            feature, cut = chunk.feature[nodes], chunk.cut[nodes]
+            tree_leaves = leaves_of(Tree(feature=feature, cut=cut, bound=np.zeros(len(cut))), task, schema.domain.integer)
+            if isinstance(tree_leaves, str):
+                found.append(Rejection(proof=int(chunk.first + part[q]), reason=tree_leaves))
+            else:
+                leaf = tree_leaves[:2]
+        elif chunk.feature[ends[q] - 1] != -1:
+            found.append(Rejection(proof=int(chunk.first + part[q]), reason="its tree has no leaf"))
+        boxes.append(leaf)
+    if next(phases, None) is not None:
+        found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
+    leaves = sum(len(low) for low, _ in boxes)
+    if leaves:
+        found += _confirm(chunk.first, boxes, prime, offset, part, query, network, schema)
+    found += _check_witnesses(chunk, query, network, schema)
+    return found, 2 * len(lower) + int((chunk.status == VIOLATED).sum()), 2 * leaves
+
+
+def _confirm(
+    first: int,
+    boxes: list[tuple[Array, Array]],
+    prime: Array,
+    offset: Array,
+    part: Integers,
+    query: _Query,
+    network: Network,
+    schema: Schema,
+) -> list[Rejection]:
+    """Both directions on every leaf."""
+    low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
+    question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
+    found: list[Rejection] = []
+    for asked, margin in query.asked:
+        tasks = Tasks(
+            prime=prime, offset=offset, differs=np.tile(query.differs, (len(prime), 1)),
+            margin=np.tile(margin, (len(prime), 1)), asked=(asked,), which=np.zeros(len(prime), dtype=np.int64),
+        )  # fmt: skip
+        leaves = Leaves(
+            tasks=tasks, task=question, proof=first + part[question], lower=low, upper=high, bound=np.zeros(len(low))
+        )
+        found += Checker(network, schema.domain, leaves).run()
+    return found
+
+
+def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
+    """The phase trees of a chunk, one after the other; what does not fit together ends them early."""
+    node = entry = 0
+    for size in chunk.phase_size.tolist():
+        if size < 1 or node + size > len(chunk.phase_start) or (chunk.phase_start[node : node + size] < 0).any():
+            return
+        start = np.concatenate([[0], np.cumsum(chunk.phase_start[node : node + size])])
+        if entry + start[-1] > len(chunk.phase_index):
+            return
+        many = slice(entry, entry + int(start[-1]))
+        yield PhaseTree(
+            feature=chunk.phase_feature[node : node + size], cut=chunk.phase_cut[node : node + size], start=start,
+            index=chunk.phase_index[many], value=chunk.phase_value[many],
+        )  # fmt: skip
+        node, entry = node + size, entry + int(start[-1])
+
+
+def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
+    """(N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or by
+    balls where the network is smooth."""
+    if not network.piecewise_linear:
+        pairs = zip(goal.tolist(), x, prime, strict=True)
+        return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
+    logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
+    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
+    found = np.zeros(len(goal), dtype=bool)
+    for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
+        from_, to = (a, b) if goal[k] == 0 else (b, a)
+        found[k] = from_ > 0 > to if epsilon is None else exceeds(from_, to, epsilon)
+    return found
+
+
+def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> list[Rejection]:
+    """Every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
+    parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
+    if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x) or chunk.x.shape[1] != domain.variables:
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.x)} witnesses for {len(parts)} refuted parts")]
+    if not len(parts):
+        return []
+    if not ((chunk.pair >= 0) & (chunk.pair < len(query.z)) & np.isin(chunk.goal, (0, 1))).all():
+        return [Rejection(proof=chunk.first, reason="a witness names a pair or direction that does not exist")]
+    low, high = query.partition.boxes(chunk.first + parts)
+    low[:, query.index] = high[:, query.index] = query.z[chunk.pair]
+    prime = chunk.x + query.shift[chunk.pair]
+    prime[:, query.index] = query.z_prime[chunk.pair]
+    good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
+    good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
+    x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
+    good &= _refuted(network, domain.encode(x), domain.encode(prime), chunk.goal, query.epsilon)
+    return [
+        Rejection(proof=int(chunk.first + part), reason=f"its witness x = {chunk.x[k].tolist()} is none")
+        for k, part in enumerate(parts)
+        if not good[k]
+    ]

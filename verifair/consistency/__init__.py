@@ -1,1 +1,0 @@
-"""CEC: counterfactual explanation consistency, measured. Same decision, for the same reasons?"""

@@ -1,0 +1,1 @@
+"""The largest number of outcome buckets that one person can fall into."""

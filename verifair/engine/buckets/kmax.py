@@ -1,0 +1,312 @@
+"""Max k-discrimination: an exact witness below, a certified bound above.  (HyFair, k-discrimination; the paper only searches)
+
+    k(x) = number of buckets hit by sigma(g(x, z)) over the protected combinations z that are legal with x,   kmax = max over x
+
+Branch-and-bound over x: boxes with the largest bound first, each bounded by `kmax_bounds.most_buckets`; witnesses come from
+random points, mutations of the best ones and the centres of boxes, all K copies at once, and are decided in exact arithmetic.
+Sound? yes: `upper` rests on rigorous bounds of every leaf, `lower` on exact evaluation.
+Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from encoders.bounds.cluster import Copies, Thresholds
+from encoders.network import Array
+from encoders.onnx.runtime import runtime_logits
+from encoders.problem import Booleans, Integers
+from solvers.outcome import Budget
+from verifair.checker.certificate import semantics
+from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.engine.buckets.bounds import different, most_buckets
+from verifair.engine.buckets.points import Point, Search
+from verifair.engine.buckets.tree import KmaxTree
+from verifair.engine.buckets.verdict import KmaxVerdict, Outcome
+from verifair.engine.queries import KDiscrimination
+from verifair.engine.questions import box_of, margin
+from verifair.engine.verdict import Reason
+from verifair.errors import Disagreement, QueryError
+
+Progress = Callable[[int, int], None]
+COPIES = 1024
+"""Copies bounded at once: so many divided by K are the boxes of a step."""
+POINTS, STALE = 2048, 8
+"""Random points to begin with, and generations without improvement after which the boxes get their turn."""
+SEARCHING = 0.25
+"""Share of the time after that which goes on looking for witnesses."""
+
+
+def kmax(
+    query: KDiscrimination, *, budget: Budget, start: Array | None = None, progress: Progress | None = None
+) -> KmaxVerdict:
+    """The largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
+
+    budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
+    the box are left out, protected entries do not matter.   progress: told (lower, upper) after every step.
+    Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
+    """
+    query.network.require_piecewise_linear("kmax")
+    started = time.monotonic()
+    run = _Run(query, budget, started)
+    try:
+        reason = run.go(start, progress)
+    except KeyboardInterrupt:
+        reason = Reason.INTERRUPTED
+    lower, upper = run.search.k, run.tree.upper()
+    if lower > upper:
+        raise Disagreement(f"a point hits {lower} buckets where the bounds allow {upper}: x = {run.search.best!r}")
+    point = run.search.best
+    return KmaxVerdict(
+        lower=lower,
+        upper=upper,
+        combinations=len(run.copies),
+        buckets=query.buckets,
+        witness=None if point is None else _words(query, point),
+        x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
+        outcomes=() if point is None else _outcomes(query, run.copies, point),
+        certificate=run.certificate(upper),
+        float32_agrees=None if point is None else _replayed(run, point),
+        boxes=run.boxes,
+        seconds=time.monotonic() - started,
+        reason=None if lower == upper else reason or Reason.NUMERICAL,
+        semantics=semantics(query.network),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Boxes:
+    """N open boxes: tree nodes, and raw ends (N, V) whose protected entries are those of the first combination."""
+
+    node: Integers
+    lower: Array
+    upper: Array
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def take(self, index: Integers | Booleans | slice) -> _Boxes:
+        return _Boxes(node=self.node[index], lower=self.lower[index], upper=self.upper[index])
+
+    @staticmethod
+    def join(parts: list[_Boxes]) -> _Boxes:
+        return _Boxes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _Boxes.__dataclass_fields__})
+
+
+class _Run:
+    """The state of one run: the tree, the open boxes by bound, the best point."""
+
+    def __init__(self, query: KDiscrimination, budget: Budget, started: float) -> None:
+        self.query, self.budget, self.started = query, budget, started
+        schema, domain = query.schema, query.schema.domain
+        self.lower, self.upper = box_of(schema, query.box)
+        both = sorted(set(query.box) & set(query.protected))
+        if both:
+            raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")
+        self.lower = np.where(domain.integer, np.ceil(self.lower), self.lower)
+        self.upper = np.where(domain.integer, np.floor(self.upper), self.upper)
+        if (self.lower > self.upper).any():
+            v = int(np.argmax(self.lower > self.upper))
+            raise QueryError(f"box of {schema.features[v].name!r}: it holds no whole number; widen it")
+        values = query.combinations()
+        protected = np.array([schema.index(name) for name in query.protected])
+        self.lower[protected] = self.upper[protected] = values[0]
+        weights = margin(query.network, 1, 0)
+        copies = Copies.of(query.network, domain, weights, values, protected, self.lower, self.upper)
+        self.thresholds = Thresholds.of(query.buckets)
+        self.search = Search(copies, self.thresholds, self.lower, self.upper, budget.seed)
+        self.copies = copies.with_references(_references(copies, self.search.uniform(64)), self.lower, self.upper)
+        cap = min(len(values), query.buckets)
+        self.tree = KmaxTree(cap)
+        self.open: list[list[_Boxes]] = [[] for _ in range(cap + 1)]
+        self.open[cap].append(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]))
+        self.boxes = 0
+        self.searched = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def go(self, start: Array | None, progress: Progress | None) -> Reason | None:
+        """Run to the end of the budget or of the question; returns why it stopped early."""
+        self._first_points(start)
+        while True:
+            top = max((k for k, boxes in enumerate(self.open) if boxes), default=0)
+            if progress is not None:
+                progress(self.search.k, max(top, self.search.k))
+            if top <= self.search.k:
+                return None
+            if self.elapsed > self.budget.seconds:
+                return Reason.TIME
+            if self.budget.nodes is not None and self.boxes >= self.budget.nodes:
+                return Reason.NODES
+            self._step(top)
+            self._mutate_while_cheap()
+
+    def certificate(self, upper: int) -> KmaxCertificate:
+        query, names = self.query, tuple(feature.name for feature in self.query.schema.features)
+        return KmaxCertificate(
+            network_sha256=query.network.source_sha256,
+            schema_sha256=query.schema.sha256,
+            semantics=semantics(query.network),
+            query=KmaxQuery(
+                kind="k-discrimination",
+                protected=tuple(query.protected),
+                box={
+                    name: (float(low), float(high))
+                    for name, low, high in zip(names, self.lower, self.upper, strict=True)
+                    if name not in query.protected
+                },
+                combinations=tuple(tuple(row) for row in self.copies.values.tolist()),
+                buckets=query.buckets,
+            ),
+            features=names,
+            upper=upper,
+            tree=self.tree.certificate(upper),
+        )
+
+    # Points
+
+    def _first_points(self, start: Array | None) -> None:
+        cap = len(self.open) - 1
+        if start is not None and len(start):
+            moved = np.delete(np.arange(len(self.lower)), self.copies.protected)
+            given = np.array(start, dtype=np.float64)
+            inside = ((given >= self.lower) & (given <= self.upper))[:, moved].all(axis=1)
+            whole = ((given == np.floor(given)) | ~self.copies.domain.integer)[:, moved].all(axis=1)
+            given[:, self.copies.protected] = self.copies.values[0]
+            self.search.look(given[inside & whole])
+        self.search.look(self.search.uniform(max(64, min(POINTS, POINTS * 64 // len(self.copies)))))
+        stale = 0
+        while stale < STALE and self.search.k < cap and self.elapsed < self.budget.seconds / 4:
+            before = self.search.k
+            self.search.mutate()
+            stale = stale + 1 if self.search.k == before else 0
+        self.searched = self.elapsed
+
+    def _mutate_while_cheap(self) -> None:
+        if self.searched < SEARCHING * self.elapsed:
+            before = time.monotonic()
+            self.search.mutate()
+            self.searched += time.monotonic() - before
+
+    # Boxes
+
+    def _step(self, top: int) -> None:
+        """Bound the newest boxes of the highest bound; what stays above the best point is split."""
+        boxes = self._next(top)
+        self.boxes += len(boxes)
+        centre = self._centre(boxes)
+        self.search.look(centre)
+        boxes, centre = self._without_points(boxes, centre)
+        if not len(boxes):
+            return
+        possible = self.copies.possible(boxes.lower, boxes.upper)
+        bound = np.full(len(boxes), top)
+        score = np.zeros((len(boxes), len(self.copies.variables)))
+        todo = np.arange(len(boxes))
+        for which, reference in enumerate(self.copies.references):
+            found = self.copies.bounds(boxes.lower[todo], boxes.upper[todo], which)
+            most = most_buckets(found, self.thresholds, reference, possible[todo], self.search.k)
+            bound[todo] = np.minimum(bound[todo], most)
+            score[todo] += found.score
+            todo = todo[bound[todo] > self.search.k]
+            if not len(todo):
+                break
+        bound = self.tree.tighten(boxes.node, bound)
+        left = bound > self.search.k
+        self._split(boxes.take(left), centre[left], bound[left], score[left])
+
+    def _next(self, top: int) -> _Boxes:
+        wanted, parts = max(1, COPIES // len(self.copies)), []
+        while self.open[top] and wanted > 0:
+            part = self.open[top].pop()
+            if len(part) > wanted:
+                self.open[top].append(part.take(slice(0, len(part) - wanted)))
+                part = part.take(slice(len(part) - wanted, None))
+            wanted -= len(part)
+            parts.append(part)
+        return _Boxes.join(parts)
+
+    def _centre(self, boxes: _Boxes) -> Array:
+        """Points (N, V) in the middle of the boxes, whole where they must be."""
+        middle = np.clip(boxes.lower + (boxes.upper - boxes.lower) / 2, boxes.lower, boxes.upper)
+        whole = np.minimum(np.floor(middle), np.maximum(boxes.upper - 1, boxes.lower))
+        return np.where(self.copies.domain.integer, whole, middle)
+
+    def _without_points(self, boxes: _Boxes, centre: Array) -> tuple[_Boxes, Array]:
+        """Decide exactly the boxes that hold one network input, and return the others."""
+        low, high = self.copies.domain.box(boxes.lower, boxes.upper)
+        point = (low == high).all(axis=1)
+        for n in np.flatnonzero(point):
+            # Real values can differ and still be one float32 input: every copy that is legal somewhere in the box counts.
+            one = boxes.take(np.array([n]))
+            counted = self.copies.possible(one.lower, one.upper)[0]
+            decided = Point.at(self.copies, self.thresholds, centre[n], counted)
+            self.tree.tighten(one.node, np.array([decided.k]))
+        return boxes.take(~point), centre[~point]
+
+    def _split(self, boxes: _Boxes, centre: Array, bound: Integers, score: Array) -> None:
+        if not len(boxes):
+            return
+        domain, variables = self.copies.domain, self.copies.variables
+        low, high, middle = boxes.lower[:, variables], boxes.upper[:, variables], centre[:, variables]
+        whole = domain.integer[variables]
+        can = np.where(whole, high > low, (middle > low) & (middle < high))
+        relative = (high - low) / np.maximum(self.upper - self.lower, 1e-300)[variables]
+        score = np.where(can, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
+        # A real interval without a float64 inside, yet two float32 inputs: it stays a leaf with its bound, and open.
+        rows = np.flatnonzero(can.any(axis=1))
+        best = score[rows].argmax(axis=1)
+        at, v = (rows, best), variables[best]
+        cut = middle[at]
+        left_upper, right_lower = boxes.upper[rows].copy(), boxes.lower[rows].copy()
+        index = np.arange(len(rows))
+        left_upper[index, v], right_lower[index, v] = cut, np.where(domain.integer[v], cut + 1, cut)
+        children = self.tree.split(boxes.node[rows], v, cut)
+        both = _Boxes(
+            node=np.concatenate([children, children + 1]),
+            lower=np.concatenate([boxes.lower[rows], right_lower]),
+            upper=np.concatenate([left_upper, boxes.upper[rows]]),
+        )
+        level = np.concatenate([bound[rows]] * 2)
+        for k in np.unique(level):
+            self.open[int(k)].append(both.take(level == k))
+
+
+def _references(copies: Copies, points: Array) -> tuple[int, ...]:
+    """The copy that the others are nearest to, on the whole, at some points (N, V)."""
+    logits = copies.evaluate(points)
+    centre = np.median(logits, axis=1, keepdims=True)
+    return (int(np.abs(logits - centre).sum(axis=0).argmin()),)
+
+
+def _words(query: KDiscrimination, point: Point) -> dict[str, Any]:
+    return {name: word for name, word in query.schema.decode(point.x).items() if name not in query.protected}
+
+
+def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[Outcome, ...]:
+    words = [
+        {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
+        for row in copies.values.tolist()
+    ]
+    return tuple(
+        Outcome(combination=words[z], logit=float(point.logits[z]), bucket=int(point.buckets[z]) if point.counted[z] else None)
+        for z in range(len(copies))
+    )
+
+
+def _replayed(run: _Run, point: Point) -> bool | None:
+    """Whether float32 onnxruntime shows as many buckets at the witness."""
+    copies = run.copies
+    if copies.network.source is None:
+        return None
+    inputs = copies.domain.encode(copies.rows(point.x[None])[0]).astype(np.float32)
+    logits = runtime_logits(copies.network, inputs) @ copies.margin
+    shown = np.searchsorted(run.thresholds.lower, logits, side="right")
+    return bool(different(shown[None], point.counted[None])[0] >= point.k)

@@ -1,0 +1,139 @@
+"""Single points of a kmax query: how many buckets they hit, in float64 to look for good ones and exactly to count."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+
+from encoders.bounds.cluster import Copies, Thresholds
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Layer, affine
+from encoders.probability import bucket
+from encoders.problem import Booleans, Integers
+from verifair.engine.buckets.bounds import different
+
+EVALUATED = 1 << 16
+"""Copies evaluated at once."""
+POPULATION, CHILDREN, PATIENCE = 64, 256, 12
+CONFIRMED = 4
+"""Of the points that seem to be better than all before, so many are decided exactly, best first."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Point:
+    """A raw point x (V,), decided exactly.  counted: (K,) copies that are legal rows.  buckets: (K,).  logits: (K,) for display."""
+
+    x: Array
+    counted: Booleans
+    buckets: Integers
+    logits: Array
+
+    @property
+    def k(self) -> int:
+        return int(different(self.buckets[None], self.counted[None])[0])
+
+    @classmethod
+    def at(cls, copies: Copies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
+        """Sound? yes: error-free arithmetic over the stored weights; a logit between the two ends of an enclosed threshold is
+        decided in ball arithmetic. `counted` None: the copies that are legal rows."""
+        rows = copies.rows(x[None])[0]
+        sum_of = Layer(weight=copies.margin[None, :], bias=np.zeros(1), slope=np.ones(1))
+        logits = affine(copies.network.forward(exact(copies.domain.encode(rows))), sum_of)
+        lower, upper, buckets = thresholds.lower.tolist(), thresholds.upper.tolist(), []
+        for value in logits.to_fractions()[:, 0]:
+            least, most = bisect_right(upper, value), bisect_right(lower, value)  # comparing a fraction with a float is exact
+            buckets.append(least if least == most else bucket(value, thresholds.buckets))
+        return cls(
+            x=x,
+            counted=copies.domain.legal(rows) if counted is None else counted,
+            buckets=np.array(buckets, dtype=np.int64),
+            logits=logits.to_float()[:, 0],
+        )
+
+
+class Search:
+    """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly."""
+
+    def __init__(self, copies: Copies, thresholds: Thresholds, lower: Array, upper: Array, seed: int) -> None:
+        self.copies, self.thresholds = copies, thresholds
+        self.lower, self.upper = lower, upper
+        self.random = np.random.default_rng(seed)
+        self.best: Point | None = None
+        self.pool = np.empty((0, len(lower)))
+        self.fitness = np.empty(0)
+        self.whole = copies.domain.integer
+        self.idle = 0
+
+    @property
+    def k(self) -> int:
+        return 0 if self.best is None else self.best.k
+
+    def uniform(self, count: int) -> Array:
+        """Random points (count, V) of the box."""
+        share = self.random.random((count, len(self.lower)))
+        span = self.upper - self.lower
+        points = self.lower + share * np.where(self.whole, span + 1, span)
+        return np.minimum(np.where(self.whole, np.floor(points), points), self.upper)
+
+    def look(self, raw: Array) -> None:
+        """Evaluate raw points (N, V) of the box; the best enter the pool, and better ones than ever are decided exactly."""
+        step = max(1, EVALUATED // len(self.copies))
+        for start in range(0, len(raw), step):
+            self._look(raw[start : start + step])
+
+    def _look(self, raw: Array) -> None:
+        counted = self.copies.possible(raw, raw)
+        logits = self.copies.evaluate(raw)
+        buckets = np.searchsorted(self.thresholds.lower, logits, side="right")
+        count = different(buckets, counted)
+        candidates = np.flatnonzero(count > self.k)
+        for n in candidates[np.argsort(-count[candidates], kind="stable")][:CONFIRMED]:
+            if count[n] > self.k:
+                point = Point.at(self.copies, self.thresholds, raw[n])
+                if point.k > self.k:
+                    self.best = point
+        promising = np.argsort(-count, kind="stable")[: 2 * CHILDREN]
+        nearness = self._nearness(logits[promising], buckets[promising], counted[promising])
+        self._keep(raw[promising], count[promising] + nearness)
+
+    def _nearness(self, logits: Array, buckets: Integers, counted: Booleans) -> Array:
+        """(N,) in [0, 1]: how little probability is missing until a copy that shares its bucket with another hits a new one."""
+        total, at = self.thresholds.buckets, np.arange(len(logits))[:, None]
+        held = np.zeros((len(logits), total), dtype=np.int64)
+        np.add.at(held, (at, buckets), counted)
+        spare = counted & (held[at, buckets] > 1)
+        probability = scipy.special.expit(logits)
+        missing = np.ones(len(logits))
+        for k in range(total):
+            apart = np.maximum(k / total - probability, probability - (k + 1) / total)
+            nearest = np.where(spare, np.maximum(apart, 0.0), 1.0).min(axis=1)
+            missing = np.where(held[:, k] == 0, np.minimum(missing, nearest), missing)
+        return 1 - missing
+
+    def _keep(self, raw: Array, fitness: Array) -> None:
+        pool, first = np.unique(np.concatenate([self.pool, raw]), axis=0, return_index=True)
+        every = np.concatenate([self.fitness, fitness])[first]
+        order = np.argsort(-every, kind="stable")[:POPULATION]
+        self.pool, self.fitness = pool[order], every[order]
+
+    def mutate(self) -> None:
+        """One generation: mutations of the pool, a few features each, near or anywhere in the box. A pool that does not get
+        better any more is thrown away: another start finds what this one cannot reach."""
+        if self.idle >= PATIENCE:
+            self.pool, self.fitness, self.idle = self.pool[:0], self.fitness[:0], 0
+            self.look(self.uniform(2 * CHILDREN))
+        before = self.fitness[0]
+        parents = self.pool[self.random.integers(0, len(self.pool), CHILDREN)]
+        fresh = self.uniform(CHILDREN)
+        reach = (self.upper - self.lower) * 10.0 ** self.random.uniform(-3, 0, (CHILDREN, 1))
+        near = parents + self.random.standard_normal(parents.shape) * np.maximum(reach, np.where(self.whole, 1.0, 0.0))
+        near = np.clip(np.where(self.whole, np.round(near), near), self.lower, self.upper)
+        mates = self.pool[self.random.integers(0, len(self.pool), CHILDREN)]
+        way = self.random.integers(0, 3, (CHILDREN, 1))
+        moved = np.select([way == 0, way == 1], [fresh, near], default=mates)
+        share = np.where(way == 2, 0.5, 2.0 / max(1, int((self.upper > self.lower).sum())))
+        self.look(np.where(self.random.random(parents.shape) < share, moved, parents))
+        self.idle = 0 if self.fitness[0] > before + 1e-4 else self.idle + 1

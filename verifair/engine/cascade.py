@@ -1,0 +1,163 @@
+"""The cascade that decides twin problems: bounds, branch-and-bound on the inputs, then MILP or SMT for what is left.
+
+Reads top to bottom. Every answer goes through the rules of the house: VIOLATED only by exact evaluation of a legal point,
+PROVED only with a tree that `check` re-proves (CHECKED) or a solver's claim that is marked as one (CLAIMED), and everything else
+UNKNOWN with its reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from encoders.bounds.twin import Twin
+from encoders.problem import Integers, TwinProblem
+from solvers import registry
+from solvers.outcome import Budget
+from verifair.engine.answer import Answer, replayed
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import OPEN, PROVED, VIOLATED, Decision
+from verifair.engine.search.phases import decide_by_phases
+from verifair.engine.solver import ask, left
+from verifair.engine.verdict import Reason, Status
+from verifair.errors import QueryError
+
+METHODS = ("auto", "bnb", "lp", "milp", "smt")
+"""auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
+
+FIRST_NODES, PHASE_NODES = 2000, 2000
+"""Boxes that input splitting gets first, and regions that neuron branching gets then."""
+
+
+def solve(
+    problem: TwinProblem,
+    *,
+    method: str = "auto",
+    solver: str | None = None,
+    budget: Budget | None = None,
+    group: Integers | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Answer]]:
+    """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
+
+    group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
+    Networks with smooth layers are decided by branch-and-bound alone; CurveError where a solver or program is asked for.
+    """
+    budget = budget or Budget()
+    if solver is not None:
+        registry.get(solver)  # an unknown name is an error also where no solver comes to be asked
+        if method == "bnb":
+            raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
+    smooth = not problem.network.piecewise_linear
+    if smooth and (solver is not None or method in ("lp", "milp", "smt")):
+        problem.network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
+    deadline = time.monotonic() + budget.seconds
+    match method:
+        case "auto" | "bnb":
+            limit = _first_nodes(problem, method, budget)
+            decision = decide(problem, seconds=budget.seconds, max_nodes=limit, group=group, seed=budget.seed, progress=progress)
+            answers = _answers(problem, decision)
+            if method == "auto" and not smooth:
+                answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
+        case "lp" | "milp" | "smt":
+            answers = _by_solver(problem, method, solver, budget)
+        case _:
+            raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    return replayed(problem, answers)
+
+
+def _answers(problem: TwinProblem, decision: Decision) -> list[list[Answer]]:
+    return [[_answer(decision, q, g) for g in range(len(problem.goals))] for q in range(len(problem.batch))]
+
+
+def _answer(decision: Decision, q: int, g: int) -> Answer:
+    status = int(decision.status[q, g])
+    violated = status == VIOLATED
+    return Answer(
+        status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED}[status],
+        reason=None if status != OPEN else {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL),
+        lower=float(decision.lower[q, g]),
+        upper=float(decision.upper[q, g]),
+        tree=decision.forest.tree(q, g) if status == PROVED else None,
+        witness=decision.witness[q, g] if violated else None,
+        margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None,
+        agrees=None,
+        engine="branch-and-bound",
+        outcomes=(),
+        nodes=int(decision.nodes[q]),
+    )
+
+
+def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
+    """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
+    if method == "bnb" or not problem.network.piecewise_linear or any(goal.strict for goal in problem.goals):
+        return budget.nodes
+    return min(FIRST_NODES, budget.nodes or FIRST_NODES)
+
+
+def _settle_the_rest(
+    problem: TwinProblem,
+    answers: list[list[Answer]],
+    solver: str | None,
+    budget: Budget,
+    deadline: float,
+    group: Integers | None,
+) -> list[list[Answer]]:
+    """What ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
+
+    def open_goals() -> list[tuple[int, int]]:
+        refuted = set() if group is None else {group[q] for q, row in enumerate(answers) if _any_violated(row)}
+        return [
+            (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
+            if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
+        ]  # fmt: skip
+
+    if any(goal.strict for goal in problem.goals):
+        pending = open_goals()
+    else:
+        for q, g in open_goals():
+            if (q, g) in open_goals():  # its group may have been refuted meanwhile
+                seconds = (deadline - time.monotonic()) / 2
+                answers[q][g] = _by_neurons(problem, q, g, seconds, answers[q][g])
+        pending = open_goals()
+        questions = np.unique([q for q, _ in pending]).astype(np.int64)
+        if len(questions) and (budget.nodes is None or budget.nodes > FIRST_NODES):
+            part = replace(problem, batch=problem.batch.take(questions))
+            again = None if group is None else group[questions]
+            seconds = deadline - time.monotonic()
+            more = _answers(part, decide(part, seconds=seconds, max_nodes=budget.nodes, group=again, seed=budget.seed))
+            for q, row in zip(questions.tolist(), more, strict=True):
+                answers[q] = [new if old.status is Status.UNKNOWN else old for old, new in zip(answers[q], row, strict=True)]
+            pending = open_goals()
+    if pending:
+        twin = Twin.of(problem)
+        for q, g in pending:
+            answers[q][g] = ask(twin, q, g, "milp", solver, left(budget, deadline), answers[q][g])
+    return answers
+
+
+def _any_violated(row: list[Answer]) -> bool:
+    return any(answer.status is Status.VIOLATED for answer in row)
+
+
+def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Answer) -> Answer:
+    """One goal by neuron branching; what is known stays when that brings nothing."""
+    found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
+    known = replace(known, nodes=known.nodes + found.nodes)
+    if found.status is Status.UNKNOWN:
+        return known
+    margins = None if found.margins is None else (float(found.margins[0]), float(found.margins[1]))
+    return replace(
+        known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching"
+    )
+
+
+def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[Answer]]:
+    twin, deadline = Twin.of(problem), time.monotonic() + budget.seconds
+    return [
+        [ask(twin, q, g, method, solver, left(budget, deadline), None) for g in range(len(problem.goals))]
+        for q in range(len(problem.batch))
+    ]

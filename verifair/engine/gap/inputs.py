@@ -1,0 +1,298 @@
+"""Best-first branch-and-bound on the inputs for the largest gap: the boxes with the largest bounds are cut first.
+
+For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), intervals give D >= a - b, U >= a and L' <= b on a box, so
+
+    gap <= sigma(b + D) - sigma(b),     D := min(D, U - L'),     b := -D/2 clipped into [L', U - D]      (0 where D <= 0);
+
+linear bounds then show  a - m b <= w  for lines around the slope m that served the box's parent best (`gap_lines`). A direction of
+a box is closed, and becomes a leaf of the proof, when its gap is at most what is known already.
+Sound? yes: D, U, L', w are rigorous, and sigma has 1e-9 to spare.  Complete? to the tolerance, given time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from encoders.bounds.difference import interval_goals, linear_goals
+from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.twin import Twin
+from encoders.network import Array
+from encoders.problem import Goal, TwinProblem
+from verifair.engine.gap.lines import SLACK, best_line, rows_of
+from verifair.engine.search.attack import Climb
+from verifair.engine.search.boxes import Nodes, borders, centre, corner, divide, divisible, legal_pairs, roots, rows_at, widest
+from verifair.engine.search.forest import Forest
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
+"""Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
+TOP, MOST, LINEAR = 256, 2048, 128
+"""Boxes cut in a step (fewer in the beginning), boxes bounded at a time."""
+POLISH = 0.25
+"""Seconds for an ascent from a better point."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Left:
+    """Boxes by id (N,), their bounds (N, 2) in both directions (at most what is known where closed) and slopes of lines (N, 2)."""
+
+    ids: Integers
+    bound: Array
+    slope: Array
+
+    def take(self, index: Integers | Booleans) -> _Left:
+        return _Left(ids=self.ids[index], bound=self.bound[index], slope=self.slope[index])
+
+    @staticmethod
+    def join(parts: list[_Left]) -> _Left:
+        return _Left(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _Left.__dataclass_fields__})
+
+
+class InputSearch:
+    """The mutable state of one run: all boxes by id, and of those that are left the ids with a bound for each direction."""
+
+    def __init__(self, problem: TwinProblem, logit: bool, tolerance: float, rng: np.random.Generator) -> None:
+        problem = replace(problem, goals=tuple(Goal(rows=part, strict=False) for part in (ROWS[:3], ROWS[3:])))
+        self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem), logit, tolerance
+        self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
+        self.start = roots(self.twin)
+        self.forest = Forest(len(self.start), 2)
+        self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
+        self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
+        self.left: list[_Left] = []
+        self.value, self.where = -np.inf, (0, 0)
+        self.point = rows_at(self.twin, np.array([0]), self.start.lower[:1])[0]
+        self.polished = -np.inf
+        self.nodes = 0
+        count = len(self.start)
+        self.stuck = np.full((count, 2), -np.inf)  # the largest bounds of boxes that cannot be cut
+        self.taken = np.zeros((count, 2), dtype=bool)  # what somebody else has proved to be at most `known`
+
+    @property
+    def known(self) -> float:
+        """Boxes are dropped when their gap is surely at most this."""
+        return max(self.value, 0.0) + self.tolerance
+
+    @property
+    def trivial(self) -> float:
+        """A bound on every gap."""
+        return np.inf if self.logit else 1.0
+
+    def bounds(self) -> Array:
+        """(Q, 2) bounds on the gaps of all questions in both directions."""
+        bounds = np.maximum(self.stuck, self.known)
+        for part in self.left:
+            np.maximum.at(bounds, self.question[part.ids], part.bound)
+        return np.asarray(bounds)
+
+    @property
+    def finished(self) -> bool:
+        """No box is left to cut."""
+        return not any((self._priority(part) > self.known).any() for part in self.left)
+
+    def _priority(self, part: _Left) -> Array:
+        """(N,) the larger bound of the directions that are this search's business."""
+        return np.asarray(np.where(self.taken[self.question[part.ids]], -np.inf, part.bound).max(axis=1))
+
+    def attack(self, seconds: float) -> None:
+        """Look for a good point by ascents; goes on where it left off."""
+        self.climb.run(seconds)
+        self._take()
+
+    def polish(self) -> None:
+        """Climb from the best point, once for each."""
+        if self.value > self.polished:
+            self.met(self.where[0], self.where[1], self.point)
+            self.polished = self.value
+
+    def met(self, question: int, direction: int, raw: Array) -> None:
+        """A raw point (V,) worth climbing from."""
+        self.climb.climb_from(np.array([question]), raw[None], np.array([direction]), POLISH)
+        self._take()
+
+    def _take(self) -> None:
+        found = self.climb.found(1)
+        if len(found.value) and found.value[0] > self.value:
+            self.value, self.point = float(found.value[0]), found.raw[0]
+            self.where = int(found.question[0]), int(found.direction[0])
+
+    def meet(self, nodes: Nodes, point: Array) -> None:
+        """Evaluate a raw point (N, v) a box and keep the best one that can be."""
+        gaps = self._falls(nodes.question, point)
+        better = np.flatnonzero(np.abs(gaps) > self.value)
+        better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
+        if len(better):
+            best = better[np.abs(gaps[better]).argmax()]
+            self.value, self.where = float(np.abs(gaps[best])), (int(nodes.question[best]), int(gaps[best] < 0))
+            self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
+
+    def _falls(self, question: Integers, point: Array) -> Array:
+        """(N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
+        return self.climb.values(question, point, np.zeros(len(point), dtype=np.int64))[0]
+
+    def offer(self, question: int, raw: Array) -> None:
+        """Climb from the best of some raw points (N, V) when it beats what is known."""
+        second = self.problem.batch.take(np.full(len(raw), question)).second(raw)
+        raw = raw[self.problem.domain.legal(raw) & self.problem.domain.legal(second)]
+        if not len(raw):
+            return
+        gaps = self._falls(np.full(len(raw), question), raw[:, self.twin.variables])
+        best = int(np.abs(gaps).argmax())
+        if np.abs(gaps[best]) > self.value:
+            self.met(question, int(gaps[best] < 0), raw[best])
+
+    def begin(self, stop: Callable[[], bool]) -> None:
+        """Bound the whole boxes; those that are left when it is time to stop get what is trivial."""
+        for first in range(0, len(self.start), LINEAR):
+            part = self.start.take(slice(first, first + LINEAR))
+            bound, slope = np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
+            if stop():
+                score = np.zeros_like(self.twin.local.box(part.lower, part.upper)[0])
+                self._keep(part, np.zeros(len(part), dtype=bool), bound, slope, score)
+            else:
+                self.bound(part, bound, slope)
+
+    def step(self) -> None:
+        """Cut the boxes with the largest bounds in two and bound the halves."""
+        if self.finished:
+            return
+        largest = self._largest()
+        ids = largest.ids
+        alive = largest.bound > self.known
+        nodes = Nodes(ids=ids, question=self.question[ids], lower=self.lower[ids], upper=self.upper[ids], open=alive)
+        variable = self.along[ids]
+        along, edge = borders(self.twin, nodes)
+        variable = np.where(along >= 0, along, variable)
+        cut = np.where(along >= 0, edge, centre(self.twin, nodes)[np.arange(len(ids)), variable])
+        _, left_upper, right_lower = divide(self.twin, nodes, variable, cut)
+        children = self.forest.split(ids, self.twin.variables[variable], cut)
+        halves = Nodes.join([replace(nodes, ids=children, upper=left_upper), replace(nodes, ids=children + 1, lower=right_lower)])
+        self._remember(halves)
+        self.bound(halves, *(np.concatenate([one, one]) for one in (largest.bound, largest.slope)))
+        self.polish()
+
+    def _largest(self) -> _Left:
+        """Take the boxes with the largest bounds off the list; close the directions that no longer matter."""
+        every = _Left.join(self.left)
+        self._close(every.ids, every.bound <= self.known)
+        every = every.take(every.bound.max(axis=1) > self.known)
+        priority = self._priority(every)
+        order = np.flatnonzero(priority > self.known)
+        count = len(order) // 4 + 2 if len(order) < 4 * TOP else int(np.clip(len(order) // 20, TOP, MOST))
+        if len(order) > count:
+            order = order[np.argpartition(-priority[order], count)[:count]]
+        rest = np.ones(len(every.ids), dtype=bool)
+        rest[order] = False
+        self.left = [every.take(rest)] if rest.any() else []
+        return every.take(order)
+
+    def _remember(self, nodes: Nodes) -> None:
+        """Room for the new boxes (their ids follow the largest one), doubled when it runs out."""
+        needed = int(nodes.ids.max()) + 1
+        if needed > len(self.question):
+            size = max(needed, 2 * len(self.question))
+            self.lower, self.upper = (np.resize(one, (size, one.shape[1])) for one in (self.lower, self.upper))
+            self.question, self.along = np.resize(self.question, size), np.resize(self.along, size)
+        self.lower[nodes.ids], self.upper[nodes.ids], self.question[nodes.ids] = nodes.lower, nodes.upper, nodes.question
+
+    def _close(self, ids: Integers, directions: Booleans) -> None:
+        """Leaves of the proof: boxes (N,) in some directions (N, 2)."""
+        box, direction = np.nonzero(directions)
+        self.forest.close(ids[box], direction, np.zeros(len(box)))
+
+    def bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
+        """Bound boxes in their open directions, look for better points in them, and keep those that may hold one.
+
+        bound, slope: (N, 2) what is known of the boxes' parents: their bounds, and the lines that served them best.
+        """
+        self.nodes += len(nodes)
+        gone = self._impossible(nodes)
+        self._close(nodes.ids[gone], np.ones((int(gone.sum()), 2), dtype=bool))
+        nodes, bound, slope = nodes.take(~gone), bound[~gone], slope[~gone]
+        self.meet(nodes, centre(self.twin, nodes))
+        for start in range(0, len(nodes), LINEAR):
+            part = slice(start, start + LINEAR)
+            self._bound(nodes.take(part), bound[part].copy(), slope[part].copy())
+
+    def _impossible(self, nodes: Nodes) -> Booleans:
+        """(N,) boxes that hold no row that can be: they have no gap, and need no bound."""
+        domain = self.problem.domain
+        if domain.forbidden is None:
+            return np.zeros(len(nodes), dtype=bool)
+        lower, upper = rows_at(self.twin, nodes.question, nodes.lower), rows_at(self.twin, nodes.question, nodes.upper)
+        batch = self.problem.batch.take(nodes.question)
+        return np.asarray(domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper)))
+
+    def _bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
+        """Intervals first, and lines for the directions that these leave open."""
+        low, high = self.twin.local.box(nodes.lower, nodes.upper)
+        intervals = interval_bounds(self.twin, nodes.question, low, high)
+        rough = interval_goals(self.twin, nodes.question, intervals[-1])
+        rough = np.stack([self._gap(rough[:, :3]), self._gap(rough[:, 3:])], axis=1)
+        bound = np.where(nodes.open, np.minimum(bound, rough), -np.inf)  # bounds are not monotone under splitting, the truth is
+        wanted = (bound > self.known) & ~self.taken[nodes.question]
+        score = np.zeros(low.shape)
+        for both in (True, False):
+            mine = np.flatnonzero(wanted.all(axis=1) if both else wanted.sum(axis=1) == 1)
+            if len(mine):
+                some = [layer.take(mine) for layer in intervals]
+                part = _Left(ids=mine, bound=bound[mine], slope=slope[mine])
+                directions = np.tile([0, 1], (len(mine), 1)) if both else wanted[mine].argmax(axis=1)[:, None]
+                box = nodes.take(mine)
+                bound[mine], slope[mine], score[mine] = self._lines(box, low[mine], high[mine], some, part, directions)
+        self._keep(nodes, (low == high).all(axis=1), bound, slope, score)
+
+    def _lines(
+        self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], part: _Left, directions: Integers
+    ) -> tuple[Array, Array, Array]:
+        """Bounds (N, 2), slopes for the halves (N, 2) and scores (N, d), by lines in each of S directions (N, S)."""
+        bound, slope = part.bound.copy(), part.slope.copy()
+        rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
+        found = linear_goals(self.twin, nodes.question, low, high, intervals, rows, np.zeros(wanted.shape), wanted)
+        for s in range(directions.shape[1]):
+            at = np.arange(len(nodes)), directions[:, s]
+            three = slice(3 * s, 3 * s + 3)
+            mine = replace(found, lower=found.lower[:, three], slope=found.slope[:, three], base=found.base[:, three])
+            if self.logit:
+                bound[at] = np.minimum(bound[at], np.maximum(-mine.lower[:, 0], 0.0) * (1 + 1e-12))
+            else:
+                bound[at], slope[at] = best_line(mine, (high - low) / 2, slope[at], self.known, bound[at])
+            self.meet(nodes, corner(self.twin, nodes, mine.slope[:, 0]))
+        return bound, slope, found.score
+
+    def _keep(self, nodes: Nodes, point: Booleans, bound: Array, slope: Array, score: Array) -> None:
+        """Close what can be closed; list the rest with where to cut it."""
+        self.meet(nodes.take(point), nodes.lower[point])
+        alive = nodes.open & (bound > self.known)
+        can = np.asarray(divisible(self.twin, nodes).any(axis=1))
+        stuck = np.flatnonzero(alive.any(axis=1) & ~can)
+        np.maximum.at(self.stuck, nodes.question[stuck], np.where(alive, bound, -np.inf)[stuck])
+        self._close(nodes.ids, nodes.open & ~(alive & can[:, None]))
+        left = np.flatnonzero(alive.any(axis=1) & can)
+        if len(left):
+            self.along[nodes.ids[left]] = widest(self.twin, nodes.take(left), score[left])
+            self.left.append(_Left(ids=nodes.ids[left], bound=np.where(alive, bound, -np.inf)[left], slope=slope[left]))
+
+    def _gap(self, least: Array) -> Array:
+        """(B,) the largest gap that D, U, L' allow; least: (B, 3) lower bounds of -D, -U, L'."""
+        d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
+        d = np.minimum(d, u - low)
+        if self.logit:
+            return np.maximum(d, 0.0) * (1 + 1e-12)
+        with np.errstate(invalid="ignore"):
+            b = np.clip(-d / 2, low, np.maximum(u - d, low))
+            gap = expit(b + d) - expit(b) + SLACK
+        return np.asarray(np.where(d <= 0, 0.0, np.where(np.isnan(gap), 1.0, np.minimum(gap, 1.0))))
+
+    def close_all(self) -> None:
+        """Make leaves of all boxes that are left: the gap is at most `bounds` there."""
+        for part in self.left:
+            self._close(part.ids, np.isfinite(part.bound))
+        self.left = []

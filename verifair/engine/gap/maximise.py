@@ -1,0 +1,151 @@
+"""`maximise`: the largest probability or logit gap, a witness below and a certified bound above."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.evaluate import pair
+from encoders.exact.dyadic import exact
+from encoders.network import Array
+from encoders.onnx.runtime import runtime_logits
+from encoders.probability import gap_bounds
+from encoders.problem import TwinProblem
+from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate, semantics
+from verifair.checker.phase_tree import PhaseTree
+from verifair.engine.fairness_certificate import fairness_certificate
+from verifair.engine.gap.search import Extreme, largest_gap
+from verifair.engine.queries import ProbabilityGap
+from verifair.engine.questions import NO_FALL, Pairs, box_of, twin_problem
+from verifair.engine.verdict import Reason
+from verifair.engine.witness import Witness
+from verifair.errors import QueryError
+
+SPARE = 0.1
+"""Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
+LARGEST = Fraction(np.finfo(np.float64).max)
+CLOSED = 1 + 1e-6
+"""Tolerances apart that count as one: the witness is rounded down, the bound up."""
+REASONS = {
+    "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaximumGap:
+    """lower <= largest gap <= upper.
+
+    lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (1, or
+    infinity for log-odds, without one).   reason: why the two are further apart than the tolerance, None when they are not.
+    """
+
+    lower: float
+    upper: float
+    witness: Witness | None
+    certificate: Certificate | None
+    reason: Reason | None
+    scale: str
+    engine: str
+    nodes: int
+    seconds: float
+    semantics: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form, as the command line writes it."""
+        return {
+            "status": "bounded",
+            "reason": self.reason.value if self.reason else None,
+            "lower": self.lower,
+            "upper": self.upper if np.isfinite(self.upper) else None,
+            "scale": self.scale,
+            "witness": self.witness.to_dict() if self.witness else None,
+            "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
+            "engine": self.engine,
+            "nodes": self.nodes,
+            "semantics": self.semantics,
+            "seconds": self.seconds,
+        }
+
+
+def maximise(
+    query: ProbabilityGap,
+    *,
+    budget: Budget | None = None,
+    tolerance: float = 1e-4,
+    progress: Callable[[float, float], None] | None = None,
+) -> MaximumGap:
+    """The largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far as
+    the budget goes; Ctrl-C ends it with what is known by then.
+
+    Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
+    Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
+    """
+    if not 1e-6 <= tolerance < 1:
+        raise QueryError(f"tolerance = {tolerance}: expected at least 1e-6 (bounds are rounded outwards) and less than 1")
+    query.network.require_piecewise_linear("the search for the largest gap")
+    budget = budget or Budget()
+    started = time.monotonic()
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    problem = twin_problem(query, batch, (NO_FALL,))
+    logit = query.scale == "logit"
+    found = largest_gap(
+        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, seconds=budget.seconds,
+        max_nodes=budget.nodes, seed=budget.seed, progress=progress,
+    )  # fmt: skip
+    lower, witness = _witness(query, problem, found)
+    certificate = None
+    if found.evidence:
+        certificate = fairness_certificate(query, batch, box, found.evidence, epsilon=found.claim, scale=query.scale)
+    neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
+    upper = found.claim if found.evidence or logit else 1.0
+    return MaximumGap(
+        lower=lower, upper=upper, witness=witness, certificate=certificate,
+        reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
+        engine="branch-and-bound" + ", neuron-branching" * neurons,
+        seconds=time.monotonic() - started, semantics=semantics(query.network),
+    )  # fmt: skip
+
+
+def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
+    """The gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
+    question, raw = np.array([found.question]), found.point[None]
+    second = problem.batch.take(question).second(raw)
+    if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
+        return 0.0, None
+    x, x_prime = pair(problem, question, raw)
+    logits = query.network.forward(exact(np.concatenate([x, x_prime])))
+    weights = problem.margin
+    exactly = [sum(f * Fraction(w) for f, w in zip(row, weights.tolist(), strict=True)) for row in logits.to_fractions()]
+    rows = [raw[0], second[0]]
+    if exactly[0] < exactly[1]:
+        exactly, rows, x, x_prime = exactly[::-1], rows[::-1], x_prime, x
+    logit = query.scale == "logit"
+    gap = float(np.nextafter(_float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
+    outputs = _float(exactly[0]), _float(exactly[1])
+    return max(gap, 0.0), Witness(
+        x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
+        probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
+        float32_agrees=_replayed(query, problem, x, x_prime, gap),
+    )  # fmt: skip
+
+
+def _float(value: Fraction) -> float:
+    """Logits of absurd networks leave the range of float64."""
+    return float(min(max(value, -LARGEST), LARGEST))
+
+
+def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:
+    """Whether float32 onnxruntime shows the gap as well; None for a network without a file."""
+    if query.network.source is None:
+        return None
+    g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))
+    shown = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
+    return bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap)))

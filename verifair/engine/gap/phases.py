@@ -1,0 +1,238 @@
+"""Neuron branching for the largest gap of one question in one direction: the regions with the largest bounds are split first.
+
+A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most what is known", and a little to spare. Where its
+multipliers do not prove that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall,
+(g', g) for a rise), and the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it
+proves the largest bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim then reached.
+Sound? yes: the checker's kernel bounds w, and a tree is given out only when the checker accepts it.   Complete? to the tolerance,
+given time, where all variables are whole.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.network import Array
+from encoders.problem import Booleans, Goal
+from verifair.checker.kernel.phase_bounds import PhaseClaim, Regions
+from verifair.checker.kernel.phases import check_phases
+from verifair.checker.phase_tree import PhaseTree
+from verifair.engine.gap.inputs import InputSearch
+from verifair.engine.gap.lines import SLACK, STEEPEST, conjugate, gap_of, weights_of
+from verifair.engine.questions import no_gap
+from verifair.engine.search.phase_growing import GrowingTree
+from verifair.engine.search.phase_relaxation import Relaxation, Relaxed
+from verifair.engine.search.phases import claim_of
+
+ROOM = 1e-9
+"""Between an epsilon that is claimed and 0 or 1."""
+HALVINGS = 30
+"""Of what is between a bound and 1, for the least claim."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Leaf:
+    """A region (B = 1) and its number in the tree. bound: on the gap (-inf: the region proves any claim).
+
+    first, second, least: A a - B b <= -least over the region, the rounding (`error`) allowed for.   slopes: (2 H,) that show it.
+    feature, cut, basis: as in `Relaxed`.
+    """
+
+    number: int
+    region: Regions
+    bound: float
+    first: float
+    second: float
+    least: float
+    error: float
+    slopes: Array
+    feature: int
+    cut: float
+    basis: Any
+
+
+class PhaseSearch:
+    """The tree of one question and direction (0 a fall, 1 a rise) as it grows. nodes: regions looked at.
+
+    spare: of a bound, bound + spare is what the tree proves.
+    """
+
+    def __init__(self, search: InputSearch, question: int, direction: int, spare: float) -> None:
+        self.search, self.question, self.direction, self.spare = search, question, direction, spare
+        self.nodes = 0
+        self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
+        self._known, self._order = search.known, itertools.count()
+        self._heap: list[tuple[float, int, _Leaf]] = []
+        self._done: list[_Leaf] = []  # at most what was known, or not to be split
+        self._stuck = -np.inf  # the largest bound of the latter
+        claim = self._claim(self._known + spare)
+        self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
+        if claim is not None and self.possible:
+            self._relaxation = Relaxation(self._problem.network, self._problem.domain, claim)
+            self._tree = GrowingTree(2 * sum(self._problem.network.hidden))
+
+    @property
+    def bound(self) -> float:
+        """The gap is at most this and what is to spare; infinite before the first run."""
+        if not self.nodes:
+            return np.inf
+        return max(self._largest, self._stuck, self._known)  # closed regions were closed by what was known then
+
+    @property
+    def finished(self) -> bool:
+        """Nothing is left to split."""
+        return not self.possible or (self.nodes > 0 and self._largest <= self.search.known)
+
+    @property
+    def _largest(self) -> float:
+        return -self._heap[0][0] if self._heap else -np.inf
+
+    def run(self, deadline: float, most: int) -> None:
+        """Split regions until none is left that may hold more than is known, or time or nodes are up."""
+        with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
+            if not self.nodes and self.possible:
+                whole = Regions.whole(self._relaxation.claim, self._problem.network)
+                self._look(whole, [self._tree.node()], None, deadline)
+            while not self.finished and self.nodes < most and time.monotonic() < deadline:
+                self._step(deadline)
+
+    def _step(self, deadline: float) -> None:
+        """Split the region with the largest bound."""
+        if not self._aim():
+            return
+        _, _, leaf = heapq.heappop(self._heap)
+        halves = self._relaxation.halves(leaf.region, leaf.feature, leaf.cut)
+        self._look(halves, list(self._tree.split(leaf.number, leaf.feature, leaf.cut)), leaf, deadline)
+
+    def _aim(self) -> bool:
+        """Ask about what is known by now; False when there is nothing to ask any more."""
+        if self.search.known > self._known:
+            claim = self._claim(self.search.known + self.spare)
+            if claim is None:
+                self.possible = False  # the gap is as good as 1
+                return False
+            self._known = self.search.known
+            self._relaxation.aim(claim)
+        return True
+
+    def _look(self, regions: Regions, numbers: list[int], parent: _Leaf | None, deadline: float) -> None:
+        """Bound regions by what their multipliers prove, and offer the points of their LPs."""
+        self.nodes += len(regions)
+        basis = None if parent is None else parent.basis
+        found = self._relaxation.solve(regions, basis, max(deadline - time.monotonic(), 1.0))
+        for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
+            region = regions.take(slice(b, b + 1))
+            leaf = self._leaf(number, region, relaxed)
+            if parent is not None and leaf.bound > parent.bound:  # the LP failed, or aimed at another epsilon
+                leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
+            if leaf.bound <= self._known:
+                self._done.append(replace(leaf, basis=None))
+            elif leaf.feature == -1:
+                self._stuck = max(self._stuck, leaf.bound)
+                self._done.append(replace(leaf, basis=None))
+            else:
+                heapq.heappush(self._heap, (-leaf.bound, next(self._order), leaf))
+            if relaxed.raw is not None and not relaxed.proved:
+                self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
+
+    def _leaf(self, number: int, region: Regions, relaxed: Relaxed) -> _Leaf:
+        claim = self._relaxation.claim
+        b, a = (relaxed.weights @ claim.rows)[:: 1 if self.direction else -1]
+        first, second, least = float(-a), float(b), relaxed.bound - float(relaxed.weights @ claim.constants)
+        if relaxed.plain or (relaxed.proved and first == 0 == second):
+            bound = -np.inf
+        else:
+            bound = self._known if relaxed.proved else self._gap(first, second, least)
+        return _Leaf(
+            number=number, region=region, bound=bound, first=first, second=second, least=least, error=relaxed.error,
+            slopes=relaxed.slopes, feature=relaxed.feature, cut=relaxed.cut, basis=relaxed.basis,
+        )  # fmt: skip
+
+    def _inherited(self, relaxed: Relaxed, region: Regions, parent: _Leaf) -> Relaxed:
+        """With the parent's multipliers instead."""
+        weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.claim.rows, self.direction)
+        found = self._relaxation.bounded(region, weights, parent.slopes[None])
+        bound, error = float(found.bound[0]), float(found.error[0])
+        return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
+
+    def _gap(self, first: float, second: float, least: float) -> float:
+        """The gap that A a - B b <= -least allows."""
+        if self.search.logit:
+            return max(-least / first, 0.0) * (1 + 1e-12) if first > 0 else np.inf
+        if first > 0:
+            return gap_of(-least / first, second / first, self._known)
+        return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
+
+    def _claim(self, epsilon: float) -> PhaseClaim | None:
+        """The claim that the gap is at most epsilon; None where there is nothing to claim."""
+        if self.search.logit:
+            row = np.array([[1.0, -1.0] if self.direction else [-1.0, 1.0]])
+            goal = Goal(rows=row, constant=np.array([epsilon]), strict=False)
+        elif ROOM <= epsilon <= 1 - ROOM:
+            goal = no_gap(epsilon)[self.direction]
+        else:
+            return None
+        return claim_of(replace(self._problem, goals=(goal,)))
+
+    def least_claim(self, epsilon: float) -> float:
+        """The least that all leaves prove, epsilon or more; infinite where that is nothing."""
+        if not self.nodes:
+            return np.inf
+        first, second, need = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
+
+        def proved(at: float) -> bool:
+            claim = self._claim(at)
+            if claim is None:
+                return False
+            constant = weights_of(first, second, claim.rows, self.direction) @ claim.constants
+            if claim.gap is not None:
+                own, slope = self._own(first, second)
+                constant = np.where(own, np.maximum(constant, first * conjugate(at, slope)), constant)
+            return bool((constant >= need).all())
+
+        low, high = epsilon, max(2 * epsilon, self.bound + 1.0) if self.search.logit else 1 - ROOM
+        if proved(low):
+            return low
+        if not proved(high):
+            return np.inf
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if proved(middle) else (middle, high)
+        return high
+
+    def proof(self, epsilon: float) -> PhaseTree | None:
+        """A tree that the checker accepts as a proof of "at most epsilon", or None."""
+        claim = self._claim(epsilon)
+        if claim is None or not self.nodes:
+            return None
+        leaves = self._leaves()
+        first, second, _ = self._lines(leaves)
+        own, line = self._own(first, second) if claim.gap is not None else (np.zeros(len(first), dtype=bool), first)
+        rows = weights_of(first, second, claim.rows, self.direction)
+        for k, leaf in enumerate(leaves):
+            weights = np.append(0 * rows[k], line[k]) if own[k] else rows[k]
+            self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if own[k] else leaf.slopes)
+        tree = self._tree.preorder()
+        return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
+
+    def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
+        """Where A a - B b makes a line (N,), and its slope."""
+        slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
+        own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
+        return own, np.where(own, slope, 1.0)
+
+    def _leaves(self) -> list[_Leaf]:
+        return [*self._done, *(leaf for _, _, leaf in self._heap)]
+
+    def _lines(self, leaves: list[_Leaf]) -> tuple[Array, Array, Array]:
+        """A, B and the constants that their lines need (N,), with room for summing in another order."""
+        lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
+        first, second, need = np.array(lines).reshape(-1, 3).T
+        return first, second, need

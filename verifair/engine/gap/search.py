@@ -1,0 +1,219 @@
+"""The search behind `maximise`: the largest probability (or logit) gap over a box, a point below and a certified bound above.
+
+An attack opens it (`attack`); then two searches take turns, each with bounds of its own: cutting boxes of inputs (`gap_inputs`) and
+splitting signs of neurons (`gap_phases`). A turn goes to the one whose bound would be the smaller in the end, were it to come down
+as it last did; now and then to the other.
+Sound? yes: the certificate claims "gap <= upper", which `check` re-proves in ball arithmetic.  Complete? yes, to the tolerance,
+given time.
+Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; corrects it: probabilities are never linear in logits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from verifair.checker.certificate import Tree
+from verifair.checker.phase_tree import PhaseTree
+from verifair.engine.gap.inputs import InputSearch
+from verifair.engine.gap.phases import PhaseSearch
+from verifair.engine.interrupts import held_back
+
+FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
+"""Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end."""
+OTHER = 6
+"""Every so many turns are for the search that is behind."""
+ANEW = 0.1
+"""Share of a turn for another attack."""
+SHORTEST, LONGEST, TOLD = 0.05, 10.0, 0.25
+"""Seconds of a turn, and between reports of progress."""
+FORGET = 0.7
+"""What an older rate of progress counts beside the last one."""
+
+OutOf = Literal["time", "nodes", "float", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Extreme:
+    """What was found of the largest gap: a bound on it, and the best point met (raw x (V,), its question and direction).
+
+    evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
+    out_of: what the search ran out of, if the bound is not within the tolerance.
+    """
+
+    upper: float
+    claim: float
+    value: float
+    question: int
+    direction: int
+    point: Array
+    evidence: list[list[Tree | PhaseTree]]
+    nodes: int
+    out_of: OutOf
+
+
+def largest_gap(
+    problem: TwinProblem,
+    *,
+    logit: bool,
+    tolerance: float,
+    spare: float,
+    seconds: float,
+    max_nodes: int | None = None,
+    seed: int = 0,
+    progress: Callable[[float, float], None] | None = None,
+) -> Extreme:
+    """Bracket the largest gap over all questions of a problem, whatever its goals. progress is told (witness, bound).
+
+    tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.
+    Ctrl-C ends it early, with what is known by then.
+    """
+    most = max_nodes if max_nodes is not None else 1 << 62
+    with held_back() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
+        end = time.monotonic() + (1 - LAST) * seconds
+        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
+        search = _Search(inputs, spare, end, most, progress)
+        turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
+        inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
+        inputs.begin(lambda: search.over or interrupted())
+        while not (search.closed or search.over or interrupted()):
+            if not search.take_turn(min(end, time.monotonic() + turn), interrupted):
+                break  # neither can go on: float64 ends here
+            if not search.closed:
+                inputs.attack(ANEW * turn)
+        out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
+        upper, evidence = search.proofs()
+    return Extreme(
+        upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
+        point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of,
+    )  # fmt: skip
+
+
+class _Pace:
+    """How fast a bound comes down. spent: seconds its search has had."""
+
+    def __init__(self) -> None:
+        self.spent, self.rate = 0.0, np.inf
+        self.last: tuple[float, float] | None = None  # seconds spent, and the log of what was left to close
+
+    def note(self, seconds: float, left: float) -> None:
+        self.spent += seconds
+        now = float(np.log(np.clip(left, 1e-12, 1e300)))
+        if self.last is not None and self.spent > self.last[0]:
+            fresh = max(self.last[1] - now, 0.0) / (self.spent - self.last[0])
+            self.rate = fresh if np.isinf(self.rate) else FORGET * self.rate + (1 - FORGET) * fresh
+        self.last = self.spent, now
+
+    def forecast(self, seconds: float) -> float:
+        """The log of what would be left after so many seconds more; -inf before two turns."""
+        return -np.inf if self.last is None or np.isinf(self.rate) else self.last[1] - self.rate * seconds
+
+
+class _Search:
+    """Both searches, and whose turn it is."""
+
+    def __init__(
+        self, inputs: InputSearch, spare: float, end: float, most: int, progress: Callable[[float, float], None] | None
+    ) -> None:
+        self.inputs, self.spare, self.end, self.most, self.progress = inputs, spare, end, most, progress
+        self.phases: dict[tuple[int, int], PhaseSearch] = {}
+        self.of_inputs, self.of_phases = _Pace(), _Pace()
+        self.turns = 0
+
+    @property
+    def nodes(self) -> int:
+        return self.inputs.nodes + sum(one.nodes for one in self.phases.values())
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.end or self.nodes >= self.most
+
+    @property
+    def closed(self) -> bool:
+        return self.upper <= self.inputs.known
+
+    @property
+    def upper(self) -> float:
+        return float(self._bounds().max())
+
+    def _bounds(self) -> Array:
+        """(Q, 2) the smaller bounds of both searches."""
+        bounds = self.inputs.bounds()
+        for at, one in self.phases.items():
+            bounds[at] = min(bounds[at], one.bound)
+        return bounds
+
+    def take_turn(self, until: float, interrupted: Callable[[], bool]) -> bool:
+        """Let one of the two go on until then; False when neither can."""
+        worst = self._worst()
+        if worst is None and self.inputs.finished:
+            return False
+        left = self.end - time.monotonic()
+        ahead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
+        phases = not ahead if self.turns % OTHER == OTHER - 1 else ahead or self.turns == 1
+        self.turns += 1
+        if worst is None or not (phases or self.inputs.finished):
+            self._cut(until, interrupted)
+        else:
+            self._split(worst, until, interrupted)
+        return True
+
+    def _cut(self, until: float, interrupted: Callable[[], bool]) -> None:
+        started = told = time.monotonic()
+        while not self.inputs.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
+            self.inputs.step()
+            told = self._tell(told)
+        self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
+
+    def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
+        started = told = time.monotonic()
+        one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at, self.spare))
+        while not one.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
+            one.run(min(until, told + TOLD), self.most - self.nodes + one.nodes)
+            told = self._tell(told)
+        self.inputs.taken[at] = one.bound <= self.inputs.known
+        self.of_phases.note(time.monotonic() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
+
+    def _tell(self, told: float) -> float:
+        """Report progress when it is time; returns when that was last."""
+        if time.monotonic() < told + TOLD:
+            return told
+        if self.progress is not None:
+            self.progress(self.inputs.value, self.upper)
+        return time.monotonic()
+
+    def _worst(self) -> tuple[int, int] | None:
+        """The question and direction with the largest bound that neuron branching can lower."""
+        bounds = self._bounds()
+        for at, one in self.phases.items():
+            if one.finished:
+                bounds[at] = -np.inf
+        q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
+        return (q, d) if bounds[q, d] > self.inputs.known else None
+
+    def proofs(self) -> tuple[float, list[list[Tree | PhaseTree]]]:
+        """The least common bound, and proofs of it with something to spare; none where there is nothing to prove."""
+        of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
+        self.inputs.close_all()
+        trees: dict[tuple[int, int], PhaseTree | None] = {}
+        while True:
+            claim = upper + self.spare
+            if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
+                return float(upper), []
+            needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
+            least = {at: self.phases[at].least_claim(claim) for at in needed}
+            larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
+            if not larger:
+                trees = {at: self.phases[at].proof(claim) for at in needed}
+                larger = [of_inputs[at] for at, tree in trees.items() if tree is None]
+            if not larger:
+                break
+            upper = max(float(np.nextafter(upper, np.inf)), *larger)
+        of_boxes = self.inputs.forest.tree
+        return float(upper), [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]

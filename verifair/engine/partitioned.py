@@ -1,0 +1,289 @@
+"""Partitioned certification (Fairify): decide every part of a box, keep the verdicts and proofs as they come, report the share.
+
+Reads top to bottom: the parts are taken in chunks, several processes at once; each chunk is decided by batched branch-and-bound on
+the inputs, what that leaves open by neuron branching, and what is still open by more of the first. A part is PROVED when all its
+pairs of copies are, in both directions, and VIOLATED as soon as one has an exact witness.
+Sound? yes, every proof goes into the store and `check` re-proves it.   Complete? yes, within time and boxes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from encoders.network import Array
+from encoders.onnx.runtime import Replay
+from encoders.problem import Integers, TwinProblem
+from solvers.outcome import Budget
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.phase_tree import PhaseTree
+from verifair.engine.answer import runtime_agrees
+from verifair.engine.parallel import Deadline, Shared, as_done
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.search import ledger
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.ledger import Decision
+from verifair.engine.search.phases import decide_by_phases
+from verifair.engine.verdict import Reason, Status
+from verifair.errors import QueryError
+
+QUESTIONS = 2048
+"""About so many questions a chunk: enough for BLAS, few enough to lose little."""
+FIRST = 400
+"""Boxes a question gets before neuron branching has a go."""
+PHASE_NODES = 400
+MAX_NODES = 100_000
+REASONS = tuple(Reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all chunks of a run have in common: the query, its partition, and what each may use."""
+
+    query: IndividualFairness
+    partition: Partition
+    pairs: Pairs
+    max_nodes: int
+    seed: int
+    replay: Replay | None
+
+
+def certify_partition(
+    query: IndividualFairness,
+    *,
+    size: int,
+    store: str | Path,
+    resume: bool = False,
+    budget: Budget | None = None,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Decide the parts of the query's box, `size` values a block, into a store; `report.partition.summary` reads it.
+
+    budget.seconds bounds the whole run, budget.nodes the boxes a question may take. Chunks are taken in a random order (by seed),
+    so that a run that ends early is a sample of all parts. progress is told parts done and in all.
+    Raises QueryError for a size below 2, DataError for a store of another question.
+    """
+    if size < 2:
+        raise QueryError(f"partition size = {size}: expected at least 2 values a block")
+    budget = budget or Budget()
+    box = box_of(query.schema, query.box)
+    partition = Partition.of(
+        query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected]
+    )
+    if partition.count > 1 << 60:
+        raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
+    pairs = Pairs.of(query, *box)
+    deadline = Deadline.after(budget.seconds)
+    task = Task(
+        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
+        replay=Replay.of(query.network),
+    )  # fmt: skip
+    common = Shared(value=task)
+    about = describe(query, size, box)
+    with PartitionStore(store, about, resume=resume) as kept:
+        count, finished = partition.count, _finished(kept)
+        done = sum(finished.values())
+        if progress is not None:
+            progress(done, count)
+        work = (
+            joblib.delayed(_decide_chunk)(common, first, size, deadline)
+            for first, size in _order(count, about["step"], budget.seed, deadline)
+            if first not in finished
+        )
+        for chunk in as_done(work, jobs):
+            kept.add(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, count)
+    return Path(store)
+
+
+def _finished(kept: PartitionStore) -> dict[int, int]:
+    """First part and size of the chunks in which nothing is left open."""
+    return {first: len(status) for first, status in kept.statuses() if (status != UNKNOWN).all()}
+
+
+def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tuple[int, int]]:
+    """(first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
+    k -> a k + b modulo their number, with a prime to it."""
+    chunks = -(-count // step)
+    rng = np.random.default_rng(seed)
+    a, b = (int(rng.integers(1, chunks + 1)) for _ in range(2))
+    while math.gcd(a, chunks) > 1:
+        a += 1
+    for k in range(chunks):
+        if deadline.left() < 0:
+            return
+        first = (a * k + b) % chunks * step
+        yield first, min(step, count - first)
+
+
+def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
+    """What a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
+    names = [feature.name for feature in query.schema.features]
+    return {
+        "network_sha256": query.network.source_sha256,
+        "output": query.network.output,
+        "rounded": list(query.network.rounded),
+        "schema_sha256": query.schema.sha256,
+        "protected": list(query.protected),
+        "box": {name: [float(low), float(high)] for name, low, high in zip(names, *box, strict=True)},
+        "differ": query.differ,
+        "epsilon": query.epsilon,
+        "relax": {name: int(width) for name, width in query.relax.items()},
+        "size": size,
+        "step": max(1, QUESTIONS // len(Pairs.of(query, *box))),
+    }
+
+
+def _decide_chunk(common: Shared[Task], first: int, count: int, deadline: Deadline) -> Chunk:
+    """The verdicts on parts first ... first + count - 1."""
+    started = time.perf_counter()
+    task = common.value
+    query = task.query
+    if task.replay is not None:
+        task.replay.open()
+    with threadpool_limits(limits=1):
+        lower, upper = task.partition.boxes(np.arange(first, first + count))
+        batch, part, pair = task.pairs.batch(query.schema.domain, lower, upper, (task.partition.lower, task.partition.upper))
+        problem = twin_problem(query, batch, goals_of(query))
+        chunk = _Chunk(task, deadline, problem, part, pair, count)
+        chunk.decide()
+        return chunk.result(first, time.perf_counter() - started)
+
+
+class _Chunk:
+    """One chunk under way: the questions of its parts, and what has been found out about them."""
+
+    def __init__(
+        self, task: Task, deadline: Deadline, problem: TwinProblem, part: Integers, pair: Integers, count: int
+    ) -> None:
+        self.task, self.deadline, self.problem, self.part, self.pair = task, deadline, problem, part, pair
+        self.status = np.zeros(count, dtype=np.int8)
+        self.reason = np.full(count, -1, dtype=np.int8)
+        self.nodes = 0
+        self.trees: dict[int, tuple[Integers, Array]] = {}  # by question: the tree's features and cuts
+        self.phases: dict[int, list[PhaseTree]] = {}
+        self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
+
+    def decide(self) -> None:
+        self._by_inputs(np.arange(len(self.part)), FIRST)
+        left = self._open_questions()
+        if len(left):
+            self._by_neurons(left)
+            left = self._open_questions()
+        if len(left) and self.task.max_nodes > FIRST:
+            self._by_inputs(left, self.task.max_nodes)
+
+    def _open_questions(self) -> Integers:
+        """Questions without a proof of parts that are not refuted."""
+        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+        return np.flatnonzero(unproved & (self.status[self.part] != VIOLATED))
+
+    def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
+        problem = replace(self.problem, batch=self.problem.batch.take(questions))
+        decision = decide(
+            problem, seconds=self.deadline.left(), max_nodes=min(max_nodes, self.task.max_nodes),
+            group=self.part[questions], seed=self.task.seed,
+        )  # fmt: skip
+        self.nodes += int(decision.nodes.sum())
+        proved = np.flatnonzero((decision.status == ledger.PROVED).all(axis=1))
+        sizes, feature, cut = decision.forest.joint(proved)
+        ends = np.cumsum(sizes)
+        for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
+            self.trees[q] = feature[start:end], cut[start:end]
+        for k, goal in zip(*np.nonzero(decision.status == ledger.VIOLATED), strict=True):
+            self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
+        self._settle(questions, decision)
+
+    def _settle(self, questions: Integers, decision: Decision) -> None:
+        """Parts all of whose questions are proved are; for the others remember why not."""
+        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+        left = np.zeros(len(self.status), dtype=bool)
+        left[self.part[unproved]] = True
+        self.status[(self.status == UNKNOWN) & ~left] = PROVED
+        why = {"time": Reason.TIME, "nodes": Reason.NODES}
+        for k in np.flatnonzero(unproved[questions]):
+            self.reason[self.part[questions[k]]] = REASONS.index(why.get(decision.out_of[k], Reason.NUMERICAL))
+
+    def _refute(self, question: int, goal: int, x: Array, margins: Array) -> None:
+        part = int(self.part[question])
+        self.status[part] = VIOLATED
+        self.witnesses.setdefault(part, (question, goal, x, margins))
+
+    def _by_neurons(self, questions: Integers) -> None:
+        """Neuron branching for one question after the other, both directions; a proof, a witness, or nothing."""
+        for q in questions.tolist() if self.problem.network.piecewise_linear else []:
+            if self.status[self.part[q]] == VIOLATED:
+                continue
+            trees = []
+            for goal in range(len(self.problem.goals)):
+                seconds = self.deadline.left()
+                if seconds <= 0:
+                    return
+                answer = decide_by_phases(self.problem, q, goal, seconds=seconds, max_nodes=PHASE_NODES)
+                self.nodes += answer.nodes
+                if answer.status is Status.VIOLATED and answer.witness is not None and answer.margins is not None:
+                    self._refute(q, goal, answer.witness, np.array(answer.margins))
+                if answer.tree is None:
+                    break
+                trees.append(answer.tree)
+            if len(trees) == len(self.problem.goals):
+                self.phases[q] = trees
+        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+        left = np.zeros(len(self.status), dtype=bool)
+        left[self.part[unproved]] = True
+        self.status[(self.status == UNKNOWN) & ~left] = PROVED
+
+    def result(self, first: int, seconds: float) -> Chunk:
+        proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
+        empty: tuple[Integers, Array] = (np.empty(0, dtype=np.int64), np.empty(0))
+        trees = [self.trees.get(q, empty) for q in proved]
+        phases = [tree for q in proved if q not in self.trees for tree in self.phases[q]]
+        found = [self.witnesses[part] for part in sorted(self.witnesses)]
+        question = np.array([q for q, _, _, _ in found], dtype=np.int64)
+        x = np.array([x for _, _, x, _ in found]).reshape(len(found), self.problem.domain.variables)
+        goal = np.array([g for _, g, _, _ in found], dtype=np.int64)
+        return Chunk(
+            first=first,
+            status=self.status,
+            reason=np.where(self.status == UNKNOWN, self.reason, -1).astype(np.int8),
+            size=np.array([len(feature) for feature, _ in trees], dtype=np.int64),
+            feature=_joined([feature for feature, _ in trees]),
+            cut=_joined([cut for _, cut in trees]).astype(np.float64),
+            phase_size=np.array([len(tree.feature) for tree in phases], dtype=np.int64),
+            phase_feature=_joined([tree.feature for tree in phases]),
+            phase_cut=_joined([tree.cut for tree in phases]).astype(np.float64),
+            phase_start=_joined([np.diff(tree.start) for tree in phases]),
+            phase_index=_joined([tree.index for tree in phases]),
+            phase_value=_joined([tree.value for tree in phases]).astype(np.float64),
+            pair=self.pair[question],
+            goal=goal,
+            x=x,
+            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2),
+            agrees=runtime_agrees(self.problem, question, goal, x),
+            nodes=self.nodes,
+            seconds=seconds,
+        )
+
+
+def _joined(parts: list[Any]) -> Any:
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]) if parts else np.empty(0, dtype=np.int64)
+
+
+def run_key(about: dict[str, Any]) -> str:
+    """Short hash of what a store is about, for its default name."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]

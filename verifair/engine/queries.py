@@ -1,0 +1,202 @@
+"""The questions that can be asked of a network, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from encoders.network import Array, Network
+from encoders.probability import SMALLEST
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+
+MAX_COMBINATIONS = 1000
+"""Of protected values in one query: half a million pairs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistentBias:
+    """Is the network more confident in x than in its counterfactual x', throughout the neighbourhood?  (PBA, eq. 1-8)
+
+        min over |z_num - z~_num| <= delta units of   (f_ci - f_cj)(x) - (f_ci - f_cj)(x')   > 0
+
+    x' is x with `sensitive` set to another value, everything else, perturbation included, the same. *observed* asks it of x
+    against x', *flipped* with the roles swapped. delta counts units of each feature (the schema's `unit`).
+    """
+
+    network: Network
+    schema: Schema
+    sensitive: str
+    delta: Sequence[float]
+
+    def __post_init__(self) -> None:
+        _check(self.network, self.schema, [self.sensitive])
+        _check_delta(self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness:
+    """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
+
+    With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive feature itself never moves.
+    """
+
+    network: Network
+    schema: Schema
+    delta: Sequence[float]
+    sensitive: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.network, self.schema, [self.sensitive] if self.sensitive else [])
+        _check_delta(self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndividualFairness:
+    """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
+
+    epsilon None: no decision flips (Fairify's property, strict signs). Otherwise the probability of the positive class never
+    differs by more than epsilon (HyFair). protected: attributes that differ between the two copies; with several, all of them
+    differ (Fairify) unless `differ` is "any". box: feature -> value or (low, high), raw units or category names; every other
+    feature ranges over its whole domain. relax: feature -> width: these integer features may differ by up to so many units
+    (Fairify's relaxed variant).
+    """
+
+    network: Network
+    schema: Schema
+    protected: Sequence[str]
+    box: Mapping[str, Any] = field(default_factory=dict)
+    epsilon: float | None = None
+    differ: str = "all"
+    relax: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_pairs(self.network, self.schema, self.protected, self.differ)
+        if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
+            raise QueryError(
+                f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
+            )
+        _check_relaxed(self.schema, self.protected, self.relax)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityGap:
+    """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
+
+    Fields as in `IndividualFairness`. scale: "probability", or "logit" for the gap between log-odds. `verifair.maximise` answers
+    with a witness below and a certified bound above.
+    """
+
+    network: Network
+    schema: Schema
+    protected: Sequence[str]
+    box: Mapping[str, Any] = field(default_factory=dict)
+    differ: str = "all"
+    relax: Mapping[str, int] = field(default_factory=dict)
+    scale: Literal["probability", "logit"] = "probability"
+
+    def __post_init__(self) -> None:
+        _check_pairs(self.network, self.schema, self.protected, self.differ)
+        _check_relaxed(self.schema, self.protected, self.relax)
+        if self.scale not in ("probability", "logit"):
+            raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KDiscrimination:
+    """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
+
+    The probability of the positive class falls into one of `buckets` uniform buckets [i / B, (i + 1) / B) of [0, 1] (the last one
+    closed). values: protected feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
+    """
+
+    network: Network
+    schema: Schema
+    protected: Sequence[str]
+    box: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    buckets: int = 20
+
+    def __post_init__(self) -> None:
+        _check_pairs(self.network, self.schema, self.protected, "all")
+        if not 2 <= self.buckets <= 1000:
+            raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
+        for name, listed in self.values.items():
+            if name not in self.protected:
+                raise QueryError(f"values are given for {name!r}, which is not among the protected {', '.join(self.protected)}")
+            legal = set(self.schema.values(name).tolist())
+            wrong = [value for value in listed if float(value) not in legal]
+            if wrong or len(set(map(float, listed))) < 2:
+                raise QueryError(
+                    f"values of {name!r}: {list(listed)}, expected at least two different legal values"
+                    + (f"; {wrong[0]} is not one" if wrong else "")
+                )
+
+    def combinations(self) -> Array:
+        """All protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond MAX_COMBINATIONS."""
+        lists = [
+            np.asarray(list(self.values.get(name, self.schema.values(name))), dtype=np.float64) for name in self.protected
+        ]
+        count = int(np.prod([len(one) for one in lists]))
+        if count > MAX_COMBINATIONS:
+            raise QueryError(
+                f"{' and '.join(self.protected)} have {count} combinations; list fewer with values, at most {MAX_COMBINATIONS}"
+            )
+        return np.array(list(product(*lists)), dtype=np.float64)
+
+
+Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDiscrimination
+
+
+def _check(network: Network, schema: Schema, protected: Sequence[str]) -> None:
+    schema.check_network(network)
+    for name in protected:
+        feature = schema.features[schema.index(name)]
+        if len(schema.values(name)) < 2:
+            raise QueryError(f"feature {name!r} has a single legal value, so nothing can be flipped; widen its range or categories")
+        if feature.kind == "real":
+            raise QueryError(f"feature {name!r} is real-valued and cannot be flipped; declare it integer, categorical or one-hot")
+
+
+def _check_pairs(network: Network, schema: Schema, protected: Sequence[str], differ: str) -> None:
+    if not protected:
+        raise QueryError("individual fairness needs a protected feature: pass protected=[...] or --protected NAME")
+    if len(set(protected)) < len(protected):
+        raise QueryError(f"protected features {', '.join(protected)}: one is named twice; name each once")
+    _check(network, schema, protected)
+    if network.outputs > 2:
+        raise QueryError(
+            f"decisions and probabilities are compared here for two classes, the network has {network.outputs}; for more, ask "
+            "PersistentBias or Robustness, which compare every pair of classes"
+        )
+    if differ not in ("all", "any"):
+        raise QueryError(f"differ = {differ!r}, expected 'all' or 'any'")
+
+
+def _check_relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, int]) -> None:
+    for name, width in relax.items():
+        feature, affine = schema[name], schema[name].affine
+        if name in protected:
+            raise QueryError(f"feature {name!r} is protected, so it differs anyway; drop it from relax")
+        if feature.kind != "integer" or affine != (0.0, 1.0):
+            raise QueryError(
+                f"feature {name!r} cannot be relaxed: only integer features that the network takes unscaled can "
+                f"(found kind = {feature.kind!r}, offset and scale {affine}), so that shifted copies stay exact"
+            )
+        if not (float(width).is_integer() and 1 <= width <= 100):
+            raise QueryError(f"relax {name!r} by {width}: expected a whole number of units from 1 to 100")
+        low, high = feature.range or (0.0, 0.0)
+        if max(-low, high) + width > 2**24:
+            raise QueryError(f"feature {name!r} cannot be relaxed: beyond 2**24 float32 has no room for single units; rescale it")
+
+
+def _check_delta(delta: Sequence[float]) -> None:
+    if not len(delta):
+        raise QueryError("delta is empty: pass at least one neighbourhood size in units, e.g. delta=[1, 2, 3]")
+    for value in delta:
+        if not 0 <= value < float("inf"):
+            raise QueryError(f"delta = {value}: expected a finite number of units, 0 or more")

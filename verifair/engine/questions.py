@@ -1,0 +1,270 @@
+"""From names to arrays: queries about rows and boxes become twin problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.bounds.rounding import TINY, factor
+from encoders.curves import ERROR
+from encoders.exact.balls import PRECISIONS, Balls, ball, precision
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Network, SmoothLayer
+from encoders.probability import gap_rows
+from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
+from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, ProbabilityGap
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+
+Integers = npt.NDArray[np.int64]
+
+MAX_QUESTIONS = 1_000_000
+"""Of one query: pairs of protected combinations times shifts."""
+
+OBSERVED = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
+FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
+NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
+"""No x with g(x) > 0 > g(x'): some lambda in {1, 0, 1/2} has lambda g(x) - (1 - lambda) g(x') <= 0 (BOUNDS: two-copy prune)."""
+NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False)
+
+
+def margin(network: Network, winner: int, loser: int) -> Array:
+    """Weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
+    if network.outputs == 1:
+        return np.array([1.0 if winner == 1 else -1.0])
+    weights = np.zeros(network.outputs)
+    weights[winner], weights[loser] = 1.0, -1.0
+    return weights
+
+
+def classes(network: Network) -> int:
+    return max(2, network.outputs)
+
+
+def decisions(network: Network, x: Array) -> Integers:
+    """Class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
+
+    Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding. Of
+    smooth networks balls decide instead, and -1 stands for a row so near to a tie that they cannot tell: it is in no class.
+    """
+    logits = network.forward(x)
+    if network.outputs == 1:
+        logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # class 0 wins a tie here as well
+    ordered = np.sort(logits, axis=1)
+    close = np.flatnonzero(~(ordered[:, -1] - ordered[:, -2] > 4 * _evaluation_error(network, x)))
+    winner = logits.argmax(axis=1)
+    if not network.piecewise_linear:
+        winner[close] = [_by_balls(network, row) for row in x[close]]
+    elif len(close):
+        values = network.forward(exact(x[close])).to_fractions()
+        for k, row in zip(close, values, strict=True):
+            row = [0, *row] if network.outputs == 1 else list(row)
+            winner[k] = max(range(len(row)), key=lambda c: (row[c], -c))
+    return np.asarray(winner, dtype=np.int64)
+
+
+def _by_balls(network: Network, x: Array) -> int:
+    """The class of one network input (n,) of a smooth network; -1 where no precision tells."""
+    for bits in PRECISIONS:
+        with precision(bits):
+            row = network.forward(Balls.of(x[None])).rows()[0]
+            row = [ball(0.0), *row] if network.outputs == 1 else row
+            for c, mine in enumerate(row):
+                if all(mine > other if k < c else mine >= other for k, other in enumerate(row) if k != c):
+                    return c
+    return -1
+
+
+def _evaluation_error(network: Network, x: Array) -> Array:
+    """(B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    size, lost = np.abs(x), 0.0
+    for layer in network.layers:
+        size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
+        lost += factor(layer.weight.shape[1])
+        if isinstance(layer, SmoothLayer):  # |y| <= 1, and a curve is off by ERROR, which lost (size + 1) pays for
+            size, lost = size + 1, lost + 2 * ERROR
+    return np.asarray(lost * size.max(axis=1) + TINY)
+
+
+def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:
+    """Raw boxes (B, V) of all points within delta units of raw rows (B, V), clipped to the features' ranges (PBA eq. 4-5).
+
+    Numeric features with a unit move, save those in `still` and those declared change = "fixed". Integer features keep
+    to whole values.
+    """
+    step = schema.steps(still) * delta
+    domain = schema.domain
+    lower, upper = np.maximum(raw - step, domain.lower), np.minimum(raw + step, domain.upper)
+    lower = np.where(domain.integer, np.ceil(lower), lower)
+    upper = np.where(domain.integer, np.floor(upper), upper)
+    return np.where(step > 0, lower, raw), np.where(step > 0, upper, raw)
+
+
+def bias_problem(
+    network: Network, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, winner: int, loser: int
+) -> TwinProblem:
+    """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped."""
+    v = schema.index(sensitive)
+    lower, upper = neighbourhood(schema, raw, delta, [sensitive])
+    prime = raw.copy()
+    prime[:, v] = to
+    batch = TwinBatch(lower=lower, upper=upper, prime=prime, protected=np.arange(raw.shape[1]) == v)
+    return TwinProblem(
+        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(OBSERVED, FLIPPED)
+    )
+
+
+def robustness_problem(
+    network: Network, schema: Schema, raw: Array, delta: float, sensitive: str | None, winner: int, loser: int
+) -> TwinProblem:
+    """Robustness of the decision `winner` over `loser` around rows raw (B, V). Both copies are the same here.
+
+    A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
+    """
+    lower, upper = neighbourhood(schema, raw, delta, [sensitive] if sensitive else [])
+    return decided_problem(network, schema, lower, upper, winner, loser)
+
+
+def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array, winner: int, loser: int) -> TwinProblem:
+    """Is `winner` decided over `loser` throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
+    batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
+    goal = Goal(rows=np.array([[1.0, 0.0]]), strict=winner > loser)
+    return TwinProblem(
+        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(goal,)
+    )
+
+
+def no_gap(epsilon: float) -> tuple[Goal, Goal]:
+    """The probability does not fall by more than epsilon from x to x', nor rise by more.  (HyFair, section II)"""
+    goals = []
+    for rise in (False, True):
+        rows, constants = gap_rows(epsilon, rise=rise)
+        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=Gap(epsilon=epsilon, rise=rise)))
+    return goals[0], goals[1]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """All pairs of copies that a fairness query compares: P pairs of protected values z < z', with every shift of what is relaxed.
+
+    index: protected variables.   z, z_prime: (P, p) values.   shift: (P, V) whole numbers x' is shifted by.
+    """
+
+    index: list[int]
+    z: Array
+    z_prime: Array
+    shift: Array
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    @classmethod
+    def of(cls, query: IndividualFairness | ProbabilityGap, lower: Array, upper: Array) -> Pairs:
+        """The pairs within the raw box lower, upper (V,). Raises QueryError when there are none, or too many."""
+        schema = query.schema
+        index = [schema.index(name) for name in query.protected]
+        values = [np.arange(lower[v], upper[v] + 1) for v in index]
+        count = float(np.prod([float(len(one)) for one in values]))
+        if count > MAX_COMBINATIONS:
+            raise QueryError(
+                f"{' and '.join(query.protected)} have {count:.0f} combinations in the box, and every pair of them is a question; "
+                f"narrow the box to at most {MAX_COMBINATIONS}, or group the values"
+            )
+        pairs = list(_pairs(list(product(*values)), query.differ))
+        if not pairs:
+            raise QueryError(
+                f"the box leaves {' and '.join(query.protected)} no two different values to compare; widen --box for them"
+            )
+        relaxed = [(schema.index(name), int(width)) for name, width in query.relax.items()]
+        reach = [range(-most, most + 1) for most in (min(width, int(upper[v] - lower[v])) for v, width in relaxed)]
+        if len(pairs) * np.prod([len(one) for one in reach], initial=1.0) > MAX_QUESTIONS:
+            raise QueryError(
+                f"{len(pairs)} pairs, each with every shift of {', '.join(query.relax)}, are more than {MAX_QUESTIONS} questions; "
+                "relax fewer features, or by less"
+            )
+        steps = list(product(*reach))
+        shifts = np.array(steps, dtype=np.float64).reshape(len(steps), len(relaxed))
+        shift = np.zeros((len(shifts), schema.domain.variables))
+        shift[:, [v for v, _ in relaxed]] = shifts
+        z, z_prime = (np.repeat(np.array(one), len(shifts), axis=0) for one in zip(*pairs, strict=True))
+        return cls(index=index, z=z, z_prime=z_prime, shift=np.tile(shift, (len(pairs), 1)))
+
+    def batch(
+        self, domain: Domain, lower: Array, upper: Array, within: tuple[Array, Array]
+    ) -> tuple[TwinBatch, Integers, Integers]:
+        """Every pair asked in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
+
+        The first copy, that of z, lies in the box; the second one may be shifted out of it, but not out of `within` (V,), (V,).
+        Over boxes that make up `within` every pair of rows is asked about exactly once. Shifts that leave no room are left out.
+        """
+        box, pair = (one.ravel() for one in np.divmod(np.arange(len(lower) * len(self)), len(self)))
+        shift = self.shift[pair]
+        low, high = np.maximum(lower[box], within[0] - shift), np.minimum(upper[box], within[1] - shift)
+        low[:, self.index] = high[:, self.index] = self.z[pair]
+        prime = low.copy()
+        prime[:, self.index] = self.z_prime[pair]
+        room = (low <= high).all(axis=1)
+        protected = np.zeros(domain.variables, dtype=bool)
+        protected[self.index] = True
+        offset = shift[room] if self.shift.any() else None
+        batch = TwinBatch(lower=low[room], upper=high[room], prime=prime[room], protected=protected, offset=offset)
+        return batch, box[room], pair[room]
+
+
+def check_possible(query: IndividualFairness) -> None:
+    """Raise QueryError when constraints forbid x or x' of every pair outright: a proof about no one is true, and misleads."""
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    impossible = query.schema.domain.impossible
+    gone = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
+    if gone.all():
+        raise QueryError(
+            "the schema's constraints leave no two rows of the box to compare: of every pair one cannot be; widen --box, "
+            "name other protected features, or loosen the constraints"
+        )
+
+
+def twin_problem(query: IndividualFairness | ProbabilityGap, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
+    """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
+    return TwinProblem(
+        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals
+    )
+
+
+def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
+    """No decision flips, or no probability differs by more than epsilon: one goal for each direction."""
+    return (NO_FALL, NO_RISE) if query.epsilon is None else no_gap(query.epsilon)
+
+
+def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
+    every = all if differ == "all" else any
+    for k, z in enumerate(combinations):
+        for z_prime in combinations[k + 1 :]:
+            if every(a != b for a, b in zip(z, z_prime, strict=True)):
+                yield z, z_prime
+
+
+def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
+    """Raw bounds (V,) of a box by names: a value, or (low, high); features not named keep their whole range."""
+    domain = schema.domain
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    for name, given in box.items():
+        v = schema.index(name)
+        ends = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+        if len(ends) != 2:
+            raise QueryError(f"box of {name!r}: {given!r}, expected one value or a pair (low, high)")
+        low, high = (schema.raw_value(name, end) for end in ends)
+        if low > high:
+            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {name}={ends[1]}:{ends[0]}")
+        if low < domain.lower[v] or high > domain.upper[v]:
+            raise QueryError(
+                f"box of {name!r}: {ends[0]} .. {ends[1]} leaves the declared range {domain.lower[v]:g} .. {domain.upper[v]:g}; "
+                "narrow the box or widen the schema's range"
+            )
+        lower[v], upper[v] = low, high
+    return lower, upper

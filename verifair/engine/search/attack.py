@@ -1,0 +1,234 @@
+"""Looking for bad pairs: the largest gap, or the clearest decision flip, by random points and coordinate ascent, in batches.
+
+Random legal points of every question are evaluated; the best few dozen by the objective, and as many by |g - g'| (an objective that
+saturates has plateaus), climb by the best single-variable move: a step to either side, an end of the range, any category. What
+cannot climb any further is kicked (a few variables drawn anew) and climbs again, as do
+mixtures of two good points.
+Sound? It finds points in float64 and claims nothing: whoever uses one decides it exactly.  Complete? no.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.bounds.twin import Twin
+from encoders.network import Array
+from encoders.problem import Integers, TwinProblem
+from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
+
+Objective = Literal["gap", "logit", "flip"]
+"""With (a, b) = (g, g') for a fall and (g', g) for a rise: gap is sigma(a) - sigma(b), logit a - b, flip min(a, -b)."""
+
+POINTS = 4096
+"""Random points a round, over all questions."""
+CLIMBERS = 12
+"""Of the best by the objective, and again by the difference of the margins, in each direction."""
+STEPS = (1 / 4, 1 / 16, 1 / 64)
+"""Shares of its range that a number moves by at once, beside one unit."""
+DRAWS = 12
+"""Values of each variable tried beside its steps: all of them where there are no more, else random ones."""
+FRESH = 4
+"""Rounds after which new random points join."""
+KICKED = 3
+"""Variables that are drawn anew in a point that cannot climb."""
+PLATEAU = 1e-7
+"""What the difference of the margins counts beside the objective: it leads off plateaus, and outweighs no gain worth having."""
+CHUNK = 8192
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """N points, the best first: raw x (N, V), their questions (N,), directions (N,) (0: a fall from x to x', 1: a rise) and
+    objectives (N,), in float64."""
+
+    raw: Array
+    question: Integers
+    direction: Integers
+    value: Array
+
+
+def attack(
+    problem: TwinProblem, *, objective: Objective, seconds: float, rng: np.random.Generator, rounds: int = 1000, most: int = 32
+) -> Found:
+    """Up to `most` legal pairs with large objectives, from `rounds` rounds at most; empty where none was met.
+
+    The goals of the problem do not matter. At least one round is done, however little time there is.
+    """
+    climb = Climb(Twin.of(problem), objective, rng)
+    climb.run(seconds, rounds)
+    return climb.found(most)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Climbers:
+    """N points (N, v) of the moving variables with their questions, directions and scores (N,), each."""
+
+    point: Array
+    question: Integers
+    direction: Integers
+    score: Array
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def take(self, index: Integers) -> Climbers:
+        return Climbers(**{name: getattr(self, name)[index] for name in Climbers.__dataclass_fields__})
+
+    @staticmethod
+    def join(parts: list[Climbers]) -> Climbers:
+        return Climbers(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Climbers.__dataclass_fields__})
+
+
+class Climb:
+    """An ascent over the questions of a twin, and the points that it has come to: `best`, after `rounds` rounds."""
+
+    def __init__(self, twin: Twin, objective: Objective, rng: np.random.Generator) -> None:
+        self.twin, self.objective, self.rng = twin, objective, rng
+        self.start = roots(twin)
+        none = np.empty(0, dtype=np.int64)
+        self.best = Climbers(point=np.empty((0, len(twin.variables))), question=none, direction=none, score=np.empty(0))
+        self.rounds = 0
+
+    def run(self, seconds: float, rounds: int = 1000) -> None:
+        """Climb from random points, or go on where the last run has left off."""
+        deadline = time.monotonic() + seconds
+        for _ in range(rounds):
+            if not len(self.best) or self.rounds % FRESH == 0:
+                self.best = Climbers.join([self.best, self.random()])
+            self.best = self.selected(self.up(self.best, deadline))
+            if time.monotonic() > deadline or not len(self.best):
+                break
+            self.best = Climbers.join([self.best, self.kicked(self.best), self.crossed(self.best)])
+            self.rounds += 1
+        self.best = self.selected(self.best)
+
+    def found(self, most: int) -> Found:
+        """The best points come to, at most so many."""
+        best = self.best
+        value = self.values(best.question, best.point, best.direction)[0]
+        order = np.argsort(-value, kind="stable")[:most]
+        best = best.take(order)
+        raw = rows_at(self.twin, best.question, best.point)
+        return Found(raw=raw, question=best.question, direction=best.direction, value=value[order])
+
+    def climb_from(self, question: Integers, raw: Array, direction: Integers, seconds: float) -> None:
+        """Add points x (N, V) met elsewhere, after an ascent from each of them."""
+        start = self.of(question, raw[:, self.twin.variables], direction)
+        self.best = self.selected(Climbers.join([self.best, self.up(start, time.monotonic() + seconds)]))
+
+    def values(self, question: Integers, point: Array, direction: Integers) -> tuple[Array, Array]:
+        """(N,) objectives and (N,) differences of the margins."""
+        margins = self.twin.evaluate(question, self.twin.local.encode(point))
+        a, b = np.where(direction == 0, margins.T, margins.T[::-1])
+        match self.objective:
+            case "gap":
+                return expit(a) - expit(b), a - b
+            case "logit":
+                return a - b, a - b
+            case "flip":
+                return np.minimum(a, -b), a - b
+
+    def score(self, question: Integers, point: Array, direction: Integers) -> Array:
+        """(N,) the objective and a little of the difference; -inf where the pair cannot be."""
+        score = np.empty(len(point))
+        for start in range(0, len(point), CHUNK):
+            part = slice(start, start + CHUNK)
+            value, difference = self.values(question[part], point[part], direction[part])
+            score[part] = value + PLATEAU * difference / (1 + np.abs(difference))
+        return np.where(legal_pairs(self.twin, question, point) & np.isfinite(score), score, -np.inf)
+
+    def random(self) -> Climbers:
+        """The best of some thousand random legal pairs, by the objective and by the difference, in both directions."""
+        times = max(1, POINTS // len(self.start))
+        chosen = np.repeat(np.arange(len(self.start)), times)
+        if len(chosen) > POINTS:
+            chosen = self.rng.choice(len(self.start), POINTS, replace=False)
+        nodes = self.start.take(chosen)
+        point = anywhere(self.twin, nodes, self.rng)
+        legal = legal_pairs(self.twin, nodes.question, point)
+        question, point = nodes.question[legal], point[legal]
+        direction = np.zeros(len(point), dtype=np.int64)
+        value, difference = self.values(question, point, direction)
+        rise = self.values(question, point, direction + 1)[0]
+        parts = []
+        for towards, objective, apart in ((0, value, difference), (1, rise, -difference)):
+            index = np.unique(np.concatenate([np.argsort(-one)[:CLIMBERS] for one in (objective, apart)]))
+            parts.append(self.of(question[index], point[index], direction[index] + towards))
+        return Climbers.join(parts)
+
+    def of(self, question: Integers, point: Array, direction: Integers) -> Climbers:
+        return Climbers(question=question, point=point, direction=direction, score=self.score(question, point, direction))
+
+    def up(self, climbers: Climbers, deadline: float) -> Climbers:
+        """Every point moved one variable after the other, as long as that helps and there is time."""
+        climbing, done = climbers, []
+        while len(climbing) and time.monotonic() <= deadline:
+            moved = climbing
+            for v in self.rng.permutation(climbing.point.shape[1]):
+                moved = self._moved(moved, int(v))
+            better = moved.score > climbing.score
+            done.append(climbing.take(np.flatnonzero(~better)))
+            climbing = moved.take(np.flatnonzero(better))
+        return Climbers.join([*done, climbing])
+
+    def _moved(self, climbers: Climbers, v: int) -> Climbers:
+        """Each point with the best value that was tried of one variable, if that is better."""
+        values = self._values_to_try(climbers, v)  # (N, m)
+        n, m = values.shape
+        again = np.repeat(np.arange(n), m)
+        point = climbers.point[again]
+        point[:, v] = values.reshape(-1)
+        score = self.score(climbers.question[again], point, climbers.direction[again]).reshape(n, m)
+        best = score.argmax(axis=1)
+        at = np.arange(n), best
+        better = score[at] > climbers.score
+        return Climbers(
+            question=climbers.question, direction=climbers.direction, score=np.where(better, score[at], climbers.score),
+            point=np.where(better[:, None], point.reshape(n, m, -1)[at], climbers.point),
+        )  # fmt: skip
+
+    def _values_to_try(self, climbers: Climbers, v: int) -> Array:
+        """(N, m) values of one variable: its ends, steps to both sides, and all values or random ones."""
+        point = climbers.point[:, v]
+        lower, upper = self.start.lower[climbers.question, v], self.start.upper[climbers.question, v]
+        whole, width = bool(self.twin.local.integer[v]), upper - lower
+        if whole and width.max() < DRAWS:
+            tried = lower + np.arange(int(width.max()) + 1)[:, None]
+        else:
+            steps = [np.ones(len(point)) if whole else width / 256, *(share * width for share in STEPS)]
+            draws = lower + self.rng.random((DRAWS, len(point))) * (width + 1 if whole else width)
+            tried = np.concatenate([[lower, upper], *([point - step, point + step] for step in steps), draws])
+        return np.asarray(np.clip(np.floor(tried) if whole else tried, lower, upper).T)
+
+    def selected(self, climbers: Climbers) -> Climbers:
+        """The best few of different points in each direction."""
+        keep = []
+        for direction in (0, 1):
+            mine = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
+            _, first = np.unique(np.column_stack([climbers.question[mine], climbers.point[mine]]), axis=0, return_index=True)
+            mine = mine[first]
+            keep.append(mine[np.argsort(-climbers.score[mine], kind="stable")[: 2 * CLIMBERS]])
+        return climbers.take(np.concatenate(keep))
+
+    def kicked(self, climbers: Climbers) -> Climbers:
+        """The points with a few variables drawn anew."""
+        nodes = self.start.take(climbers.question)
+        change = self.rng.random(climbers.point.shape) < KICKED / max(climbers.point.shape[1], 1)
+        point = np.where(change, anywhere(self.twin, nodes, self.rng), climbers.point)
+        return self.of(climbers.question, point, climbers.direction)
+
+    def crossed(self, climbers: Climbers) -> Climbers:
+        """Mixtures of two points of one question and direction, variable by variable."""
+        order = self.rng.permutation(len(climbers))
+        order = order[np.lexsort((climbers.direction[order], climbers.question[order]))]
+        one, two = climbers.take(order[:-1]), climbers.take(order[1:])
+        same = np.flatnonzero((one.question == two.question) & (one.direction == two.direction))
+        one, two = one.take(same), two.take(same)
+        point = np.where(self.rng.random(one.point.shape) < 0.5, one.point, two.point)
+        return self.of(one.question, point, one.direction)
+

@@ -1,0 +1,167 @@
+"""What branch-and-bound knows at any moment: which goals of which questions are decided, and by what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.bounds.twin import Twin
+from encoders.evaluate import seems_unmet, settled_goals
+from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
+from verifair.engine.search.forest import Forest
+from verifair.engine.search.slots import Slots
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+OPEN, PROVED, VIOLATED = 0, 1, 2
+MAX_WIDE = 10
+"""Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decision:
+    """What was decided of Q questions with G goals each.
+
+    status: (Q, G) OPEN, PROVED or VIOLATED.   lower: (Q, G) certified lower bound of the goal's best row over the box.
+    upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
+    margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
+    """
+
+    status: npt.NDArray[np.int8]
+    lower: Array
+    upper: Array
+    witness: Array
+    margins: Array
+    nodes: Integers
+    out_of: npt.NDArray[np.str_]
+    forest: Forest
+
+
+class Ledger:
+    """Statuses, witnesses, bounds and proof trees of Q questions; `pending` counts the open boxes of each goal."""
+
+    def __init__(self, twin: Twin, slots: Slots, group: Integers | None) -> None:
+        self.problem, self.twin, self.slots = twin.problem, twin, slots
+        count, goals = len(self.problem.batch), len(self.problem.goals)
+        self.grouped = group is not None
+        self.group = np.arange(count) if group is None else group
+        self.refuted = np.zeros(int(self.group.max(initial=-1)) + 1, dtype=bool)
+        self.status = np.zeros((count, goals), dtype=np.int8)
+        self.pending = np.ones((count, goals), dtype=np.int64)
+        self.root_lower = np.full((count, goals), -np.inf)
+        self.leaf_lower = np.full((count, goals), np.inf)
+        self.upper = np.full((count, goals), np.inf)
+        self.witness = np.full((count, goals, self.problem.domain.variables), np.nan)
+        self.margins = np.full((count, goals, 2), np.nan)
+        self.nodes = np.zeros(count, dtype=np.int64)
+        self.out_of = np.full(count, "", dtype="<U5")
+        self.forest = Forest(count, goals)
+        # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
+        self.noise = 2 * twin.error[-1][:, 0]
+
+    def finished(self) -> Booleans:
+        """(Q,) questions that need no more work."""
+        return np.asarray((self.status != OPEN).all(axis=1) | (self.out_of != "") | self.refuted[self.group])
+
+    def give_up(self, questions: Integers | None, out_of: str) -> None:
+        if questions is not None:
+            still = questions[(self.status[questions] == OPEN).any(axis=1)]
+            self.out_of[still] = out_of
+
+    def still_open(self, nodes: Nodes) -> Nodes:
+        return self.alive(nodes)[0]
+
+    def alive(self, nodes: Nodes) -> tuple[Nodes, Integers]:
+        """The boxes in which some goal is still to be decided, and their positions."""
+        q = nodes.question
+        wanted = (self.out_of[q] == "") & ~self.refuted[self.group[q]]
+        alive = nodes.open & (self.status[q] == OPEN) & wanted[:, None]
+        kept = np.flatnonzero(alive.any(axis=1))
+        return replace(nodes.take(kept), open=alive[kept]), kept
+
+    def look_at(self, nodes: Nodes, point: Array) -> Array:
+        """Evaluate one raw point (N, v) a box; points at which an open goal seems to fail are confirmed exactly. Returns the
+        margins (N, 2)."""
+        margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
+        values = margins @ self.problem.rows.T + self.problem.constants
+        best = self.slots.best(values)
+        legal = legal_pairs(self.twin, nodes.question, point)
+        np.minimum.at(self.upper, nodes.question, np.where(nodes.open & legal[:, None], best, np.inf))
+        failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
+        index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
+        if len(index):
+            # One candidate a group is enough: confirming is the dear part.
+            _, first = np.unique(self.group[nodes.question[index]], return_index=True)
+            index = index[first]
+            self.confirm(nodes.question[index], point[index])
+        return margins
+
+    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array]:
+        """Which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of a
+        smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there."""
+        raw = rows_at(self.twin, question, point)
+        met, unmet, margins = settled_goals(self.problem, question, raw)
+        index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
+        self.status[question[index], goal] = VIOLATED
+        self.witness[question[index], goal] = raw[index]
+        self.margins[question[index], goal] = margins[index]
+        self.pending[question[index], goal] = 0
+        if self.grouped:
+            self.refuted[self.group[question[index]]] = True
+        values = self.slots.best(margins @ self.problem.rows.T + self.problem.constants)
+        return met, values - self.noise[question, None]
+
+    def close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
+        """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row can be)."""
+        self.forest.close(ids, goal, bound)
+        np.minimum.at(self.leaf_lower, (question, goal), lower)
+        np.subtract.at(self.pending, (question, goal), 1)
+        done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
+        self.status[question[done], goal[done]] = PROVED
+
+    def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
+        """Record that boxes hold no row that can be: nothing is claimed there, and nothing bounded."""
+        self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf))
+
+    def close_one(self, one: Nodes, met: Booleans, lower: Array) -> None:
+        """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,)."""
+        goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
+        ids, question = np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals))
+        self.close(ids, question, goals, np.full(len(goals), np.nan), lower[goals])
+
+    def decide_corners(self, nodes: Nodes) -> None:
+        """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
+        for k in range(len(nodes)):
+            one = nodes.take(np.array([k]))
+            wide = np.flatnonzero(one.lower[0] < one.upper[0])
+            if len(wide) > MAX_WIDE:
+                self.give_up(one.question, "float")
+                continue
+            met, lower = np.ones(len(self.problem.goals), dtype=bool), np.full(len(self.problem.goals), np.inf)
+            for bits in product((False, True), repeat=len(wide)):
+                point = one.lower.copy()
+                point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
+                if legal_pairs(self.twin, one.question, point)[0]:
+                    here, value = self.confirm(one.question, point)
+                    met, lower = met & here[0], np.minimum(lower, value[0])
+            self.close_one(one, met, lower)
+
+    def decision(self) -> Decision:
+        """All that is known, as the result of a run."""
+        # The least bound of the leaves of a finished proof; infinite where no row can be.
+        leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)
+        return Decision(
+            status=self.status,
+            lower=np.maximum(self.root_lower, leaves),
+            upper=self.upper,
+            witness=self.witness,
+            margins=self.margins,
+            nodes=self.nodes,
+            out_of=self.out_of,
+            forest=self.forest,
+        )

@@ -1,0 +1,75 @@
+"""The exact minimum of a row over each box, as a bracket: a point above, a certified bound below.
+
+Best-first in spirit, depth-first in memory: a box is dropped once its bound is within `tolerance` of the best point met.
+Sound? yes: `lower` is the least rigorous bound of the boxes that were dropped or left.  Complete? yes, to `tolerance`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.bounds.difference import goal_bounds
+from encoders.bounds.twin import Twin
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from verifair.engine.search.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at, widest
+from verifair.engine.search.branch_and_bound import CHUNK
+from verifair.errors import QueryError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Minimum:
+    """lower <= min <= upper, (Q,) each; point: (Q, V) raw points with value `upper` (float64 evaluation)."""
+
+    lower: Array
+    upper: Array
+    point: Array
+
+
+def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = np.inf) -> Minimum:
+    """Bracket the least value of the problem's single row over each box, to `tolerance` unless time runs out.
+
+    Raises QueryError when the problem has more than one row.
+    """
+    if len(problem.rows) != 1:
+        raise QueryError(f"the minimum of one row is asked for, found {len(problem.rows)} rows")
+    twin, deadline = Twin.of(problem), time.monotonic() + seconds
+    count = len(problem.batch)
+    upper, lower = np.full(count, np.inf), np.full(count, np.inf)
+    point = np.full((count, problem.domain.variables), np.nan)
+    start = roots(twin)
+    stack = [(start.take(slice(k, k + CHUNK)), np.full(len(start), -np.inf)[k : k + CHUNK]) for k in range(0, count, CHUNK)]
+
+    def meet(nodes: Nodes, raw: Array) -> None:
+        values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0] + problem.constants[0]
+        order = np.argsort(-values)  # so that of several points of one question the least is written last
+        better = order[values[order] < upper[nodes.question[order]]]
+        upper[nodes.question[better]] = values[better]
+        point[nodes.question[better]] = rows_at(twin, nodes.question[better], raw[better])
+
+    while stack:
+        nodes, known = stack.pop()
+        if len(nodes) > CHUNK:
+            stack.append((nodes.take(slice(CHUNK, None)), known[CHUNK:]))
+            nodes, known = nodes.take(slice(0, CHUNK)), known[:CHUNK]
+        if time.monotonic() > deadline:
+            np.minimum.at(lower, nodes.question, known)
+            continue
+        meet(nodes, centre(twin, nodes))
+        low, high = twin.local.box(nodes.lower, nodes.upper)
+        bounds = goal_bounds(twin, nodes.question, low, high, np.ones((len(nodes), 1)))
+        known = np.maximum(known, bounds.lower[:, 0])  # bounds are not monotone under splitting, the truth is
+        meet(nodes, corner(twin, nodes, bounds.slope[:, 0]))
+        near = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
+        done = (known >= upper[nodes.question] - near) | ~divisible(twin, nodes).any(axis=1)
+        np.minimum.at(lower, nodes.question[done], known[done])
+        rest = nodes.take(~done)
+        if len(rest):
+            _, left_upper, right_lower = halve(twin, rest, widest(twin, rest, bounds.score[~done]))
+            left = Nodes(ids=rest.ids, question=rest.question, lower=rest.lower, upper=left_upper, open=rest.open)
+            right = Nodes(ids=rest.ids, question=rest.question, lower=right_lower, upper=rest.upper, open=rest.open)
+            stack.append((Nodes.join([left, right]), np.concatenate([known[~done]] * 2)))
+    return Minimum(lower=lower, upper=upper, point=point)

@@ -1,0 +1,176 @@
+"""One goal by a solver: LP, MILP or SMT, and what its word is worth.
+
+Sound? a solver's "proved" is only ever a claim, above its tolerance and on programs whose numbers it can handle; its points count
+once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MILP up to its tolerances; LP is not.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import assert_never
+
+import numpy as np
+
+from encoders.bounds.twin import Twin
+from encoders.evaluate import exact_goals
+from encoders.network import Array
+from encoders.problem import TwinProblem
+from encoders.programs.big_m import big_m
+from encoders.programs.goal_rows import refined
+from encoders.programs.smt import smt, violated
+from encoders.programs.triangle import triangle
+from encoders.programs.twin import Encoding
+from encoders.programs.twin_box import Method, TwinBox
+from solvers import registry
+from solvers.outcome import Budget, Limit, Outcome, Termination
+from solvers.program import Program
+from verifair.engine.answer import Answer
+from verifair.engine.disagreement import disagree
+from verifair.engine.verdict import Reason, Status
+
+MAX_LINES = 50
+"""Of a probability curve, added one at a time where a solver's point calls for one."""
+LARGEST_SCALE = 1e7
+"""Of a program's coefficients and bounds. Beyond it float64 solvers were seen to be wrong by any amount: they claim nothing."""
+
+
+def left(budget: Budget, deadline: float) -> Budget:
+    """The same budget with the seconds that are left; a solver needs a positive number."""
+    return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
+
+
+def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None) -> Answer:
+    """One goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small enough
+    calls for another line of the curve, MAX_LINES times at most."""
+    blank = Answer(
+        status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
+        agrees=None, engine=method, outcomes=(), nodes=0,
+    )  # fmt: skip
+    goal = twin.problem.goals[g]
+    current = before or blank
+    deadline = time.monotonic() + budget.seconds
+    box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
+    match method:
+        case "milp":  # difference rows pay where both copies count at once
+            encoding = big_m(box, difference=goal.gap is not None)
+        case "lp":
+            encoding = triangle(box)
+        case _:
+            encoding = smt(box)
+    backend = solver or ("z3" if method == "smt" else "highs")
+    for _ in range(MAX_LINES):
+        program = violated(encoding, goal) if method == "smt" else encoding.worst(goal)
+        outcome = registry.solve(program, backend=backend, budget=left(budget, deadline))
+        if len(goal.rows) == 1 and method != "smt" and _scale(program) <= LARGEST_SCALE:
+            compare(twin.problem, q, goal.rows[0], outcome, current)
+        current = _judge(twin.problem, q, g, method, outcome, encoding, program, current)
+        if current.reason is not Reason.WITNESS_REJECTED or outcome.values is None:
+            break
+        _, margins = exact_goals(twin.problem, np.array([q]), encoding.decode(outcome.values))
+        further = refined(goal, margins[0])
+        if further is None:
+            break
+        goal = further
+    return current
+
+
+def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: Answer) -> None:
+    """Raise Disagreement when a solver's bounds exclude what the engine has proved or met; 1e-4 is far beyond its tolerance."""
+    slack = 1e-4 * (1 + abs(known.upper)) if np.isfinite(known.upper) else np.inf
+    too_high = outcome.dual_bound is not None and outcome.dual_bound > known.upper + slack
+    # A point within a solver's tolerance of feasible may lie a little below the true minimum, never a lot.
+    too_low = outcome.primal_bound is not None and outcome.values is not None and outcome.primal_bound < known.lower - slack
+    if too_high or too_low:
+        claimed = f"minimum within [{outcome.dual_bound}, {outcome.primal_bound}]"
+        met = f"minimum within [{known.lower}, {known.upper}]"
+        raise disagree(problem, q, row, {f"{outcome.backend} {outcome.version}": claimed, "branch-and-bound": met})
+
+
+def _judge(
+    problem: TwinProblem,
+    q: int,
+    g: int,
+    method: str,
+    outcome: Outcome,
+    encoding: Encoding,
+    program: Program,
+    current: Answer,
+) -> Answer:
+    """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
+    current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
+    if outcome.values is not None:
+        point = encoding.decode(outcome.values)[0]
+        met, margins = exact_goals(problem, np.array([q]), point[None, :])
+        second = problem.batch.take([q]).second(point[None, :])
+        if problem.domain.legal(point[None, :])[0] and problem.domain.legal(second)[0] and not met[0, g]:
+            value = float((problem.goals[g].rows @ margins[0] + problem.goals[g].constants).max())
+            return replace(
+                current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),
+                upper=min(current.upper, value),
+            )  # fmt: skip
+    bound = outcome.dual_bound if outcome.dual_bound is not None else -np.inf
+    scale = _scale(program)
+    if method != "smt" and scale > LARGEST_SCALE:
+        return replace(current, status=Status.UNKNOWN, reason=Reason.NUMERICAL)
+    status, reason = status_of(
+        outcome,
+        exact=method == "smt",
+        relaxation=method == "lp",
+        bound=bound / scale,
+        empty=method == "milp" and problem.domain.forbidden is not None,
+    )
+    return replace(current, status=status, reason=reason, lower=max(current.lower, bound))
+
+
+def _scale(program: Program) -> float:
+    """Tolerances are absolute, so what they can hide grows with the numbers in a program: its largest coefficient or bound."""
+    bounds = np.abs(np.concatenate([program.lower, program.upper]))
+    return float(max(1.0, np.abs(program.rows.data).max(initial=0.0), bounds[np.isfinite(bounds)].max(initial=0.0)))
+
+
+def status_of(
+    outcome: Outcome, *, exact: bool, relaxation: bool, bound: float, empty: bool = False
+) -> tuple[Status, Reason | None]:
+    """The one map from why a solver stopped to what that means for  "the objective is positive everywhere".
+
+    exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
+    row, and only a bound (over the program's scale) above the backend's tolerance is a claim.   Witnesses have been dealt with
+    before: a point that is still here was not confirmed.   empty: constraints may forbid every row, which proves too.
+    """
+    match outcome.termination:
+        case Termination.INFEASIBLE:
+            # A minimisation over a box has a point, unless constraints leave none: else this can only be a numerical accident.
+            return (Status.PROVED, None) if exact or empty else (Status.UNKNOWN, Reason.NUMERICAL)
+        case Termination.OPTIMAL:
+            if not exact and bound > 10 * outcome.tolerance:
+                return Status.PROVED, None
+            return Status.UNKNOWN, Reason.RELAXATION_TOO_WEAK if relaxation else Reason.WITNESS_REJECTED
+        case Termination.SATISFIED:
+            return Status.UNKNOWN, Reason.WITNESS_REJECTED
+        case Termination.LIMIT:
+            if not exact and bound > 10 * outcome.tolerance:
+                return Status.PROVED, None
+            return Status.UNKNOWN, _limit_reason(outcome.limit)
+        case Termination.UNBOUNDED | Termination.INFEASIBLE_OR_UNBOUNDED | Termination.NUMERICAL:
+            return Status.UNKNOWN, Reason.NUMERICAL
+        case Termination.ERROR:
+            return Status.UNKNOWN, Reason.SOLVER_ERROR
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _limit_reason(limit: Limit | None) -> Reason:
+    match limit:
+        case Limit.TIME:
+            return Reason.TIME
+        case Limit.NODES | Limit.ITERATIONS:
+            return Reason.NODES
+        case Limit.MEMORY:
+            return Reason.MEMORY
+        case Limit.INTERRUPTED:
+            return Reason.INTERRUPTED
+        case Limit.OTHER | None:
+            return Reason.SOLVER_ERROR
+        case unreachable:
+            assert_never(unreachable)

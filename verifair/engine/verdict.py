@@ -1,0 +1,110 @@
+"""Three-valued answers and what stands behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from solvers.outcome import Outcome
+
+if TYPE_CHECKING:
+    from verifair.checker.certificate import Certificate
+    from verifair.engine.witness import Witness
+
+
+class Status(Enum):
+    """PROVED: holds at every legal point.  VIOLATED: a confirmed point fails.  UNKNOWN: neither was established."""
+
+    PROVED = "proved"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+
+class Reason(Enum):
+    """Why a verdict is UNKNOWN."""
+
+    TIME = "time"
+    NODES = "nodes"
+    MEMORY = "memory"
+    INTERRUPTED = "interrupted"
+    RELAXATION_TOO_WEAK = "relaxation-too-weak"
+    WITNESS_REJECTED = "witness-rejected"
+    NUMERICAL = "numerical"
+    SOLVER_ERROR = "solver-error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a search or a measurement found: never a proof, and never called one.
+
+    kind: what was measured.   value: how large it came out.   details: the rest, JSON-ready.   method, seed: how it was found.
+    """
+
+    kind: str
+    value: float
+    method: str
+    seed: int | None
+    details: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer to one query.
+
+    lower, upper: certified lower bound on, and least value met of, the quantity that has to stay positive (NaN: not computed).
+    outcomes: what solvers answered on the way.   semantics: which function the verdict is about.
+    """
+
+    status: Status
+    reason: Reason | None
+    witness: Witness | None
+    certificate: Certificate | None
+    lower: float
+    upper: float
+    engine: str
+    seconds: float
+    semantics: str
+    outcomes: tuple[Outcome, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        match self.status:
+            case Status.PROVED:
+                complete = self.certificate is not None and self.witness is None and self.reason is None
+            case Status.VIOLATED:
+                complete = self.witness is not None and self.certificate is None and self.reason is None
+            case Status.UNKNOWN:
+                complete = self.reason is not None and self.witness is None and self.certificate is None
+        if not complete:
+            raise ValueError(
+                f"a {self.status.name} verdict needs exactly its evidence: "
+                "PROVED a certificate, VIOLATED a witness, UNKNOWN a reason"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form, as the command line writes it."""
+        return {
+            "status": self.status.value,
+            "reason": self.reason.value if self.reason else None,
+            "witness": self.witness.to_dict() if self.witness else None,
+            "lower": self.lower,
+            "upper": self.upper,
+            "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
+            "engine": self.engine,
+            "semantics": self.semantics,
+            "seconds": self.seconds,
+            "outcomes": [
+                {
+                    "termination": outcome.termination.value,
+                    "limit": outcome.limit.value if outcome.limit else None,
+                    "backend": outcome.backend,
+                    "version": outcome.version,
+                    "tolerance": outcome.tolerance,
+                    "primal_bound": outcome.primal_bound,
+                    "dual_bound": outcome.dual_bound,
+                    "build_seconds": outcome.build_seconds,
+                    "solve_seconds": outcome.solve_seconds,
+                }
+                for outcome in self.outcomes
+            ],
+        }

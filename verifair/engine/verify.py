@@ -1,0 +1,104 @@
+"""`verify`: one query, one Verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from encoders.evaluate import gap
+from encoders.network import Array
+from encoders.problem import TwinBatch, TwinProblem
+from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate, Claim, semantics
+from verifair.engine.answer import Answer
+from verifair.engine.cascade import solve
+from verifair.engine.fairness_certificate import fairness_certificate
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.verdict import Status, Verdict
+from verifair.engine.witness import Witness
+from verifair.errors import QueryError
+
+
+def verify(
+    query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None
+) -> Verdict:
+    """Decide a query about a box: a decision flip, or a probability gap above epsilon.
+
+    The verdict is PROVED when every pair of protected combinations is proved in both directions, VIOLATED as soon as one has an
+    exact counterexample, UNKNOWN otherwise. budget.seconds bounds the whole run.
+    Sound? yes.  Complete? method "auto" and "bnb" are, within the budget; "smt" too for unscaled inputs; "milp" up to its
+    tolerances; "lp" is not.
+    """
+    if not isinstance(query, IndividualFairness):
+        raise QueryError(f"{type(query).__name__} is asked row by row: use verify_rows(query, frame)")
+    started = time.monotonic()
+    box = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    problem = twin_problem(query, batch, goals_of(query))
+    answers = solve(problem, method=method, solver=solver, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
+    flat = [answer for pair in answers for answer in pair]
+    status = _all(flat)
+    lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
+    found = next(((q, g, a) for q, pair in enumerate(answers) for g, a in enumerate(pair) if a.status is Status.VIOLATED), None)
+    return Verdict(
+        status=status,
+        reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
+        witness=_witness(query, problem, *found) if found else None,
+        certificate=_certificate(query, batch, box, answers) if status is Status.PROVED else None,
+        lower=lower,
+        upper=upper,
+        engine=flat[0].engine if len({a.engine for a in flat}) == 1 else "+".join(sorted({a.engine for a in flat})),
+        seconds=time.monotonic() - started,
+        semantics=semantics(query.network),
+        outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
+    )
+
+
+def _all(answers: Sequence[Answer]) -> Status:
+    """Conjunction in three values: one violation refutes, one unknown leaves open."""
+    statuses = {answer.status for answer in answers}
+    if Status.VIOLATED in statuses:
+        return Status.VIOLATED
+    return Status.UNKNOWN if Status.UNKNOWN in statuses else Status.PROVED
+
+
+def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: Answer) -> Witness:
+    assert answer.witness is not None
+    assert answer.margins is not None
+    schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
+    second = problem.batch.take([q]).second(answer.witness[None, :])[0]
+    value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+    return Witness(
+        x=schema.decode(answer.witness),
+        x_prime=schema.decode(second),
+        outputs=answer.margins,
+        probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
+        margin=value,
+        float32_agrees=answer.agrees,
+    )
+
+
+def _certificate(
+    query: IndividualFairness, batch: TwinBatch, box: tuple[Array, Array], answers: Sequence[Sequence[Answer]]
+) -> Certificate:
+    evidence = [[answer.tree if answer.tree is not None else _claim(answer) for answer in pair] for pair in answers]
+    return fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
+
+
+def _claim(answer: Answer) -> Claim:
+    outcome = answer.outcomes[-1]
+    return Claim(backend=outcome.backend, version=outcome.version, tolerance=outcome.tolerance)
+
+
+def describe(verdict: Verdict, query: IndividualFairness) -> pd.DataFrame:
+    """A witness as a table: one line a feature, x beside x', for the screen."""
+    assert verdict.witness is not None
+    x, x_prime = verdict.witness.x, verdict.witness.x_prime
+    rows: list[dict[str, Any]] = [{"feature": name, "x": x[name], "x'": x_prime[name]} for name in x]
+    return pd.DataFrame(rows)

@@ -1,1 +1,0 @@
-"""Explanation and mitigation (HyFair, Algorithm 2): rules, guardrails, retraining."""

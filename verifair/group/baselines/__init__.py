@@ -1,1 +1,0 @@
-"""What FGCE is compared with: AReS, GLOBE-CE and FACE, and how much of their advice is feasible."""

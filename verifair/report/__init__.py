@@ -1,1 +1,0 @@
-"""Results for people: tables on the screen and plots on paper."""

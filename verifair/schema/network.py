@@ -1,0 +1,142 @@
+"""Does a schema describe what a network takes? Its width, and for a pipeline the kind and the categories of every column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from encoders.feed import NO_COLUMN, WHOLE, Feed
+from encoders.network import Network
+from encoders.problem import Domain
+from verifair.errors import SchemaError
+from verifair.schema.feature import Feature, text
+
+WHOLE_IN_FLOAT32 = 2**24
+"""Up to here every whole number of either sign is a float32."""
+
+
+def check(features: Sequence[Feature], domain: Domain, positive: str, positive_label: str | None, network: Network) -> None:
+    """Raise SchemaError unless the features' columns and the outcome fit the network."""
+    problems = _of_table(features, domain, network.feeds)
+    if domain.columns != network.inputs:
+        blocks = ", ".join(f"{f.name} {len(f.categories)}" for f in features if f.kind == "one-hot" and f.categories)
+        raise SchemaError(
+            f"the schema describes {domain.columns} input columns ({len(features)} features"
+            + (f"; one-hot blocks: {blocks}" if blocks else "")
+            + f"), but the network takes {network.inputs}{_told(network.feeds)}; describe every column, in the network's order"
+            + "".join(f"\n{problem}" for problem in problems)
+        )
+    if problems:
+        raise SchemaError("\n".join(problems))
+    if positive == "logit > 0" and network.outputs != 1:
+        raise SchemaError(
+            f'positive = "logit > 0" needs a network with one logit, this one has {network.outputs}; write positive = "class = 1"'
+        )
+    if positive == "class = 1" and network.outputs == 1:
+        raise SchemaError(
+            'positive = "class = 1" needs a network with a logit for each class, this one has one; write positive = "logit > 0"'
+        )
+    flaw = other_class(network, positive_label)
+    if flaw is not None:
+        raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
+
+
+def other_class(network: Network, label: str | None) -> str | None:
+    """Why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
+    if label is not None and network.outputs > 2:
+        names = network.classes or [f"class {k}" for k in range(network.outputs)]
+        return (
+            f"it tells two classes apart, and the network has {network.outputs}; write their numbers into the label column "
+            f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), and leave positive_label out"
+        )
+    if label is None or label not in network.classes or network.classes.index(label) == 1:
+        return None
+    second = network.classes[1]
+    return (
+        f"the network's classes are {', '.join(network.classes)}, in this order, and decisions are about the second, {second!r}; "
+        f"train the model on a label that is 1 for {label!r} and 0 otherwise, or choose {second!r}"
+    )
+
+
+def exported(name: str) -> str:
+    """A column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _told(feeds: Sequence[Feed]) -> str:
+    """The columns of a model that takes a table, for a message."""
+    if len(feeds) < 2 and not any(feed.categories for feed in feeds):
+        return ""
+    parts = []
+    for feed in feeds:
+        blocks = [f"one-hot with {len(known)} categories" for _, known in sorted(feed.categories.items())]
+        numbers = feed.columns - sum(len(known) for known in feed.categories.values())
+        kind = "integer" if feed.kind in WHOLE else "number"
+        counted = [f"{numbers} {kind}{'s' * (numbers > 1)}"] if numbers else []
+        parts.append(f"{feed.name}: " + (", ".join([*counted, *blocks]) or "not read"))
+    return f" ({'; '.join(parts)})"
+
+
+def _of_table(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
+    """What does not fit a model that takes typed columns or encodes categories itself."""
+    at = {int(start): feature for start, feature in zip(domain.start, features, strict=True)}
+    problems = []
+    for feed in feeds:
+        for position, start in enumerate(feed.start.tolist()):
+            if start < 0:
+                continue
+            feature, known = at.get(start), feed.categories.get(position)
+            where = f"the model's input {feed.name!r}" + (f", column {position}," if len(feed.start) > 1 else "")
+            if known is not None:
+                problem = _of_block(feature, tuple(text(value) for value in known), where)
+            elif feature is not None and feed.kind in WHOLE:
+                problem = _beyond_float32(feature, where, "integers") or _of_integer(feature, where)
+            elif feature is not None and feed.kind == "float64":
+                problem = _beyond_float32(feature, where, "numbers of 64 bits")
+            else:
+                problem = None
+            problems += [problem] if problem else []
+    return problems or _order(features, domain, feeds)
+
+
+def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> str | None:
+    listed = "[" + ", ".join(f'"{name}"' for name in known) + "]"
+    if feature is None or feature.kind != "one-hot":
+        found = "no feature begins there" if feature is None else f"feature {feature.name!r} is {feature.kind}"
+        return f'{where} is encoded by the model: {found}; there it needs a feature with kind = "one-hot" and categories = {listed}'
+    if feature.categories != known:
+        return f"feature {feature.name!r}: {where} has the categories {listed}; list these, in this order, and no others"
+    return None
+
+
+def _beyond_float32(feature: Feature, where: str, takes: str) -> str | None:
+    """Whole numbers that the model tells apart and float32 does not."""
+    if feature.kind != "integer" or feature.range is None:
+        return None
+    if max(abs(end - feature.affine[0]) for end in feature.range) <= WHOLE_IN_FLOAT32:
+        return None
+    return (
+        f"feature {feature.name!r} has range = [{feature.range[0]:,.0f}, {feature.range[1]:,.0f}], but {where} takes {takes}, and "
+        f"proofs are about float32 inputs, which miss whole numbers beyond 2^24 = {WHOLE_IN_FLOAT32:,}; narrow the range, or count "
+        "in a larger unit"
+    )
+
+
+def _of_integer(feature: Feature, where: str) -> str | None:
+    if feature.kind in ("categorical", "one-hot") or (feature.kind == "integer" and feature.affine == (0.0, 1.0)):
+        return None
+    found = f"kind = {feature.kind!r}" if feature.kind != "integer" else "a scale"
+    remedy = 'write kind = "integer" and leave the scale to the model'
+    return f"feature {feature.name!r} has {found}, but {where} takes integers; {remedy}"
+
+
+def _order(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
+    """Features that are called like an input of the model, and stand in the place of another one."""
+    if len(feeds) < 2:
+        return []
+    place = {exported(feed.name): int(feed.start[0]) for feed in feeds if len(feed.start) == 1}
+    for feature, start in zip(features, domain.start.tolist(), strict=True):
+        if any(place.get(exported(name), start) not in (start, NO_COLUMN) for name in (feature.name, feature.source)):
+            order = ", ".join(feed.name for feed in feeds if feed.columns)
+            return [f"feature {feature.name!r} stands in the place of another input of the model; the model's order is {order}"]
+    return []

@@ -1,0 +1,222 @@
+"""From a table to raw values and class labels; every value that does not fit is named with its feature and row.
+
+Rows are called by the label of the table's index: in a table as read from a file that is 0 for the first row.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.network import Array
+from verifair.errors import DataError, SchemaError
+from verifair.schema.feature import Feature, text
+from verifair.schema.file import shown
+
+Integers = npt.NDArray[np.int64]
+SHOWN = 8
+"""So many known names stand in a message, no more."""
+
+
+@contextmanager
+def blamed(frame: pd.DataFrame) -> Iterator[None]:
+    """Errors about a table name the file that it was read from (`read_table` notes it)."""
+    try:
+        yield
+    except DataError as error:
+        source = frame.attrs.get("source")
+        raise (DataError(f"{source}: {error}") if source else error) from None
+
+
+def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
+    """Raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
+    block = [f"{feature.source}_{category}" for category in feature.categories or ()]
+    if feature.source not in frame.columns and feature.kind == "one-hot" and any(name in frame.columns for name in block):
+        return _from_block(frame, feature, block)
+    column = _column(frame, feature.source, f"feature {feature.name!r}")
+    return _indices(column, feature) if feature.categories is not None else _numbers(column, feature)
+
+
+def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
+    """Classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the column's own 0, 1, ..."""
+    column = _column(frame, label, "label")
+    place, names = _factor(column, f"label {label!r}")
+    if positive is None:
+        numbers = numeric(pd.Series(names, dtype=object))
+        if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
+            raise DataError(
+                f"label {label!r} holds {_listed(sorted(names))}, not class numbers 0, 1, ...; name the positive value in the "
+                "schema: positive_label = ..."
+            )
+        return np.asarray(numbers[place], dtype=np.int64)
+    # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
+    if positive not in names and len(names) > 1:
+        raise DataError(
+            f"label {label!r}: no row holds positive_label = {positive!r}; found {_listed(sorted(names))}; correct the schema's "
+            "positive_label"
+        )
+    return np.asarray(np.array([name == positive for name in names], dtype=np.int64)[place])
+
+
+def raw_value(feature: Feature, value: Any) -> float:
+    """One raw value from a category name or a number. Raises SchemaError."""
+    if feature.categories is not None:
+        name = text(value)
+        if name in feature.categories:
+            return float(feature.categories.index(name))
+        codes = [text(code) for code in feature.codes or range(len(feature.categories))]
+        if name in codes and _read_by_code(feature):
+            return float(codes.index(name))
+        raise SchemaError(
+            f"feature {feature.name!r}: {shown(value)} is {_unknown(feature, name)}; correct it, or add the category to the schema"
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        number = np.inf
+    except (TypeError, ValueError):
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a number, and the feature is {feature.kind}") from None
+    if not np.isfinite(number):
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not finite; give a number within its range")
+    if feature.kind == "integer" and not number.is_integer():
+        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a whole number, and the feature is integer")
+    return number
+
+
+def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
+    known = [str(column) for column in frame.columns]
+    if name not in frame.columns:
+        hint = f"it has {_listed(known)}"
+        for close in difflib.get_close_matches(name, known, n=1) or [k for k in known if k.casefold() == name.casefold()]:
+            hint = f'did you mean {close!r}? Then name it in the schema: {"label" if what == "label" else "column"} = "{close}"'
+        raise DataError(f"{what}: the table has no column {name!r}; {hint}")
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise DataError(f"{what}: the table has {column.shape[1]} columns {name!r}; give each its own name")
+    missing = np.flatnonzero(column.isna().to_numpy())
+    if len(missing):
+        raise DataError(
+            f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
+            f"{column.index[missing[0]]}; drop such rows, or fill them in"
+        )
+    return column
+
+
+def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
+    """The distinct values as text, and for each row which of them it holds."""
+    try:
+        place, distinct = pd.factorize(column)
+    except TypeError:
+        raise DataError(f"{what}: the cells hold lists or other compound values, expected one name or number in each") from None
+    return np.asarray(place, dtype=np.int64), [text(value) for value in distinct]
+
+
+def _indices(column: pd.Series, feature: Feature) -> Array:
+    """Category indices (N,): names, or in a column of numbers the codes, where no category's name is a number itself."""
+    categories = feature.categories or ()
+    place, names = _factor(column, f"feature {feature.name!r}")
+    index = {name: float(k) for k, name in enumerate(categories)}
+    unknown = np.array([name not in index for name in names], dtype=bool)
+    if not unknown.any():
+        return np.asarray(np.array([index[name] for name in names], dtype=float)[place])
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column) and _read_by_code(feature):
+        first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
+        numbers = _numbers(column, feature)
+        return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them
+    row = int(np.argmax(unknown[place]))
+    found = names[place[row]]
+    raise DataError(
+        f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {_unknown(feature, found)}; correct the data, or add "
+        "the category to the schema"
+    )
+
+
+def _read_by_code(feature: Feature) -> bool:
+    """Whether a number may stand for a category: not where a category's name is a number itself, for then it is a name."""
+
+    def is_number(name: str) -> bool:
+        try:
+            float(name)
+        except ValueError:
+            return False
+        return True
+
+    return not any(is_number(category) for category in feature.categories or ())
+
+
+def _unknown(feature: Feature, found: str) -> str:
+    categories = feature.categories or ()
+    close = difflib.get_close_matches(found, categories, n=1)
+    hint = f"did you mean {close[0]!r}? Known are " if close else "known are "
+    return f"an unknown category; {hint}{_listed(categories)}"
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def numeric(cells: pd.Series) -> Array:
+    """(N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
+    try:
+        return np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
+    except OverflowError:  # a whole number of hundreds of digits, which pandas does not coerce
+        return np.array([_number(cell) for cell in cells])
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except OverflowError:
+        return np.inf
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _numbers(column: pd.Series, feature: Feature) -> Array:
+    what = f"feature {feature.name!r}"
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
+    if kind in ("m", "M", "c"):
+        raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
+    cells = column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column
+    numbers = numeric(cells)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise DataError(
+            f"{what}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a finite number; correct the data, "
+            "or declare the feature categorical"
+        )
+    if feature.kind != "real":
+        bad = np.flatnonzero(numbers != np.floor(numbers))
+        if len(bad):
+            remedy = 'round the data, or declare kind = "real"' if feature.kind == "integer" else "give names or whole codes"
+            found = f"row {column.index[bad[0]]} holds {numbers[bad[0]]:g}"
+            raise DataError(f"{what}: {found}, expected a whole number; {remedy}")
+    return numbers
+
+
+def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Array:
+    """Category indices (N,) of a feature that the table holds as one-hot columns."""
+    what = f"feature {feature.name!r}"
+    absent = [name for name in block if name not in frame.columns]
+    if absent:
+        raise DataError(
+            f"{what}: the table has some of its one-hot columns but not {_listed(absent)}; add these (a block with a dropped "
+            f"category cannot be read), or give one column {feature.source!r} of names"
+        )
+    values = np.column_stack([numeric(_column(frame, n, what)) for n in block])
+    bad = np.flatnonzero((values.sum(axis=1) != 1) | ~np.isin(values, (0, 1)).all(axis=1))
+    if len(bad):
+        row = bad[0]
+        ones = [name for name, value in zip(block, values[row], strict=True) if value != 0]
+        raise DataError(
+            f"{what}: row {frame.index[row]} has {len(ones)} of its one-hot columns set ({', '.join(ones) or 'none'}), expected "
+            "exactly one 1 and zeros elsewhere; correct the data"
+        )
+    return np.asarray(values.argmax(axis=1), dtype=np.float64)

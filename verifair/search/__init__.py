@@ -1,1 +1,0 @@
-"""Search for clusters of discrimination (HyFair, Algorithm 1): findings, never proofs."""

@@ -1,1 +1,0 @@
-"""How wrong may the causal model be: claims under other coefficients, and decisions certified for all of an interval."""

@@ -1,0 +1,1 @@
+"""Five published systems, one folder a paper."""

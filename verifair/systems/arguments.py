@@ -1,0 +1,152 @@
+"""What a caller hands to an estimator, read and checked: numbers, the table, groups, true classes, who is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from verifair.errors import DataError, QueryError
+from verifair.schema import rows as schema_rows
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
+
+Booleans = npt.NDArray[np.bool_]
+HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
+"""What pandas calls objects that are all numbers."""
+
+
+def check_number(name: str, value: Any, *, whole: bool = False) -> None:
+    """Raises QueryError for anything but a number, or with `whole` a whole one. Bounds are the caller's."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral if whole else Real):
+        raise QueryError(f"{name} = {value!r}: expected a {'whole ' if whole else ''}number")
+
+
+def check_table(table: Any) -> None:
+    """Raises DataError for anything but a DataFrame with rows."""
+    if not isinstance(table, pd.DataFrame):
+        raise DataError(f"X: found {type(table).__name__}; expected a DataFrame with the schema's columns")
+    if not len(table):
+        raise DataError("X: the table has no rows; pass those to be explained, and those they may be compared with or become")
+
+
+def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
+    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array, Series or DataFrame.
+
+    A list of words is one of columns, unless it has a word for each row and none is a column.
+    Raises DataError for a column that is not there, an array of another length, or missing values.
+    """
+    if sensitive is None:
+        return {"all": np.ones(len(frame), dtype=bool)}
+    if isinstance(sensitive, pd.DataFrame):
+        if len(sensitive) != len(frame) or not len(sensitive.columns):
+            shape = " x ".join(map(str, sensitive.shape))
+            raise DataError(f"sensitive_features: found a table of {shape} for {len(frame)} rows; expected a line for each row")
+        columns = [str(name) for name in sensitive.columns]
+        return groups_of(sensitive.set_axis(columns, axis=1), columns)
+    names = _names(frame, sensitive)
+    if names is None:
+        values = pd.Series(column(sensitive, len(frame), "sensitive_features"))
+        parts = _told(str(getattr(sensitive, "name", None) or "group"), values)
+    else:
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            known = ", ".join(map(str, frame.columns))
+            raise DataError(f"sensitive feature {missing[0]!r}: the table has no such column; it has {known}")
+        twice = [name for name in names if list(frame.columns).count(name) > 1]
+        if twice:
+            raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
+        told = [_told(name, frame[name]) for name in names]
+        parts = told[0].str.cat(told[1:], sep=", ") if len(told) > 1 else told[0]
+    if parts.isna().any():
+        first = int(np.flatnonzero(parts.isna().to_numpy())[0])
+        count = int(parts.isna().sum())
+        raise DataError(
+            f"sensitive features: {count} {'row has' if count == 1 else 'rows have'} no value, first row {frame.index[first]}; "
+            "drop them, or fill the value in"
+        )
+    return {str(name): (parts == name).to_numpy() for name in sorted(parts.unique())}
+
+
+def positives(y: Any, schema: Schema, rows: int) -> Booleans:
+    """(N,) whether the true class is the positive one. y (N,): classes 0, 1, or what the schema's label column would hold.
+
+    Raises DataError for missing or unknown values, and for 0 and 1 where the positive label is "0": which is meant is not clear.
+    """
+    found = column(y, rows, "y")
+    if pd.isna(found).any():
+        row = int(np.flatnonzero(pd.isna(found))[0])
+        raise DataError(f"y: {int(pd.isna(found).sum())} of {rows} values are missing, first at place {row}; drop such rows")
+    if found.dtype.kind == "b" or (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
+        if found.dtype.kind != "b" and schema.positive_label == "0":
+            raise DataError('y: holds 0 and 1, and the schema\'s positive label is "0"; pass booleans, True for positive')
+        return np.asarray(found == 1)
+    return np.asarray(schema_rows.labels(pd.DataFrame({"y": found}), "y", schema.positive_label) == 1)
+
+
+def audited(values: Any, rows: int) -> Booleans:
+    """(N,) rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row numbers."""
+    found = column(values, rows, "audit")
+    if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
+        raise DataError("audit: expected True or False for each row: whether its decision is to be explained")
+    return found.astype(bool)
+
+
+def check_no_hidden_numbers(column: pd.Series) -> None:
+    """Raises DataError for numbers in a column of objects: they would be taken for words, each unlike every other."""
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) in HIDDEN:
+        raise DataError(
+            f"column {column.name!r}: holds numbers such as {column.iloc[0]!r} as objects, which count as words; convert it with "
+            "pandas.to_numeric, or to text if words are meant"
+        )
+
+
+def booleans(values: Any, rows: int, what: str) -> Booleans:
+    """(N,) True or False for each row, by place, from booleans or 0 and 1. Raises DataError for anything else."""
+    found = column(values, rows, what)
+    if found.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in found.tolist()):
+        return found.astype(bool)
+    if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
+        raise DataError(f"{what}: holds {found.dtype} values such as {found[0]!r}; expected True or False for each row")
+    return found.astype(bool)
+
+
+def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
+    """Values are taken by place, as in scikit-learn. Raises DataError where their index has the table's rows in another order."""
+    if not isinstance(values, (pd.Series, pd.DataFrame)) or len(values) != len(frame) or values.index.equals(frame.index):
+        return
+    if frame.index.is_unique and values.index.is_unique and values.index.isin(frame.index).all():
+        first = int(np.flatnonzero(values.index != frame.index)[0])
+        raise DataError(
+            f"{what}: has the table's rows in another order (at place {first} row {values.index[first]}, in the table "
+            f"{frame.index[first]}); values are taken by place: pass them as .loc[X.index], or without index as .to_numpy()"
+        )
+
+
+def column(values: Any, rows: int, what: str) -> np.ndarray:
+    """(N,) one value for each row, in the rows' order whatever the index. Raises DataError for another shape."""
+    found = np.asarray(values)
+    if found.shape != (rows,):
+        raise DataError(f"{what}: found an array of shape {found.shape} for {rows} rows; expected one value for each row")
+    return found
+
+
+def _names(frame: pd.DataFrame, sensitive: Any) -> list[str] | None:
+    """Names of columns, or None for values of rows."""
+    if isinstance(sensitive, str):
+        return [sensitive]
+    if not isinstance(sensitive, Sequence) or not all(isinstance(name, str) for name in sensitive):
+        return None
+    if not len(sensitive):
+        raise DataError("sensitive_features: an empty list; name a column, or leave it out for one group of all")
+    return None if len(sensitive) == len(frame) and not any(name in frame.columns for name in sensitive) else list(sensitive)
+
+
+def _told(name: str, values: pd.Series) -> pd.Series:
+    """name = value of each row, missing where the value is."""
+    told = values.astype(object).map(lambda value: f"{name} = {text(value)}")
+    return told.where(values.notna(), None)

@@ -1,0 +1,1 @@
+"""CEC: counterfactual explanation consistency, measured."""

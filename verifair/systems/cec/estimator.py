@@ -1,0 +1,105 @@
+"""ExplanationConsistency: fit on the people to compare with, audit any others. scikit-learn's conventions, Fairlearn's keyword."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from encoders.network import Network
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+from verifair.systems.arguments import check_number
+from verifair.systems.cec.audit import Audit, Progress, audit, control
+from verifair.systems.cec.matching import Reference, Ties
+from verifair.systems.cec.people import merit_columns, people_of
+from verifair.systems.cec.score import THRESHOLD
+
+
+class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
+    """Does the network decide like people alike, and for like reasons?  (CEC)
+
+    network: one or two outputs.   schema: of its columns; features with merit = true make people comparable.
+    tau: people farther apart, in standard deviations of merit, are no counterparts; None: however far.
+    threshold: scores above it are different reasons.   steps: None for exact integrals, T for the paper's Riemann sum (32).
+    ties, seed: the choice among equally near people.   threads: for the attributions.
+    Sound? Complete? neither: a measurement (`Finding`), never a proof.
+    Reference: CEC (Counterfactual Explanation Consistency), definitions 2 and 3.
+    """
+
+    def __init__(
+        self, network: Network, schema: Schema, *, tau: float | None = None, threshold: float = THRESHOLD, steps: int | None = None,
+        ties: Ties = "first", seed: int = 0, threads: int = 2,
+    ) -> None:  # fmt: skip
+        self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
+        self.ties, self.seed, self.threads = ties, seed, threads
+
+    def fit(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> ExplanationConsistency:
+        """Take the rows of X as those that counterparts and baselines come from.
+
+        y: (N,) true classes; None: the schema's label column in X.   sensitive_features: a column's name, several names (groups are
+        their combinations), an array or Series (N,), or a DataFrame.   Sets reference_.
+        Raises SchemaError without merit features, DataError for one group or label only, or a group without one of the labels.
+        """
+        self._check()
+        people = people_of(self.schema, X, _named(sensitive_features), y)
+        self.reference_ = Reference.of(people, merit_columns(self.schema))
+        return self
+
+    def audit(
+        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any, progress: Progress | None = None
+    ) -> Audit:
+        """Compare the rows of X with their counterparts; see `Audit`. The rows may be those of `fit`.
+
+        Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
+        """
+        self._check()
+        check_is_fitted(self)
+        people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
+        return audit(
+            self.network, self.reference_, people, tau=self.tau, steps=self.steps, threshold=self.threshold, ties=self.ties,
+            seed=self.seed, threads=self.threads, progress=progress,
+        )  # fmt: skip
+
+    def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
+        """The people of an audit beside the nearest other person of their own group: see `audit.control`, and `measures.excess`."""
+        check_is_fitted(self)
+        return control(
+            self.network, self.reference_, found, steps=self.steps, ties=self.ties, seed=self.seed, threads=self.threads,
+            progress=progress,
+        )  # fmt: skip
+
+    def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
+        """(N,) each person's CEC score: the mean over the other groups with a counterpart, NaN where there is none."""
+        found = self.audit(X, y, sensitive_features=sensitive_features)
+        count = np.bincount(found.individual, minlength=len(found.people))
+        total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))
+        return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
+
+    def _check(self) -> None:
+        if not isinstance(self.network, Network):
+            raise QueryError(f"network: found {type(self.network).__name__}; expected a Network (read_onnx)")
+        if not isinstance(self.schema, Schema):
+            raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
+        self.schema.check_network(self.network)
+        check_number("threshold", self.threshold)
+        if self.tau is not None:
+            check_number("tau", self.tau)
+        if self.steps is not None:
+            check_number("steps", self.steps, whole=True)
+        if self.ties not in ("first", "random"):
+            raise QueryError(f"ties = {self.ties!r}: expected 'first' or 'random'")
+        for name, least in (("seed", 0), ("threads", 1)):
+            value = getattr(self, name)
+            check_number(name, value, whole=True)
+            if value < least:
+                raise QueryError(f"{name} = {value}: expected {least} or more")
+
+
+def _named(sensitive_features: Any) -> Any:
+    if sensitive_features is None:
+        raise QueryError("sensitive_features: found None; name the column of the groups, or pass a value for each row")
+    return sensitive_features

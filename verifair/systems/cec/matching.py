@@ -1,0 +1,234 @@
+"""Label-stratified matching: for everybody the nearest real person of each other group with the same true label.
+
+Comparable means near in the standardised columns of merit. One KD-tree for each label and group, over distinct points of merit:
+people who agree in merit exactly are all equally near, which on coarse features is the rule and not the exception (on Adult a
+median of 31 and more), so that their number is reported and the choice among them is by a stated rule.
+Reference: CEC, definition 2 and algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from encoders.network import Array
+from verifair.errors import DataError, QueryError
+from verifair.systems.cec.people import Integers, People
+
+Ties = Literal["first", "random"]
+"""first: among equally near people the lowest row.   random: one drawn with the seed."""
+SAME = 1e-9
+"""Distances that differ by less, relatively or in standard deviations, count as equal."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reference:
+    """The real people that counterfactuals and baselines come from.
+
+    columns: (F,) of merit.   mean, std: (F,) of these columns (std 1 where a column is constant).
+    baselines: (2, G, n_0) the means b_{y,a} of each label and group; NaN where there is nobody.
+    """
+
+    people: People
+    columns: Integers
+    mean: Array
+    std: Array
+    baselines: Array
+
+    @classmethod
+    def of(cls, people: People, columns: Integers) -> Reference:
+        """Raises DataError where there is one group or one label only, or a group that lacks a label altogether."""
+        count = np.zeros((2, len(people.names)), dtype=int)
+        np.add.at(count, (people.labels, people.groups), 1)
+        if (count.sum(axis=0) > 0).sum() < 2:
+            raise DataError(
+                f"only one group, {people.names[int(count.sum(axis=0).argmax())]}, has rows: there is nobody to compare with; "
+                "name a sensitive feature with two or more groups"
+            )
+        if not count.sum(axis=1).all():
+            raise DataError(
+                f"every row has the true label {int(count.sum(axis=1).argmax())}: nothing can be compared within two labels; pass "
+                "rows of both, or correct positive_label in the schema"
+            )
+        empty = np.argwhere((count == 0) & (count.sum(axis=0) > 0))
+        if len(empty):
+            label, group = empty[0]
+            raise DataError(
+                f"group {people.names[group]!r} has no row with the true label {label} ({count[1 - label, group]} with label "
+                f"{1 - label}), so nobody with that label has a counterpart there; add rows, or join groups"
+            )
+        baselines = np.full((2, len(people.names), people.x.shape[1]), np.nan)
+        for label, group in np.argwhere(count > 0):
+            baselines[label, group] = people.x[(people.labels == label) & (people.groups == group)].mean(axis=0)
+        merit = people.x[:, columns]
+        std = merit.std(axis=0)
+        return cls(people=people, columns=columns, mean=merit.mean(axis=0), std=np.where(std > 0, std, 1.0), baselines=baselines)
+
+    def standardised(self, people: People) -> Array:
+        """Merit (N, F) in standard deviations from this reference's mean."""
+        return np.asarray((people.x[:, self.columns] - self.mean) / self.std)
+
+    def baseline(self, people: People) -> Array:
+        """(N, n_0) each person's own label-group mean (the paper's principle 1: both of a pair are explained from it)."""
+        return np.asarray(self.baselines[people.labels, people.groups])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matches:
+    """Pairs of a person and the nearest one of another group, by person, then by group.
+
+    individual: (P,) rows of the audited people.   other: (P,) the other group.   row: (P,) the counterpart's row in the reference,
+    -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) how many are equally near.
+    """
+
+    individual: Integers
+    other: Integers
+    row: Integers
+    distance: Array
+    ties: Integers
+    tau: float | None
+
+    @property
+    def matched(self) -> Integers:
+        """(M,) pairs with a counterpart."""
+        return np.flatnonzero(self.row >= 0)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the pairs that have a counterpart within tau."""
+        return float((self.row >= 0).mean())
+
+
+def match(reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0) -> Matches:
+    """The nearest person of each other group with the same label, by L2 on standardised merit; none farther than tau.
+
+    tau: in standard deviations; None: however far.   Raises QueryError for a tau that is no positive number, and DataError where a
+    needed label and group has nobody, or where everybody is farther than tau.
+    """
+    if tau is not None and not 0 < tau < np.inf:
+        raise QueryError(f"tau = {tau}: expected a positive distance, in standard deviations of merit, or none at all")
+    check_groups(reference, people)
+    pool, merit = reference.standardised(reference.people), reference.standardised(people)
+    generator = np.random.default_rng(seed)
+    row = np.full((len(people), len(people.names)), -1)
+    distance = np.full(row.shape, np.inf)
+    equal = np.zeros(row.shape, dtype=np.int64)
+    for label in np.unique(people.labels):
+        for group in np.unique(reference.people.groups):
+            asked = np.flatnonzero((people.labels == label) & (people.groups != group))
+            cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
+            if len(asked):
+                near, distance[asked, group], equal[asked, group] = _nearest(pool[cell], merit[asked], ties, generator)
+                row[asked, group] = cell[near]
+    other = np.tile(np.arange(len(people.names)), (len(people), 1))
+    wanted = (other != people.groups[:, None]) & np.isin(other, reference.people.groups)
+    found = Matches(
+        individual=np.nonzero(wanted)[0], other=other[wanted], row=row[wanted], distance=distance[wanted], ties=equal[wanted],
+        tau=tau,
+    )  # fmt: skip
+    if tau is not None:
+        found.row[found.distance > tau] = -1
+        if not len(found.matched):
+            raise DataError(
+                f"tau = {tau:g}: nobody has a counterpart that near; the nearest pair is {found.distance.min():.3g} apart, the "
+                f"median {np.median(found.distance):.3g}: choose a larger tau, or none"
+            )
+    return found
+
+
+def match_within(
+    reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0
+) -> Matches:  # fmt: skip
+    """The nearest *other* person of everybody's own group with the same label: what `match` is to be compared with.
+
+    Rows that are the person in every input are passed over: nobody of another group can be that when the network sees the group.
+    The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
+    """
+    check_groups(reference, people)
+    pool, merit = reference.standardised(reference.people), reference.standardised(people)
+    same = np.unique(np.concatenate([reference.people.x, people.x]), axis=0, return_inverse=True)[1]
+    theirs, own = same[: len(pool)], same[len(pool) :]
+    generator = np.random.default_rng(seed)
+    row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
+    for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):
+        left = np.flatnonzero((people.labels == label) & (people.groups == group))
+        cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
+        points = _Points.of(pool[cell])
+        identity = theirs[cell]
+        twins = np.bincount(identity, minlength=len(pool) + len(merit))  # as near as can be, and so always among the nearest
+        for which in (1, 2):  # where all the nearest are the person, the next point has others
+            near, who, how_far = points.near(merit[left], which)
+            distance[left] = how_far[who]
+            equal[left] = np.array([len(rows) for rows in near])[who] - twins[own[left]]
+            for i, q in zip(left, who, strict=True):
+                if equal[i]:
+                    draw = generator.integers(equal[i]) if ties == "random" else 0
+                    row[i] = cell[_other(near[q], identity, own[i], draw)]
+            left = left[row[left] < 0]
+        distance[left] = np.inf
+    if tau is not None:
+        row[distance > tau] = -1
+    return Matches(individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau)
+
+
+def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
+    """Number `draw` among those of `rows` whose identity is not `own`."""
+    start = 0
+    while True:  # the first few nearly always have it: the whole list may be long
+        part = rows[: start + draw + 64]
+        others = part[identity[part] != own]
+        if len(others) > draw:
+            return int(others[draw])
+        start += 64
+
+
+def check_groups(reference: Reference, people: People) -> None:
+    """Raises DataError for people of a group without baseline."""
+    strangers = np.setdiff1d(people.groups, reference.people.groups)
+    if len(strangers):
+        raise DataError(
+            f"group {people.names[strangers[0]]!r}: nobody of it is among the rows to compare with, so it has no baseline; add "
+            "rows of it there, or leave such people out"
+        )
+
+
+def _nearest(pool: Array, merit: Array, ties: Ties, generator: np.random.Generator) -> tuple[Integers, Array, Integers]:
+    """For merit (Q, F): the row in the pool (C, F), its distance, and how many rows of the pool are equally near."""
+    near, who, distance = _Points.of(pool).near(merit)
+    equal = np.array([len(rows) for rows in near])[who]
+    draws = generator.integers(equal) if ties == "random" else np.zeros(len(who), dtype=np.int64)
+    chosen = np.array([near[q][draw] for q, draw in zip(who, draws, strict=True)])
+    return chosen, distance[who], equal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Points:
+    """The distinct points of a pool (C, F), and the rows that lie on each: rows[start[p] : start[p] + count[p]]."""
+
+    tree: KDTree
+    rows: Integers
+    start: Integers
+    count: Integers
+
+    @classmethod
+    def of(cls, pool: Array) -> _Points:
+        points, place = np.unique(pool, axis=0, return_inverse=True)
+        count = np.bincount(place)
+        return cls(tree=KDTree(points), rows=np.argsort(place, kind="stable"), start=np.cumsum(count) - count, count=count)
+
+    def near(self, merit: Array, which: int = 1) -> tuple[list[Integers], Integers, Array]:
+        """Rows of the pool as near as the `which`-th nearest point, or nearer, in increasing order.
+
+        They are given once for each distinct point of merit (Q, F), with its distance, and (Q,) which of these everybody has.
+        """
+        asked, who = np.unique(merit, axis=0, return_inverse=True)
+        distance = self.tree.query(asked, k=[which])[0][:, 0]
+        within = self.tree.query_ball_point(asked, np.where(np.isfinite(distance), distance * (1 + SAME) + SAME, 0.0))
+        return [self._on(near) for near in within], who, distance
+
+    def _on(self, points: list[int]) -> Integers:
+        parts = [self.rows[self.start[p] : self.start[p] + self.count[p]] for p in points]
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

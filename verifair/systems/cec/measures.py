@@ -1,0 +1,176 @@
+"""From an audit to what is reported: population figures with intervals, shares by threshold, features, people to review.
+
+All of these are measures of a sample. Intervals are bootstrap percentiles over people: a person with counterparts in several other
+groups is drawn with all of them.   Reference: CEC, "Evaluation Metrics", figure 4 and "Future Work" (parts by feature).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import bootstrap
+from sklearn.metrics import roc_auc_score
+
+from encoders.network import Array
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.score import REGIMES, contributions, regimes
+
+FLAT = 0.01
+"""A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
+ONE_SIDED = 0.95
+"""Decisions of which more than this share are the same are hardly decisions."""
+GUESSING = 0.6
+"""An AUC below this is near the 0.5 of guessing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean over people with a bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(audit: Audit, values: Array, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+    """Mean of values (M,) over the matched pairs, and the percentile bootstrap of it over people (a ratio of two sums)."""
+    place = np.unique(audit.individual, return_inverse=True)[1]
+    total, count = np.bincount(place, weights=values), np.bincount(place).astype(float)
+    mean = float(values.mean())
+    if len(total) < 2 or np.ptp(values) == 0:
+        return Interval(mean=mean, low=mean, high=mean)
+    found = bootstrap(
+        (total, count), lambda t, c, axis: t.sum(axis=axis) / c.sum(axis=axis), paired=True, vectorized=True, method="percentile",
+        confidence_level=level, n_resamples=resamples, rng=seed, batch=max(1, 2**22 // len(total)),
+    )  # fmt: skip
+    return Interval(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
+
+
+def excess(audit: Audit, control: Audit, *, level: float = 0.95, resamples: int | None = None, seed: int = 0) -> Interval:
+    """Mean over people of (mean score over the other groups - score within the own group): what the group adds to the score.
+
+    Over people that have both; NaN where there are none.   resamples: None for 10,000, for more than 5,000 people fewer, 1,000 at
+    least: whether the interval holds 0 must not hang on the seed.   Reference: ours; see `verifair.systems.cec.audit.control`.
+    """
+    across = pd.Series(audit.score).groupby(audit.individual).mean()
+    both = (across - pd.Series(control.score, index=control.individual)).dropna().to_numpy()
+    if len(both) < 2 or np.ptp(both) == 0:
+        mean = float(both.mean()) if len(both) else float("nan")
+        return Interval(mean=mean, low=mean, high=mean)
+    count = resamples or min(10_000, max(1000, 50_000_000 // len(both)))
+    found = bootstrap(
+        (both,), np.mean, confidence_level=level, n_resamples=count, method="percentile", rng=seed,
+        batch=max(1, 2**22 // len(both)),
+    )  # fmt: skip
+    return Interval(mean=float(both.mean()), low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
+
+
+def population(audit: Audit, *, seed: int = 0) -> dict[str, Interval]:
+    """CEC, the prediction flip rate PFR, and the share of every regime."""
+    regime = audit.regime
+    values = {"CEC": audit.score, "PFR": (~audit.same_decision).astype(float)}
+    values |= {name: (regime == name).astype(float) for name in REGIMES}
+    return {name: interval(audit, value, seed=seed) for name, value in values.items()}
+
+
+def by_group(audit: Audit) -> pd.DataFrame:
+    """One line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
+    matches, names = audit.matches, np.array(audit.people.names)
+    pairs = pd.DataFrame({"group": names[audit.people.groups[matches.individual]], "other": names[matches.other]})
+    pairs["matched"], pairs["distance"], pairs["ties"] = matches.row >= 0, matches.distance, matches.ties
+    measured = pairs.loc[audit.pair, ["group", "other"]].assign(CEC=audit.score, PFR=(~audit.same_decision).astype(float))
+    for name in REGIMES:
+        measured[name] = (audit.regime == name).astype(float)
+    key = ["group", "other"]
+    counts = pairs.groupby(key).agg(
+        people=("matched", "size"), matched=("matched", "sum"), distance=("distance", "median"), ties=("ties", "median")
+    )
+    return counts.join(measured.groupby(key).mean()).reset_index()
+
+
+def sensitivity(audit: Audit, thresholds: Array | None = None) -> pd.DataFrame:
+    """Shares of the regimes at every threshold (T,), default 0, 0.01, ..., 1: columns threshold, A, B, C, D."""
+    values = np.linspace(0, 1, 101) if thresholds is None else thresholds
+    shares = [[float((regimes(audit.score, audit.same_decision, t) == name).mean()) for name in REGIMES] for t in values]
+    return pd.DataFrame(shares, columns=list(REGIMES)).assign(threshold=values)[["threshold", *REGIMES]]
+
+
+def feature_parts(audit: Audit, schema: Schema) -> pd.DataFrame:
+    """What every feature adds to the mean squared score: columns feature, part, share of the whole; largest first.
+
+    part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
+    """
+    parts = by_feature(schema, contributions(audit.g, audit.g_tilde)).mean(axis=0)
+    table = pd.DataFrame({"feature": [feature.name for feature in schema.features], "part": parts})
+    total = parts.sum()
+    table["share"] = parts / total if total > 0 else 0.0
+    return table.sort_values("part", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def by_feature(schema: Schema, columns: Array) -> Array:
+    """Sums (B, V) over each feature's network columns, of values (B, n_0)."""
+    return np.asarray(np.add.reduceat(columns, schema.domain.start, axis=1))
+
+
+def to_review(audit: Audit, schema: Schema, top: int = 20) -> pd.DataFrame:
+    """The pairs to look at first: those with the same decision before the others, then by score.
+
+    Columns: row (of the audited table), group, counterpart (row of the reference), other, score, regime, decision and
+    counterpart's decision, probabilities, distance, ties, and the two features whose attributions differ most.
+    """
+    names = np.array(audit.people.names)
+    order = np.lexsort((audit.individual, -audit.score, ~audit.same_decision))[:top]
+    part = by_feature(schema, contributions(audit.g[order], audit.g_tilde[order]))
+    ranked = np.argsort(-part, axis=1, kind="stable")[:, :2]
+    features = np.array([feature.name for feature in schema.features])
+    who, matches = audit.individual[order], audit.matches
+    return pd.DataFrame({
+        "row": who, "group": names[audit.people.groups[who]], "counterpart": audit.counterpart[order],
+        "other": names[matches.other[audit.pair[order]]], "score": audit.score[order], "regime": audit.regime[order],
+        "decision": audit.decision[order], "its decision": audit.decision_tilde[order],
+        "probability": audit.probability[order], "its probability": audit.probability_tilde[order],
+        "distance": matches.distance[audit.pair[order]], "ties": matches.ties[audit.pair[order]],
+        "most different": [", ".join(features[line]) for line in ranked],
+    })  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triviality:
+    """Whether a low score is that of a model that hardly decides: a constant one explains everybody alike.
+
+    variance: of the probability of class 1.   positive: share decided positively.   auc: of the probability against the true label,
+    NaN with one label only.   silent: share of people whose attributions are all below 1e-6 (their score says nothing).
+    """
+
+    variance: float
+    positive: float
+    auc: float
+    silent: float
+
+    @property
+    def hardly_decides(self) -> str | None:
+        """Why a low CEC would say nothing of this model, in words; None where there is no such reason."""
+        if self.silent > 0.01:
+            return f"{100 * self.silent:.1f}% of the people have no attribution above 1e-6"
+        if self.variance < FLAT:
+            return f"its probability hardly varies (variance {self.variance:.2g})"
+        if max(self.positive, 1 - self.positive) > ONE_SIDED:
+            return f"it decides {100 * max(self.positive, 1 - self.positive):.1f}% of the people alike"
+        if self.auc < GUESSING:
+            return f"its AUC is {self.auc:.3f}, near the 0.5 of guessing"
+        return None
+
+
+def triviality(audit: Audit) -> Triviality:
+    """Over the matched people, each once."""
+    who, first = np.unique(audit.individual, return_index=True)
+    labels, probability = audit.people.labels[who], audit.probability[first]
+    return Triviality(
+        variance=float(probability.var()),
+        positive=float((audit.decision[first] == 1).mean()),
+        auc=float(roc_auc_score(labels, probability)) if len(np.unique(labels)) == 2 else float("nan"),
+        silent=float((np.abs(audit.g[first]).max(axis=1) < 1e-6).mean()),
+    )

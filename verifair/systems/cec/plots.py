@@ -1,0 +1,151 @@
+"""CEC on paper: scores by group, regimes by threshold, what features contribute, how near counterparts are, the PFR-CEC plane.
+
+Groups keep one colour in all figures (as in FGCE's); regimes are blue where reasons are the same and red where they differ,
+dark where the decision is the same. Every figure is drawn from a table that `verifair cec --out` writes beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.systems.fgce.plots import COLORS
+from verifair.systems.figures import figure
+
+REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
+GROUPS = len(COLORS) - 1
+"""Groups in one picture, the largest ones; black is everybody's."""
+FILLED = 3
+"""Up to so many histograms are filled; more would hide each other."""
+BARS = 15
+"""Features in one picture."""
+BINS = 25
+
+
+def groups_drawn(groups: pd.DataFrame) -> list[str]:
+    """The groups that have a colour: all, or the largest ones, in their order. groups: group, people; the first is everybody."""
+    return list(groups["group"][1:][groups["people"][1:].rank(method="first", ascending=False) <= GROUPS])
+
+
+def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
+    """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
+    matched = pairs[pairs["score"].notna()]
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
+        edges = np.linspace(0, 1, BINS + 1)
+        for color, name, own in _of_groups(matched, groups):
+            heights = 100 * np.histogram(own["score"], edges)[0] / len(own)
+            axis.stairs(heights, edges, color=color, lw=1.6, label=f"{name} ({len(own):,} pairs)")
+            if len(groups) <= FILLED:
+                axis.stairs(heights, edges, color=color, fill=True, alpha=0.15)
+            axis.axvline(own["score"].mean(), color=color, lw=1, ls=":")
+        if "score within" in matched:
+            inside = matched.drop_duplicates("row")["score within"].dropna()
+            heights = 100 * np.histogram(inside, edges)[0] / max(len(inside), 1)
+            axis.stairs(heights, edges, color="black", lw=1.2, ls=(0, (4, 2)), label="everybody, within the own group (control)")
+        _threshold_line(axis.axvline, threshold)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("score: half the distance of the two explanations' directions (0 the same, 1 opposed); dotted: means")
+        axis.set_ylabel("% of the group's pairs")
+        _legend(axis)
+
+
+def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> None:
+    """Shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
+        labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
+                  "D": "D different decision, different reasons", "C": "C different decision, same reasons"}  # fmt: skip
+        axis.stackplot(
+            table["threshold"], *(100 * table[name] for name in labels), labels=list(labels.values()),
+            colors=[REGIMES[name] for name in labels], alpha=0.9,
+        )  # fmt: skip
+        _threshold_line(axis.axvline, threshold)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(0, 100)
+        axis.set_xlabel("threshold on the score, above which reasons count as different")
+        axis.set_ylabel("% of the matched pairs")
+        _legend(axis)
+
+
+def contributions(table: pd.DataFrame, path: Path) -> None:
+    """What each feature adds to the mean squared score, in percent. table: feature, share; the largest first."""
+    shown = table.head(BARS)
+    with figure(path, (8, 1.4 + 0.28 * len(shown))) as drawn:
+        (axis,) = drawn.axes
+        bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color="#b2182b")
+        axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
+        axis.set_yticks(np.arange(len(shown)), shown["feature"])
+        axis.invert_yaxis()
+        axis.set_xlim(0, 1.12 * max(100 * float(shown["share"].max()), 1e-9))
+        rest = len(table) - len(shown)
+        axis.set_xlabel("% of the mean squared score" + (f"; {rest} more features not shown" if rest else ""))
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_axisbelow(True)
+
+
+def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, path: Path) -> None:
+    """How near the nearest counterpart is, cumulated. pairs: group, distance, matched or not."""
+    with figure(path, (8, 4.2)) as drawn:
+        (axis,) = drawn.axes
+        for color, name, own in _of_groups(pairs, groups):
+            near = np.sort(own["distance"])
+            share = 100 * np.arange(1, len(near) + 1) / len(near)
+            axis.step(np.append(0.0, near), np.append(0.0, share), where="post", color=color, lw=1.6, label=name)
+        if tau is not None:
+            axis.axvline(tau, color="black", ls="--", lw=1.2, label=f"tau = {tau:g}: farther is unmatched")
+        axis.set_xlim(left=0)
+        axis.set_ylim(0, 102)
+        axis.set_xlabel("distance to the nearest counterpart (standard deviations of the merit features, L2)")
+        axis.set_ylabel("% of the group's people, at most so far")
+        axis.grid(alpha=0.3)
+        _legend(axis)
+
+
+def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
+    """Where groups and everybody stand: prediction flip rate against CEC, with 95 % intervals (the paper's figure 4).
+
+    table: group, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
+    """
+    with figure(path, (7.5, 5)) as drawn:
+        (axis,) = drawn.axes
+        colors = {table["group"].iloc[0]: "black", **dict(zip(groups, COLORS, strict=False))}
+        table = table[table["group"].isin(colors) & table["cec"].notna()]
+        for k, line in enumerate(table.to_dict(orient="records")):
+            axis.errorbar(
+                [line["pfr"]], [line["cec"]], fmt="o" if k else "D", color=colors[line["group"]], capsize=3, ms=7,
+                label=line["group"],
+                xerr=[[line["pfr"] - line["pfr_low"]], [line["pfr_high"] - line["pfr"]]],
+                yerr=[[line["cec"] - line["cec_low"]], [line["cec_high"] - line["cec"]]],
+            )  # fmt: skip
+        _threshold_line(axis.axhline, threshold)
+        axis.set_xlim(0, min(1.01, max(0.5, 1.15 * float(table["pfr_high"].max()))))
+        axis.set_ylim(0, 1)
+        axis.set_xlabel("prediction flip rate: counterparts decided differently")
+        axis.set_ylabel("CEC: mean score")
+        axis.text(0.01, 0.98, "hidden bias: few flips, different reasons", transform=axis.transAxes, va="top", fontsize=8)
+        axis.text(0.01, 0.02, "consistent: few flips, similar reasons", transform=axis.transAxes, va="bottom", fontsize=8)
+        axis.grid(alpha=0.3)
+        _legend(axis)
+
+
+def _of_groups(pairs: pd.DataFrame, groups: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """colour, name and pairs of every group that has some."""
+    for color, name in zip(COLORS, groups, strict=False):
+        own = pairs[pairs["group"] == name]
+        if len(own):
+            yield color, name, own
+
+
+def _threshold_line(line: Callable[..., Any], threshold: float) -> None:
+    line(threshold, color="black", ls="--", lw=1.2, label=f"threshold {threshold:g}")
+
+
+def _legend(axis: Any) -> None:
+    """Beside the axis, where nothing is hidden."""
+    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)

@@ -1,0 +1,245 @@
+"""CEC on the screen: groups side by side, the features behind different reasons, whom to review, who has no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from rich.table import Table as Grid
+
+from verifair.systems.cec.findings import Consistency, GroupFindings
+from verifair.systems.cec.measures import Interval
+from verifair.systems.cec.score import REGIMES
+
+TITLE = "Explanation consistency: measured, not proved"
+SHORT = {"A": "same, same reasons", "B": "same, other reasons", "C": "flips, same reasons", "D": "flips, other reasons"}
+"""The regimes in few words; `legend` says them in full."""
+WIDE = 2
+"""Up to so many groups stand side by side, beside everybody; more stand one below the other."""
+FEATURES = 8
+"""Features on the screen; files hold all."""
+BETWEEN = 6
+"""Pairs of groups on the screen, of at least MANY pairs of people."""
+MANY = 30
+NAMED = 5
+"""People without a counterpart named on the screen."""
+FOLLOWS = 0.1
+"""A rank correlation from which scores are said to grow with the distance."""
+OTHER_THRESHOLDS = (0.25, 0.5, 0.75)
+
+
+def overview(found: Consistency, protected: Sequence[str]) -> Grid:
+    """The answer: everybody and each group in a column, or where groups are many in a line. protected: what makes the groups."""
+    if len(found.groups) > WIDE + 1:
+        return _short(found.groups, protected)
+    grid = Grid(title=TITLE, title_justify="left")
+    grid.add_column("")
+    for one in found.groups:
+        grid.add_column(one.name, justify="right")
+    lines = {
+        "people": [f"{one.people:,}" for one in found.groups],
+        "with a counterpart": [_percent(one.coverage) for one in found.groups],
+        "distance, median": [_number(one.distance[0]) for one in found.groups],
+        "90 %, largest": [f"{_number(one.distance[1])}, {_number(one.distance[2])}" for one in found.groups],
+        "of equal merit": [_percent(one.twins) for one in found.groups],
+        "equally near (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
+        "CEC, mean score": [_mean(one.cec) for one in found.groups],
+        "  95 %": [_ends(one.cec) for one in found.groups],
+        "PFR, flips": [_percent(None if one.pfr is None else one.pfr.mean) for one in found.groups],
+        "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
+    }  # fmt: skip
+    if found.inner is not None:
+        lines["score within group"] = [_number(one.within) for one in found.groups]
+        lines["  across more by, 95 %"] = [_ends(one.beyond) for one in found.groups]
+    for label, cells in lines.items():
+        grid.add_row(label, *cells)
+    grid.add_section()
+    for letter, meaning in SHORT.items():
+        grid.add_row(f"{letter} {meaning}", *(_percent(one.regimes.get(letter)) for one in found.groups))
+    return grid
+
+
+def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
+    grid = Grid(title=TITLE, title_justify="left")
+    grid.add_column(", ".join(protected), min_width=9, overflow="fold")
+    for column in ("people", "matched", "CEC", "within", "PFR", *REGIMES):
+        grid.add_column(column, justify="right")
+    for one in groups:
+        cec, pfr = (None if interval is None else interval.mean for interval in (one.cec, one.pfr))
+        shares = [_whole(one.regimes.get(letter)) for letter in REGIMES]
+        grid.add_row(
+            _brief(one.name, protected), f"{one.people:,}", _whole(one.coverage), _number(cec), _number(one.within),
+            _whole(pfr), *shares,
+        )  # fmt: skip
+    return grid
+
+
+def everybody_line(found: Consistency) -> str | None:
+    """What the short table has no room for; None beside the long one."""
+    one = found.everybody
+    if len(found.groups) <= WIDE + 1:
+        return None
+    near = f"Nearest counterparts: median {_number(one.distance[0])}, 90 % up to {_number(one.distance[1])}, "
+    near += f"largest {_number(one.distance[2])}; {_percent(one.twins)} of the matched have one of equal merit. "
+    return near + f"Everybody, 95 %: CEC {_ends(one.cec)}, PFR {_ends(one.pfr, percent=True)} %."
+
+
+def legend() -> str:
+    """The regimes in full."""
+    return "Regimes, person and counterpart: " + "; ".join(f"{letter} {meaning}" for letter, meaning in REGIMES.items()) + "."
+
+
+def between_grid(found: Consistency, protected: Sequence[str]) -> Grid:
+    """Groups against each other, for more than two of them: those with the highest mean score."""
+    table = found.between[found.between["matched"] >= MANY].nlargest(BETWEEN, "CEC")
+    grid = Grid(title=f"Highest mean scores between two groups (of at least {MANY} pairs)", title_justify="left")
+    for column in ("group", "counterparts in"):
+        grid.add_column(column)
+    for column in ("pairs", "CEC", "PFR", "A", "B"):
+        grid.add_column(column, justify="right")
+    for line in table.to_dict(orient="records"):
+        grid.add_row(
+            _brief(line["group"], protected), _brief(line["other"], protected), f"{int(line['matched']):,}",
+            _number(line["CEC"]), _whole(line["PFR"]), _whole(line["A"]), _whole(line["B"]),
+        )  # fmt: skip
+    return grid
+
+
+def threshold_line(found: Consistency) -> str:
+    """How much the named threshold matters."""
+    table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
+    parts = [f"{_percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
+    return (
+        f"Regimes are told at threshold {found.audit.threshold:g} (--threshold), the paper names none. Regime B would be "
+        + ", ".join(parts) + "."
+    )  # fmt: skip
+
+
+def features_grid(found: Consistency) -> Grid:
+    """The features whose attributions differ most between counterparts; their parts sum to the mean squared score."""
+    total = float(found.features["part"].sum())
+    grid = Grid(title=f"What makes reasons differ\n(mean squared score {_number(total)})", title_justify="left")
+    grid.add_column("feature")
+    grid.add_column("part", justify="right")
+    grid.add_column("share", justify="right")
+    for line in found.features.head(FEATURES).to_dict(orient="records"):
+        grid.add_row(_name(line["feature"], found), _number(line["part"]), _percent(line["share"]))
+    rest = found.features.iloc[FEATURES:]
+    if len(rest):
+        grid.add_row(f"{len(rest)} more features", _number(float(rest["part"].sum())), _percent(float(rest["share"].sum())))
+    return grid
+
+
+def _name(feature: str, found: Consistency) -> str:
+    described = found.schema[feature]
+    marks = [mark for mark, true in (("merit", described.merit), ("protected", described.protected)) if true]
+    return feature + (f" ({', '.join(marks)})" if marks else "")
+
+
+def review_grid(found: Consistency, top: int, reference: str | None) -> Grid:
+    """Whom to look at first: the same decision for the most different reasons. reference: the counterparts' table, if another."""
+    where = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
+    grid = Grid(title=f"To review first ({where})", title_justify="left")
+    for column in ("row", "like row", "score"):
+        grid.add_column(column, justify="right")
+    for column in ("regime", "decision", "reasons (own / counterpart's)"):
+        grid.add_column(column)
+    for line in found.review.head(top).to_dict(orient="records"):
+        both = line["decision"] if line["decision"] == line["its decision"] else f"{line['decision']} / {line['its decision']}"
+        grid.add_row(
+            str(line["row"]), str(line["counterpart"]), f"{line['score']:.3f}", str(line["regime"]), both,
+            line["reasons"].replace("; ", "\n"),
+        )  # fmt: skip
+    return grid
+
+
+def unmatched_lines(found: Consistency) -> list[str]:
+    """Who has no counterpart, and why."""
+    table = found.unmatched()
+    if not len(table):
+        return []
+    lines = [f"{len(table):,} pairs are unmatched: nobody of the other group with the same label is within tau."]
+    lines += [
+        f"  row {line['row']} ({line['group']}), label {line['label']}, in {line['other']}: {line['reason']}"
+        for line in table.head(NAMED).to_dict(orient="records")
+    ]
+    if len(table) > NAMED:
+        lines.append(f"  and {len(table) - NAMED:,} more (--out or --json holds all)")
+    return lines
+
+
+def model_line(found: Consistency) -> str:
+    """Whether the model decides anything, since a constant one explains everybody alike."""
+    model = found.trivial
+    auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
+    line = (
+        f"The model: decides {_percent(model.positive)} of the matched people positively, variance of the probability "
+        f"{_number(model.variance)}{auc}."
+    )
+    why = model.hardly_decides
+    return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
+
+
+def distance_line(found: Consistency) -> str | None:
+    """Whether scores are larger where counterparts are farther."""
+    if found.follows != found.follows:
+        return None
+    line = f"Rank correlation of score and distance: {found.follows:+.2f}"
+    if found.follows < FOLLOWS:
+        return f"{line}, so nearer counterparts would not have more similar reasons."
+    return f"{line}: part of the scores comes of people who differ, not of how they are treated; --tau leaves out the far ones."
+
+
+def within_line(found: Consistency) -> str | None:
+    """What the groups add to the differences that there are among comparable people anyway."""
+    one = found.everybody
+    if found.inner is None or one.beyond is None:
+        return None
+    line = f"Like people of the same group score {one.within:.3f} in the mean: across groups it is "
+    line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
+    if one.beyond.low <= 0:
+        line += " Whether the groups add anything is not clear: features beside merit make such scores within a group, too."
+    return line
+
+
+def ties_line(found: Consistency, ties: str) -> str:
+    one = found.everybody
+    if one.ties[1] <= 1:
+        return "Every counterpart is the only nearest one."
+    rule = "the first in the table is taken (--ties first)" if ties == "first" else "one is drawn with --seed (--ties random)"
+    rows = len(np.unique(found.audit.counterpart))
+    how_many = f"up to {one.ties[1]:,}" if one.ties[0] < 2 else f"{one.ties[0]:g} or more (half of them)"
+    return (
+        f"Pairs have {how_many} equally near counterparts: {rule}, so scores depend on that rule; "
+        f"{rows:,} rows serve as counterparts."
+    )
+
+
+def _mean(interval: Interval | None) -> str:
+    return "-" if interval is None else f"{interval.mean:.3f}"
+
+
+def _ends(interval: Interval | None, *, percent: bool = False) -> str:
+    if interval is None:
+        return "-"
+    return f"{100 * interval.low:.1f} .. {100 * interval.high:.1f}" if percent else f"{interval.low:.3f} .. {interval.high:.3f}"
+
+
+def _brief(name: str, protected: Sequence[str]) -> str:
+    """A group without the names of its columns, which stand above."""
+    for column in protected:
+        name = name.replace(f"{column} = ", "", 1)
+    return name
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or pd.isna(value) else f"{value:.3g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None or pd.isna(value) else f"{100 * value:.1f}%"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None or pd.isna(value) else f"{100 * value:.0f}%"

@@ -1,0 +1,1 @@
+"""CST: counterfactual situation testing, measured."""

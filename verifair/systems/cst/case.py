@@ -1,0 +1,237 @@
+"""The case file of one complainant: who they are, who they would be and why, who was compared with them, and what that says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.errors import QueryError
+from verifair.schema.feature import text
+from verifair.systems.cst.case_plot import case as draw_case
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.findings import Intervention, decision
+from verifair.systems.cst.groups import Integers, told
+from verifair.systems.figures import save_text
+
+GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
+SAID = {
+    "control": "Control group: the nearest of the complainant's own group",
+    "ST test": "ST test group: the nearest of the other group to the complainant as they are",
+    "CST test": "CST test group: the nearest of the other group to the counterfactual",
+}
+LISTED = 100
+"""Neighbours of one group in the text."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """One complainant.   place: position in the table.   at: among the complainants.   people: everybody in the groups: group,
+    row, distance, weight, negative, and the attributes.   claims: a line for each method and k.   why: one for each attribute that
+    moves.   notes: more to say, such as how robust the claim is.
+    """
+
+    tested: Intervention
+    place: int
+    at: int
+    people: pd.DataFrame
+    claims: pd.DataFrame
+    why: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tested: Intervention, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
+        """The case of the row at this position. Raises QueryError where it is no complainant."""
+        found = tested.found
+        near = found.case(place, tested.k)
+        at = int(np.flatnonzero(found.complainants == place)[0])
+        claims = tested.claims_of(at)
+        return cls(
+            tested=tested, place=place, at=at, people=_people(tested, near), claims=claims,
+            why=tuple(why(tested, model, at, seed)), notes=tuple(notes),
+        )  # fmt: skip
+
+    @property
+    def row(self) -> Any:
+        """What the table calls the complainant."""
+        return self.tested.rows[self.at]
+
+    @property
+    def group(self) -> str:
+        return str(self.tested.found.names[self.tested.found.groups[self.at]])
+
+    @property
+    def own(self) -> pd.DataFrame:
+        """Two lines: the complainant, then the counterfactual."""
+        return pd.concat([self.tested.factual.iloc[[self.at]], self.tested.counterfactual.iloc[[self.at]]])
+
+    @property
+    def title(self) -> str:
+        return f"row {self.row}: {self.group}; what if {self.tested.name}?"
+
+    def attributes(self) -> list[str]:
+        """Those that the intervention moves for this person, for others, and the rest."""
+        own, moved = self.own, self.tested.moved
+        differ = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
+        return sorted(self.tested.attributes, key=lambda name: (not differ[name], name not in moved))
+
+    def draw(self, path: Path) -> None:
+        title = f"{self.title}  (groups of k = {self.tested.k})"
+        draw_case(title, self.claims, self.people, self.own, self.attributes(), self.tested.found.terms.tau, path)
+
+    def write(self, path: Path) -> None:
+        """path: without suffix; .md and .png are written."""
+        picture = path.with_name(f"{path.name}.png")
+        self.draw(picture)
+        save_text(path.with_name(f"{path.name}.md"), self.markdown(picture.name))
+
+    def markdown(self, picture: str | None) -> str:
+        """The file. picture: its name, None where there is none."""
+        shown = [] if picture is None else [f"![delta p and the groups]({picture})", ""]
+        return "\n".join([*self._head(), *shown, *self._groups(), *self._foot()]) + "\n"
+
+    def _head(self) -> Iterator[str]:
+        found = self.tested.found
+        yield f"# Complaint of row {self.row}: {self.group}; what if {self.tested.name}?"
+        yield ""
+        yield f"Decision: **{decision(found.refused[[self.at]])[0]}**. " + (
+            "Nobody decided on the counterfactual." if found.refused_tilde is None
+            else f"Decision on the counterfactual: **{decision(found.refused_tilde[[self.at]])[0]}**."
+        )  # fmt: skip
+        yield ""
+        yield from self._attributes()
+        yield "Why it moves, by the causal model (U is the person's own, and stays):"
+        yield ""
+        yield from (f"- {line}" for line in self.why or ("nothing: the model knows no effect on this person",))
+        yield ""
+        yield from self._claims()
+
+    def _attributes(self) -> Iterator[str]:
+        first, second = (line for _, line in self.own.iterrows())
+        lines = []
+        for name in [*self.tested.found.do, *self.attributes()]:
+            same = first[name] == second[name]
+            lines.append((name, shown(first[name]), "the same" if same else f"**{shown(second[name])}**"))
+        yield from grid(("attribute", "complainant", "counterfactual"), lines)
+        yield ""
+
+    def _claims(self) -> Iterator[str]:
+        found = self.tested.found
+        terms = found.terms
+        kind = f"{100 * terms.level:g} % {terms.interval} interval ({'two-sided' if terms.sides == 2 else 'one-sided'})"
+        yield f"Shares of negative decisions, delta p = control - test, {kind}:"
+        yield ""
+        lines = [
+            (
+                line["method"], line["k"], f"{line['control']:.3f}", f"{line['test']:.3f}", f"{line['delta']:+.3f}",
+                f"{line['low']:+.3f} .. {line['high']:+.3f}", says(line),
+            )
+            for line in self.claims.to_dict(orient="records") if line["method"] != "CF"
+        ]  # fmt: skip
+        yield from grid(("method", "k", "control", "test", "delta p", "interval", f"above tau = {terms.tau:g}"), lines)
+        yield ""
+        if "CF" in found.methods:
+            refused = bool(self.claims.loc[self.claims["method"] == "CF", "case"].iloc[0])
+            yield f"CF, complainant and counterfactual alone: {'a case' if refused else 'no case'}."
+            yield ""
+        for note in self.notes:
+            yield note
+            yield ""
+
+    def _groups(self) -> Iterator[str]:
+        names = [*self.tested.found.do, *self.attributes()]
+        for group, words in SAID.items():
+            own = self.people[self.people["group"] == group]
+            yield f"## {words} (k = {self.tested.k})"
+            yield ""
+            shared = (own["weight"] < 1).any()
+            columns = ("row", "distance", *(("counts",) if shared else ()), "decision", *names)
+            lines = [
+                (
+                    line["row"], f"{line['distance']:.4g}", *((f"{line['weight']:.3g}",) if shared else ()),
+                    "negative" if line["negative"] else "positive", *(shown(line[name]) for name in names),
+                )
+                for line in own.head(LISTED).to_dict(orient="records")
+            ]  # fmt: skip
+            yield from grid(columns, lines)
+            if len(own) > LISTED:
+                yield f"and {len(own) - LISTED:,} more, equally near."
+            yield ""
+            if shared:
+                yield "Rows that are equally near share the last places: each counts the part that is given."
+                yield ""
+
+    def _foot(self) -> Iterator[str]:
+        yield (
+            "This is statistical evidence under the stated causal model, on the rows of one table. It is no proof of "
+            "discrimination, and its absence is none of the contrary."
+        )
+
+
+def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers, name: str) -> int:
+    """Position in the table of a complainant by what the table calls the row. Raises QueryError for no row, or no complainant."""
+    called = frame.index.map(text)
+    found = np.flatnonzero(called == name.strip())
+    if not len(found):
+        raise QueryError(f"--case {name}: the table has no such row; its rows are {called[0]} .. {called[-1]}")
+    place = int(found[0])
+    if place not in complainants:
+        own = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
+        some = ", ".join(called[complainants[:3]])
+        raise QueryError(f"--case {name}: is no complainant under do({told(do)}), for it has {own}; rows that are: {some}, ...")
+    return place
+
+
+def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
+    """A line for each attribute that moves: its equation, its own U, the parents that moved."""
+    before, after = tested.factual.iloc[[at]], tested.counterfactual.iloc[[at]]
+    for name in model.descendants(list(tested.found.do)):
+        first, second = before[name].iloc[0], after[name].iloc[0]
+        if first == second:
+            continue
+        node, mechanism = model.by_name[name], model.fitted[name]
+        parents = before[list(node.parents)]
+        noise = np.asarray(mechanism.noise(parents, before[name], Draws.of(before.index, node=name, seed=seed)))
+        moved = [
+            f"{parent} {shown(before[parent].iloc[0])} -> {shown(after[parent].iloc[0])}"
+            for parent in node.parents if before[parent].iloc[0] != after[parent].iloc[0]
+        ]  # fmt: skip
+        own = f"U = {noise[0]:.6g}" if noise.ndim == 1 else "the same draw"
+        yield f"{name} {shown(first)} -> {shown(second)}: {mechanism.equation(name)}, with {own} and {', '.join(moved)}"
+
+
+def says(line: dict[str, Any]) -> str:
+    if line["significant"]:
+        return "yes, significantly"
+    return "yes, not significantly" if line["case"] else "no"
+
+
+def shown(value: Any) -> str:
+    """A cell to read: numbers to ten digits."""
+    return f"{value:.10g}" if isinstance(value, (float, np.floating)) else text(value)
+
+
+def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """A table in Markdown, aligned to be read as text, too."""
+    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in [columns, *lines]]
+    widths = [max(len(line[n]) for line in cells) for n in range(len(columns))]
+    for number, line in enumerate(cells):
+        yield "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        if not number:
+            yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+
+
+def _people(tested: Intervention, near: dict[str, Any]) -> pd.DataFrame:
+    """Everybody in the groups: group, row, distance, weight, negative, and what the table says of them."""
+    parts = []
+    for key, group in GROUP.items():
+        rows, distance, weight = near[key]
+        part = tested.frame.iloc[rows].copy()
+        part = part.assign(group=group, row=part.index, distance=distance, weight=weight, negative=tested.negative[rows])
+        parts.append(part.reset_index(drop=True))
+    return pd.concat(parts, ignore_index=True)

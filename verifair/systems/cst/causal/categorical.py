@@ -1,0 +1,107 @@
+"""A node of categories: a classifier gives their probabilities, and Gumbel noise says which of them a row has.
+
+child = argmax over c of log p(c | parents) + G(c), with independent Gumbel noises G. Abduction draws the noises that a row may
+have had, given its category: the largest sum has a Gumbel distribution whatever the category, and the other sums are Gumbels cut
+off at it ("top-down" sampling). A counterfactual with these noises keeps the category wherever its odds do not fall against every
+other (counterfactual stability).
+Reference: Oberst and Sontag 2019, section 3; Maddison et al. 2014, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from verifair.errors import DataError, SchemaError
+from verifair.systems.cst.causal.design import Array, Design, shown
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import Mechanism, is_estimator, seeded
+
+LARGEST = 200
+"""More categories than this are taken for a number that was meant to be fitted."""
+TINY = np.finfo(np.float64).tiny
+"""A classifier may give an observed category the probability 0; its noise is then that of this probability."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CategoricalMechanism(Mechanism):
+    """design: of the parents.   classifier: fitted to it.   classes: (C,) as the column writes them, in the classifier's order."""
+
+    design: Design
+    classifier: Any
+    classes: npt.NDArray[Any]
+
+    def noise(self, parents: pd.DataFrame, child: pd.Series, draws: Draws) -> Array:
+        """(N, C) Gumbel noises, drawn given the category that each row has."""
+        place = self._places(child)
+        probability = np.maximum(self._probabilities(parents), TINY)
+        exponential = -np.log(draws.uniform(len(self.classes) + 1))
+        top, rest = exponential[:, -1:], exponential[:, :-1]  # exp(-largest sum), and p exp(-the others' sums) before the cut
+        found = -np.log(rest + probability * top)
+        rows = np.arange(len(place))
+        found[rows, place] = -np.log(top[:, 0]) - np.log(probability[rows, place])
+        return np.asarray(found)
+
+    def value(self, parents: pd.DataFrame, noise: Array) -> npt.NDArray[Any]:
+        with np.errstate(divide="ignore"):  # a category of probability 0 is never the largest
+            sums = np.log(self._probabilities(parents)) + noise
+        return np.asarray(self.classes[sums.argmax(axis=1)])
+
+    def equation(self, node: str) -> str:
+        parents = ", ".join(self.design.parents)
+        return f"{node} = argmax over {len(self.classes)} categories of log p(category | {parents}) + Gumbel noise"
+
+    def _probabilities(self, parents: pd.DataFrame) -> Array:
+        return np.asarray(self.classifier.predict_proba(self.design.matrix(parents)), dtype=np.float64)
+
+    def _places(self, child: pd.Series) -> npt.NDArray[np.intp]:
+        """(N,) positions of the rows' categories among the classes."""
+        codes, values = pd.factorize(child)
+        known = self.classes.tolist()
+        unknown = [value for value in values.tolist() if value not in known]
+        if unknown:
+            raise DataError(
+                f"node {child.name!r}: category {shown(unknown[0])} is not among those the model was fitted on, "
+                f"{', '.join(map(str, known[:12]))}; fit it on rows that have it, or leave such rows out"
+            )
+        return np.asarray(np.array([known.index(value) for value in values.tolist()], dtype=np.intp)[codes])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Categorical:
+    """classifier: any scikit-learn classifier with predict_proba, cloned and fitted to the parents' design (words as indicators).
+
+    None: logistic regression on standardised columns.
+    """
+
+    classifier: Any | None = None
+
+    def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> CategoricalMechanism:
+        """Raises SchemaError for a classifier without probabilities, DataError for a column of one category or of very many."""
+        classifier = (
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)) if self.classifier is None else self.classifier
+        )
+        if not is_estimator(classifier) or not hasattr(classifier, "predict_proba"):
+            raise SchemaError(
+                f"node {child.name!r}: classifier is {classifier!r}; pass a scikit-learn classifier with predict_proba"
+            )
+        codes, values = pd.factorize(child, sort=True)
+        if not 2 <= len(values) <= LARGEST:
+            remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
+            raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")
+        design = Design.of(parents, node=str(child.name))
+        fitted = seeded(classifier, seed).fit(design.matrix(parents), codes)
+        return CategoricalMechanism(design=design, classifier=fitted, classes=_values(values))
+
+
+def _values(values: Any) -> npt.NDArray[Any]:
+    """Categories (C,) in their own type: numbers stay numbers, words are objects."""
+    found = np.asarray(values)
+    return found if found.dtype.kind in "biuf" else np.array(list(values), dtype=object)

@@ -1,0 +1,115 @@
+"""What makes a causal model, a table and an intervention fit each other, and what is said where they do not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema.feature import text
+from verifair.systems.cst.causal.design import shown
+from verifair.systems.cst.causal.nodes import Node
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'did you mean ...?' or the names there are."""
+    names = list(map(str, known))
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names[:20])}"
+
+
+def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
+    """The graph. Raises SchemaError for no nodes, a name twice, a parent that is no node, and a cycle, which it names."""
+    if not nodes:
+        raise SchemaError("the causal model has no nodes; describe each variable in a [[causal.node]] section")
+    names = [node.name for node in nodes]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"node {twice[0]!r}: is described twice; give each variable one [[causal.node]] section")
+    graph = nx.DiGraph()
+    graph.add_nodes_from(names)
+    for node in nodes:
+        for parent in node.parents:
+            if parent not in graph:
+                raise SchemaError(
+                    f"node {node.name!r}: parent {parent!r} is no node; {nearest(parent, names)}; a root needs a section too"
+                )
+            graph.add_edge(parent, node.name)
+    if not nx.is_directed_acyclic_graph(graph):
+        steps = [edge[0] for edge in nx.find_cycle(graph)]
+        around = " -> ".join([*steps, steps[0]])
+        raise SchemaError(f"the graph has a cycle: {around}; causes cannot run in circles: drop one of these edges")
+    return graph
+
+
+def check_columns(frame: pd.DataFrame, nodes: Collection[str]) -> None:
+    """Raises DataError for what is no table or has no rows, and for node columns that lack, stand twice, or have gaps."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"found {type(frame).__name__}; expected a DataFrame with a column for each node")
+    if not len(frame):
+        raise DataError("the table has no rows; a causal model needs rows to be fitted and asked")
+    columns = list(frame.columns)
+    for name in nodes:
+        match columns.count(name):
+            case 0:
+                raise DataError(
+                    f"node {name!r}: is no column of the table ({nearest(name, columns)}); a hidden variable cannot be seen in a "
+                    "row: add its column, or drop the node and let the noise stand for it"
+                )
+            case 1:
+                pass
+            case times:
+                raise DataError(f"column {name!r}: stands {times} times in the table; rename or drop the others")
+        _check_values(frame[name])
+
+
+def _check_values(column: pd.Series) -> None:
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise DataError(
+            f"column {column.name!r}: {int(missing.sum())} of {len(column)} rows have no value, the first is row "
+            f"{shown(column.index[missing.argmax()])}; fill them in or leave such rows out"
+        )
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+        raise DataError(f"column {column.name!r}: holds dates; turn them into a number, such as years")
+    if pd.api.types.is_float_dtype(column.dtype) and not np.isfinite(column.to_numpy(dtype=np.float64)).all():
+        raise DataError(f"column {column.name!r}: holds infinite values; correct them or leave such rows out")
+
+
+def check_attributes(graph: nx.DiGraph, names: Mapping[str, Any]) -> None:
+    """Raises QueryError for an intervention on nothing, or on what is no node or no root of the graph."""
+    if not isinstance(names, Mapping) or not names:
+        raise QueryError('do names no attribute; say which value the others have, such as do = { sex = "Male" }')
+    for name in names:
+        if name not in graph:
+            raise QueryError(f"attribute {name!r}: is no node of the causal model; {nearest(name, graph)}")
+        parents = sorted(map(str, graph.predecessors(name)))
+        if parents:
+            raise QueryError(
+                f"attribute {name!r}: has the parent{'s' if len(parents) > 1 else ''} {', '.join(parents)}, but a protected "
+                "attribute has to be a root of the graph: drop its parents, or ask about them instead"
+            )
+
+
+def known_value(name: str, value: Any, known: pd.Series) -> Any:
+    """The value of a column that is meant by `value`, matched by its words: "0", 0 and 0.0 are the same.
+
+    known: (M,) distinct values of the column.   Raises QueryError, which lists the known values, where none is meant.
+    """
+    match: dict[str, Any] = {}
+    for one in known.tolist():
+        if match.setdefault(text(one), one) != one:
+            raise DataError(f"column {name!r}: writes one value in two ways, {match[text(one)]!r} and {one!r}; make them the same")
+    if pd.api.types.is_bool_dtype(known.dtype):
+        match |= {word: one for one in known.tolist() for word in ((str(int(one)), str(one).lower()))}
+    word = text(int(value)) if isinstance(value, (bool, np.bool_)) and text(value) not in match else text(value)
+    if word not in match:
+        names = [text(one) for one in known.tolist()]
+        more = f" and {len(names) - 12} others" if len(names) > 12 else ""
+        raise QueryError(f"do {name} = {value!r}: no row has that value; known are {', '.join(sorted(names)[:12])}{more}")
+    return match[word]

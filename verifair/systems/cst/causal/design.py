@@ -1,0 +1,150 @@
+"""The parents of a node as numbers: numeric columns as they are, words as indicators against a reference word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from verifair.errors import DataError, SchemaError
+from verifair.schema.feature import text
+from verifair.systems.arguments import check_no_hidden_numbers
+
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+
+
+def is_number(column: Any) -> bool:
+    """Whether a column holds numbers: integers, floats, booleans; not words, categories or dates."""
+    return bool(pd.api.types.is_numeric_dtype(column.dtype)) and not pd.api.types.is_complex_dtype(column.dtype)
+
+
+def shown(value: Any) -> str:
+    """A value of a table to read in an error: a number of NumPy as the number."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def numbers(column: pd.Series, role: str) -> Array:
+    """(N,) values of a numeric column. role: what needs them, for the error. Raises DataError for a column of words."""
+    if not is_number(column):
+        word = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()  # one word is enough
+        row = int(np.argmax(word)) if word.any() else 0
+        raise DataError(
+            f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[row])}, but {role} needs numbers; "
+            'convert it with pandas.to_numeric, or make its node categorical: mechanism = "categorical"'
+        )
+    return np.asarray(column.to_numpy(dtype=np.float64))
+
+
+def words(column: pd.Series) -> tuple[Codes, tuple[str, ...]]:
+    """(N,) positions in the distinct words of a column, and the words, sorted."""
+    codes, values = pd.factorize(column)
+    texts = np.array([text(value) for value in values], dtype=object)
+    levels, place = np.unique(texts.astype(str), return_inverse=True)
+    return place[codes], tuple(str(level) for level in levels)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Design:
+    """levels: parent -> its words, the reference first, or None for a parent of numbers; in the order of the parents."""
+
+    levels: Mapping[str, tuple[str, ...] | None]
+
+    @classmethod
+    def of(cls, parents: pd.DataFrame, *, node: str, reference: Mapping[str, str] | None = None) -> Design:
+        """The design of these parents. reference: parent -> the word the others are compared with; else the first, sorted.
+
+        node: whose parents they are, for errors.   Raises DataError for a parent that has one value only, SchemaError for a
+        reference that no row has, or one of a parent of numbers.
+        """
+        levels: dict[str, tuple[str, ...] | None] = {}
+        for name in parents.columns:
+            wanted = (reference or {}).get(name)
+            if len(parents) > 1 and (parents[name] == parents[name].iloc[0]).all():
+                raise DataError(
+                    f"node {node!r}: parent {name!r} has the same value in every row, so its effect cannot be fitted; drop it from "
+                    "the parents, use rows of all groups, or give its coefficient"
+                )
+            if is_number(parents[name]):
+                if wanted is not None:
+                    raise SchemaError(f"reference of {name!r}: the column holds numbers, which need none; drop the reference")
+                levels[name] = None
+                continue
+            check_no_hidden_numbers(parents[name])
+            found = words(parents[name])[1]
+            if wanted is not None and wanted not in found:
+                raise SchemaError(f"reference of {name!r}: no row has {wanted!r}; known are {', '.join(found[:12])}")
+            first = found[0] if wanted is None else wanted
+            levels[name] = (first, *(level for level in found if level != first))
+        return cls(levels=levels)
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return tuple(self.levels)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """(P,) names of the coefficients: the parent's, or 'parent = word'."""
+        return tuple(
+            name if levels is None else f"{name} = {level}"
+            for name, levels in self.levels.items()
+            for level in (levels[1:] if levels else ("",))
+        )
+
+    def codes(self, column: pd.Series) -> Codes:
+        """(N,) positions of a column's words in the levels. Raises DataError for a word the design does not know."""
+        levels = self.levels[column.name]
+        assert levels is not None
+        if is_number(column):
+            raise DataError(
+                f"column {column.name!r}: holds numbers here and words ({', '.join(levels[:4])}) in the table the model was "
+                "fitted on; give both the same type"
+            )
+        place, found = words(column)
+        unknown = [word for word in found if word not in levels]
+        if unknown:
+            raise DataError(
+                f"column {column.name!r}: {unknown[0]!r} is not among the words the model was fitted on, {', '.join(levels[:12])}; "
+                "fit it on rows that have it, or leave such rows out"
+            )
+        return np.array([levels.index(word) for word in found], dtype=np.intp)[place]
+
+    def matrix(self, parents: pd.DataFrame) -> Array:
+        """(N, P) the terms' values, without a column for the intercept."""
+        found = np.empty((len(parents), len(self.terms)), order="F")
+        at = 0
+        for name, levels in self.levels.items():
+            if levels is None:
+                found[:, at] = self._numbers(parents[name])
+                at += 1
+            else:
+                place = self.codes(parents[name])
+                for level in range(1, len(levels)):
+                    found[:, at] = place == level
+                    at += 1
+        return found
+
+    def dot(self, parents: pd.DataFrame, weights: Array) -> Array:
+        """(N,) sum of the terms times weights (P,), row by row the same whatever the other rows are."""
+        found = np.zeros(len(parents))
+        at = 0
+        for name, levels in self.levels.items():
+            if levels is None:
+                found += weights[at] * self._numbers(parents[name])
+                at += 1
+            else:
+                found += np.concatenate(([0.0], weights[at : at + len(levels) - 1]))[self.codes(parents[name])]
+                at += len(levels) - 1
+        return found
+
+    def _numbers(self, column: pd.Series) -> Array:
+        if not is_number(column):
+            raise DataError(
+                f"column {column.name!r}: holds words such as {shown(column.iloc[0])} here, and numbers in the table the model was "
+                "fitted on; give both the same type"
+            )
+        return np.asarray(column.to_numpy(dtype=np.float64))

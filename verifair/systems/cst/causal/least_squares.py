@@ -1,0 +1,105 @@
+"""Ordinary least squares with the covariance of its coefficients, stable for columns of very different sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from verifair.errors import DataError
+from verifair.systems.cst.causal.design import Array
+
+SAME = 1e-10
+"""A column whose part outside the span of the others is below this share of its own size is their combination."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LeastSquares:
+    """estimates: (1 + P,) the intercept, then a coefficient for each column.   covariance: (1 + P, 1 + P) of the estimates.
+
+    degrees: N - 1 - P.   residual_sd: root of the residual sum of squares over degrees.
+    """
+
+    estimates: Array
+    covariance: Array
+    degrees: int
+    residual_sd: float
+
+
+def scaled(x: Array, names: tuple[str, ...], node: str) -> tuple[Array, Array, Array]:
+    """Columns of x (N, P) with mean 0 and length 1, their means (P,) and lengths (P,).
+
+    Raises DataError for a constant column, and for columns that are combinations of each other: no data can tell what each does.
+    """
+    mean = x.mean(axis=0)
+    z = x - mean
+    mean_left = z.mean(axis=0)  # what rounding left in the first mean: matters for a mean of 1e9 beside a spread of 1e-6
+    z -= mean_left
+    mean = mean + mean_left
+    length = np.sqrt(np.einsum("ij,ij->j", z, z))
+    size = np.abs(x).max(axis=0, initial=0.0)
+    flat = np.flatnonzero(length <= np.finfo(float).eps * size)
+    if len(flat):
+        raise DataError(
+            f"node {node!r}: parent {names[flat[0]]!r} has the same value in every row, so its effect cannot be fitted; drop it "
+            "from the parents, use rows of all groups, or give its coefficient"
+        )
+    z /= length
+    return z, mean, length
+
+
+def least_squares(x: Array, y: Array, names: tuple[str, ...], node: str) -> LeastSquares:
+    """y (N,) regressed on x (N, P) and an intercept.
+
+    Centred columns of length 1 go through one QR of [x, y]: neither x'x nor Q is formed.   names: of the columns, for errors.
+    Raises DataError for too few rows, and for columns that are constant or combinations of each other.
+    """
+    rows, columns = x.shape
+    if rows < columns + 2:
+        raise DataError(
+            f"node {node!r}: {rows} rows are too few to fit {columns + 1} coefficients and their errors; {columns + 2} are the "
+            "least: add rows, drop parents, or give the coefficients"
+        )
+    z, mean, length = scaled(x, names, node)
+    centre = y.mean()
+    r = np.asarray(np.linalg.qr(np.column_stack((z, y - centre)), mode="r"))
+    check_rank(r[:columns, :columns], names, node)
+    slope = solve_triangular(r[:columns, :columns], r[:columns, columns])
+    inverse = solve_triangular(r[:columns, :columns], np.eye(columns)) / length[:, None]
+    degrees = rows - columns - 1
+    variance = float(r[columns, columns] ** 2) / degrees
+    weights = slope / length
+    estimates = np.concatenate(([centre - mean @ weights], weights))
+    return LeastSquares(
+        estimates=estimates,
+        covariance=with_intercept(inverse @ inverse.T, mean, 1 / rows) * variance,
+        degrees=degrees,
+        residual_sd=float(np.sqrt(variance)),
+    )
+
+
+def check_rank(r: Array, names: tuple[str, ...], node: str) -> None:
+    """Raises DataError naming the columns that depend on each other; r (P, P) is the triangle of columns of length 1."""
+    if not len(r):
+        return
+    triangle, order = qr(r, mode="r", pivoting=True)
+    dependent = np.flatnonzero(np.abs(np.diag(triangle)) <= SAME)
+    if not len(dependent):
+        return
+    rank = int(dependent[0])
+    parts = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank])
+    others = [names[order[i]] for i in np.flatnonzero(np.abs(parts) > np.sqrt(SAME))]
+    raise DataError(
+        f"node {node!r}: parent {names[order[rank]]!r} is a combination of {', '.join(map(repr, others))} in these rows, so their "
+        "effects cannot be told apart; drop one of them from the parents, or give the coefficients"
+    )
+
+
+def with_intercept(slopes: Array, mean: Array, first: float) -> Array:
+    """(1 + P, 1 + P) covariance of intercept and slopes, from that of the slopes (P, P) and of the centred intercept."""
+    found = np.empty((len(mean) + 1, len(mean) + 1))
+    found[1:, 1:] = slopes
+    found[0, 1:] = found[1:, 0] = -slopes @ mean
+    found[0, 0] = first + mean @ slopes @ mean
+    return found

@@ -1,0 +1,209 @@
+"""A structural causal model: who causes what, and what a row would have been, had an attribute been another.
+
+Abduction, action, prediction (Pearl et al. 2016, section 4.2; CST, section 3.1): the noise of each node is found from the row, the
+attribute is set, and the change runs down the graph with the noises kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from verifair.errors import DataError, QueryError
+from verifair.systems.cst.causal import checks as causal_checks
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.design import is_number, shown
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import Mechanism
+from verifair.systems.cst.causal.nodes import Node
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CausalModel:
+    """nodes: in any order.   fitted: node -> its mechanism, of every node with parents; empty until `fit`.
+
+    known: root -> the distinct values that it had in the table the model was fitted on.
+    Raises SchemaError for a graph that cannot be: a cycle (named), a parent that is no node, a node described twice.
+    """
+
+    nodes: tuple[Node, ...]
+    fitted: Mapping[str, Mechanism] = field(default_factory=dict)
+    known: Mapping[str, pd.Series] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.graph  # noqa: B018  builds it, and so checks it
+
+    @classmethod
+    def load(cls, path: str | Path) -> CausalModel:
+        """The causal model of a TOML file. Raises SchemaError. See `verifair.systems.cst.causal.file` for the format."""
+        return cls(nodes=causal_file.load(path).nodes)
+
+    @classmethod
+    def loads(cls, text: str) -> CausalModel:
+        """The causal model of a TOML text. Raises SchemaError."""
+        return cls(nodes=causal_file.loads(text).nodes)
+
+    @classmethod
+    def build(cls, content: Mapping[str, Any]) -> CausalModel:
+        """The causal model of a file's content in Python, {"causal": {"node": [{"name": ...}]}}. Raises SchemaError."""
+        return cls(nodes=causal_file.build(content).nodes)
+
+    @cached_property
+    def graph(self) -> nx.DiGraph:
+        """Edges from cause to effect, between names."""
+        return causal_checks.graph_of(self.nodes)
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Names, causes before effects; ties in alphabetical order."""
+        return tuple(nx.lexicographical_topological_sort(self.graph))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes if not node.parents)
+
+    def descendants(self, of: str | Sequence[str]) -> tuple[str, ...]:
+        """What an intervention on `of` may change, causes first; without `of` itself. Raises QueryError for what is no node."""
+        names = [of] if isinstance(of, str) else list(of)
+        for name in names:
+            if name not in self.graph:
+                raise QueryError(f"{name!r} is no node of the causal model; {causal_checks.nearest(name, self.graph)}")
+        below = set().union(*(nx.descendants(self.graph, name) for name in names)) - set(names)
+        return tuple(name for name in self.order if name in below)
+
+    def equations(self) -> tuple[str, ...]:
+        """A line for each node, causes first, as fitted; a node not fitted shows its parents only."""
+        lines = []
+        for name in self.order:
+            node = self.by_name[name]
+            if not node.parents:
+                lines.append(f"{name} = U")
+                continue
+            line = self.fitted[name].equation(name) if name in self.fitted else f"{name} = f({', '.join(node.parents)}, U)"
+            lines.append(f"{line}, {node.bounds}" if node.bounds else line)
+        return tuple(lines)
+
+    def fit(self, frame: pd.DataFrame, *, seed: int = 0) -> CausalModel:
+        """The same model with its mechanisms fitted to a table. seed: of estimators that draw.
+
+        Raises DataError, SchemaError for a table that does not fit the graph, or cannot tell the effects of parents apart.
+        """
+        causal_checks.check_columns(frame, self.order)
+        fitted = {
+            name: self.by_name[name].mechanism.fit(frame[list(self.by_name[name].parents)], frame[name], seed=seed)
+            for name in self.order
+            if self.by_name[name].parents
+        }
+        return replace(self, fitted=fitted, known={name: _distinct(frame[name]) for name in self.roots})
+
+    def check(self, frame: pd.DataFrame, do: Mapping[str, Any]) -> dict[str, Any]:
+        """do, with the values as the table writes them.
+
+        Raises DataError for a table that does not fit, QueryError for an attribute that is no root, or a value that no row has.
+        """
+        causal_checks.check_attributes(self.graph, do)
+        causal_checks.check_columns(frame, self.order)
+        return {name: causal_checks.known_value(name, value, self._known(frame[name])) for name, value in do.items()}
+
+    def _known(self, column: pd.Series) -> pd.Series:
+        """The distinct values of a root, in this table and in the one the model was fitted on."""
+        here, there = _distinct(column), self.known.get(str(column.name))
+        if there is None or is_number(here) != is_number(there):
+            return here
+        met = set(here.tolist())
+        more = [value for value in there.tolist() if value not in met]
+        return pd.Series([*here.tolist(), *more]) if more else here
+
+    def counterfactual(self, frame: pd.DataFrame, do: Mapping[str, Any], *, seed: int = 0) -> pd.DataFrame:
+        """What each row would have been under do: same rows, same columns; only do's columns and their descendants may differ.
+
+        do: root -> the value it is set to; several at once are one joint intervention. seed: of noise that a row leaves
+        undetermined (categorical nodes); the same for a row whichever other rows are asked, as long as the index names each row
+        once. A node none of whose parents changed keeps its value to the bit. Types are kept, except that whole numbers become
+        floats where the prediction needs it.
+        Raises DataError, QueryError as `check` does, and QueryError before `fit`.
+        """
+        values = self.check(frame, do)
+        unfitted = [name for name in self.order if self.by_name[name].parents and name not in self.fitted]
+        if unfitted:
+            raise QueryError(f"node {unfitted[0]!r}: the causal model is not fitted; call fit with a table first")
+        result = frame.copy(deep=False)
+        changed: dict[str, npt.NDArray[np.bool_]] = {}
+        for name, value in values.items():
+            changed[name] = np.asarray(frame[name] != value, dtype=bool)
+            result[name] = _filled(frame[name], value)
+        for name in self.descendants(list(values)):
+            moved = [changed[parent] for parent in self.by_name[name].parents if parent in changed]
+            rows = np.logical_or.reduce(moved)
+            if rows.any():
+                result[name], changed[name] = self._predicted(name, frame, result, rows, seed)
+        return result
+
+    def _predicted(
+        self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: npt.NDArray[np.bool_], seed: int
+    ) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
+        """The node's column under the intervention, and which rows (N,) of it changed. rows: (N,) those with a changed parent."""
+        node, mechanism = self.by_name[name], self.fitted[name]
+        parents = list(node.parents)
+        fact, draws = frame[name], Draws.of(frame.index, node=name, seed=seed)
+        before, after, own = frame[parents], result[parents], fact
+        if not rows.all():
+            before, after, own, draws = before[rows], after[rows], own[rows], draws.take(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = mechanism.value(after, mechanism.noise(before, own, draws))
+        if np.issubdtype(np.asarray(found).dtype, np.number):
+            found = node.bounded(np.asarray(found, dtype=np.float64))
+            if not np.isfinite(found).all():
+                place = int(np.argmax(~np.isfinite(found)))
+                raise DataError(
+                    f"node {name!r}: its equation makes {found[place]:g} of row {shown(own.index[place])}; give the node "
+                    "a range, or correct its coefficients"
+                )
+        column = _written(fact, found, rows)
+        return column, np.asarray(column != fact, dtype=bool)
+
+
+def _distinct(column: pd.Series) -> pd.Series:
+    return pd.Series(pd.unique(column))
+
+
+def _filled(column: pd.Series, value: Any) -> pd.Series:
+    """A column of one value, of the same type."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype) and value not in dtype.categories:
+        dtype = pd.CategoricalDtype([*dtype.categories, value], ordered=dtype.ordered)
+    return pd.Series(value, index=column.index, name=column.name).astype(dtype)
+
+
+def _written(column: pd.Series, values: Any, rows: npt.NDArray[np.bool_]) -> pd.Series:
+    """The column with values (R,) in its rows (N,), R of them; of the column's type where that holds every value."""
+    new, dtype = np.asarray(values), column.dtype
+    if np.issubdtype(new.dtype, np.number) and pd.api.types.is_numeric_dtype(dtype) and not _holds(dtype, new):
+        dtype = np.dtype(np.float64)
+    kind = object if isinstance(dtype, pd.CategoricalDtype) else dtype
+    found = column.astype(kind).to_numpy(copy=True)
+    found[rows] = new
+    return pd.Series(found, index=column.index, name=column.name).astype(dtype)
+
+
+def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
+    """Whether a numeric column type takes the values (R,): whole ones within its limits for integers; booleans take none."""
+    plain = dtype.numpy_dtype if isinstance(dtype, pd.ArrowDtype) else dtype  # Arrow's type is int or float, whatever its size
+    if pd.api.types.is_float_dtype(dtype):
+        return bool((np.abs(values) <= np.finfo(plain.type).max).all())
+    if not pd.api.types.is_integer_dtype(dtype):
+        return bool(values.dtype == dtype)
+    limits = np.iinfo(plain.type)
+    return bool(((np.round(values) == values) & (values >= limits.min) & (values < float(limits.max) + 1)).all())

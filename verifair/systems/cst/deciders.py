@@ -1,0 +1,199 @@
+"""Who decides: recorded decisions, a linear rule, a scikit-learn classifier, or a network. True is the positive decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.network import Network
+from verifair.engine.questions import decisions
+from verifair.errors import DataError, QueryError
+from verifair.schema.feature import text
+from verifair.schema.rows import numeric
+from verifair.schema.schema import Schema
+from verifair.systems.arguments import booleans, check_number
+
+Booleans = npt.NDArray[np.bool_]
+
+
+class Decider(Protocol):
+    """b() of the paper. `decide` gives (N,) decisions on rows, `words` who it is."""
+
+    def decide(self, frame: pd.DataFrame) -> Booleans: ...
+
+    @property
+    def words(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """Positive when the weighted sum of columns is > above, or >= at_least: exactly one of these two is given."""
+
+    weights: Mapping[str, float]
+    above: float | None = None
+    at_least: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.at_least is None):
+            raise QueryError("a rule needs either above (positive when the weighted sum is greater) or at_least, and not both")
+        if not self.weights:
+            raise QueryError("a rule needs weights: column -> number")
+        if not isinstance(self.weights, Mapping):
+            raise QueryError(f"weights: found {type(self.weights).__name__}; expected column -> number")
+        edge = {"above": self.above} if self.above is not None else {"at_least": self.at_least}
+        for name, number in (*self.weights.items(), *edge.items()):
+            check_number(f"rule, {name}", number)
+            if not np.isfinite(number):  # type: ignore[arg-type]
+                raise QueryError(f"rule, {name} = {number}: expected a finite number")
+
+    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+        """(N,) the weighted sum. Raises DataError for columns that are absent or hold no numbers."""
+        total = np.zeros(len(frame))
+        for name, weight in self.weights.items():
+            if name not in frame.columns:
+                raise DataError(f"decision rule: the table has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
+            column = numeric(frame[name])
+            if not np.isfinite(column).all():
+                row = int(np.argmax(~np.isfinite(column)))
+                raise DataError(
+                    f"decision rule: row {frame.index[row]} holds {frame[name].iloc[row]!r} in column {name!r}, expected a finite "
+                    "number; correct the data"
+                )
+            total += weight * column
+        return total
+
+    def decide(self, frame: pd.DataFrame) -> Booleans:
+        score = self.score(frame)
+        if self.above is not None:
+            return np.asarray(score > self.above)
+        assert self.at_least is not None
+        return np.asarray(score >= self.at_least)
+
+    @property
+    def words(self) -> str:
+        terms = [name if weight == 1 else f"{weight:g} {name}" for name, weight in self.weights.items()]
+        total = " + ".join(terms).replace("+ -", "- ")
+        return f"{total} > {self.above:g}" if self.above is not None else f"{total} >= {self.at_least:g}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A fitted classifier with scikit-learn's `predict` on a table of these columns; `positive` is the favourable class."""
+
+    estimator: Any
+    columns: Sequence[str]
+    positive: Any = 1
+
+    def decide(self, frame: pd.DataFrame) -> Booleans:
+        """Raises DataError for absent columns, QueryError for a class that the classifier does not know."""
+        absent = [name for name in self.columns if name not in frame.columns]
+        if absent:
+            raise DataError(f"decision: the table has no column {absent[0]!r} that the classifier takes")
+        known = getattr(self.estimator, "classes_", None)
+        if known is not None and text(self.positive) not in [text(one) for one in known]:
+            raise QueryError(f"positive = {self.positive!r}: the classifier knows {', '.join(text(one) for one in known)}")
+        found = np.asarray(self.estimator.predict(frame[list(self.columns)]))
+        return np.array([text(one) == text(self.positive) for one in found.tolist()], dtype=bool)
+
+    @property
+    def words(self) -> str:
+        return type(self.estimator).__name__
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkDecider:
+    """A network with the schema of its inputs; class `good` is the favourable decision.
+
+    A counterfactual has to be somebody whom the network can decide on: `legal` rounds and clips to the schema.
+    """
+
+    network: Network
+    schema: Schema
+    good: int = 1
+
+    def __post_init__(self) -> None:
+        self.schema.check_network(self.network)
+        if self.good not in (0, 1) or isinstance(self.good, bool):
+            raise QueryError(f"good = {self.good!r}: expected 0 or 1, the network's class that is the favourable decision")
+
+    def decide(self, frame: pd.DataFrame) -> Booleans:
+        """Raises DataError for rows that do not fit the schema."""
+        return np.asarray(decisions(self.network, self.schema.encode(self.schema.raw(frame))) == self.good)
+
+    def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+        """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)
+        were clipped. Columns that are no features stay."""
+        new, clipped = frame.copy(), np.zeros(len(frame), dtype=bool)
+        for feature in self.schema.features:
+            if not feature.numeric or feature.range is None or feature.source not in frame.columns:
+                continue
+            found = frame[feature.source].to_numpy(dtype=float)
+            low, high = feature.range
+            fits = np.clip(np.rint(found) if feature.kind == "integer" else found, low, high)
+            clipped |= (found < low) | (found > high)
+            if not np.array_equal(fits, found):
+                new[feature.source] = fits
+        return new, clipped
+
+    @property
+    def words(self) -> str:
+        shape = "-".join(str(len(layer.bias)) for layer in self.network.layers)
+        return f"a network of {self.network.inputs}-{shape} neurons" + ("" if self.good else ", class 0 is positive")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recorded:
+    """Decisions that stand in a column; `positive` is its favourable value.
+
+    counterfactual: who decides on counterfactuals, of whom no decision is on record; None: nobody does, and neither CF nor CST with
+    search centers can be told.
+    """
+
+    column: str
+    positive: Any
+    counterfactual: Decider | None = None
+
+    def decide(self, frame: pd.DataFrame) -> Booleans:
+        """Raises DataError for an absent column, missing decisions, or where no row has the positive one."""
+        if self.column not in frame.columns:
+            raise DataError(f"decision: the table has no column {self.column!r}; it has {', '.join(map(str, frame.columns))}")
+        column = frame[self.column]
+        if column.isna().any():
+            row = int(np.argmax(column.isna().to_numpy()))
+            raise DataError(f"decision: row {frame.index[row]} has no value in column {self.column!r}; drop undecided rows")
+        place, distinct = pd.factorize(column)
+        known = [text(one) for one in distinct]
+        if text(self.positive) not in known:
+            raise DataError(
+                f"decision: no row has {self.positive!r} in column {self.column!r}; found {', '.join(sorted(known)[:8])}: name the "
+                "favourable value (positive = ...)"
+            )
+        return np.asarray(np.array([one == text(self.positive) for one in known])[place])
+
+    @property
+    def words(self) -> str:
+        return f"recorded decisions ({self.column} = {text(self.positive)} is positive)"
+
+
+def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
+    """Counterfactuals of some rows as the decider takes them, and its decisions on them; None where nobody decides on them."""
+    counterfactual, who = taken(decider, counterfactual), counterfactually(decider)
+    if who is None:
+        return counterfactual, None
+    return counterfactual, booleans(who.decide(counterfactual), len(counterfactual), "decisions on counterfactuals")
+
+
+def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
+    """Counterfactuals as the decider takes them: a network's schema rounds and clips."""
+    who = counterfactually(decider)
+    return who.legal(counterfactual)[0] if isinstance(who, NetworkDecider) else counterfactual
+
+
+def counterfactually(decider: Decider) -> Decider | None:
+    """Who decides on counterfactuals; None: nobody."""
+    return decider.counterfactual if isinstance(decider, Recorded) else decider

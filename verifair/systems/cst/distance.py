@@ -1,0 +1,192 @@
+"""How far apart two rows are: distances over numbers and categories, as embeddings in which they are L1 or L2 distances.
+
+An embedding lets a k-d tree find neighbours exactly, and turns a difference of tables into one of arrays.
+
+mixed          mean over the attributes of |x - x'| / range (numbers) or [x != x'] (categories)       CST, equation 6; the default
+standardised   the same with the standard deviation (population) in place of the range                the authors' code
+heom           square root of the sum of squares of mixed's terms                                     Wilson and Martinez 1997
+mahalanobis    Mahalanobis distance of the numbers, with HEOM's [x != x'] for categories
+
+*Corrects the paper:* its overlap is 1 for equal categories; as a distance it is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.network import Array
+from verifair.errors import DataError, QueryError
+from verifair.schema.feature import text
+from verifair.systems.arguments import check_no_hidden_numbers
+
+Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
+LARGEST = 1e150
+"""Of numbers that are squared."""
+MOST_CELLS = 400_000_000
+"""Coordinates of a table's words, all rows: 3.2 GB."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Metric:
+    """A distance fitted to a table: `embed` gives coordinates whose Minkowski distance of order p it is.
+
+    numbers (m,), words (c,): the attributes' names.   centre (m,), linear (m, m): numbers become (x - centre) @ linear.
+    levels: of each attribute in words, its categories.   height: of an indicator, so that unequal categories are as far apart as
+    the distance says.
+    """
+
+    name: Distance
+    p: int
+    numbers: tuple[str, ...]
+    words: tuple[str, ...]
+    centre: Array
+    linear: Array
+    levels: tuple[tuple[str, ...], ...]
+    height: float
+
+    @classmethod
+    def of(cls, name: Distance, frame: pd.DataFrame, attributes: Sequence[str], categorical: Sequence[str] = ()) -> Metric:
+        """Fit ranges, deviations and categories to the rows of a table.
+
+        categorical: attributes that are categories although they hold numbers.
+        Raises QueryError for an unknown distance or no attributes, DataError for columns that are absent, missing or not finite.
+        """
+        if name not in DISTANCES:
+            raise QueryError(f"distance {name!r}: there is no such distance; known are {', '.join(DISTANCES)}")
+        if not attributes:
+            raise QueryError("attributes: none is left to compare people by; name at least one that is not protected")
+        for attribute in [*attributes, *categorical]:
+            _check_column(frame, attribute)
+        for attribute in attributes:
+            if attribute not in categorical:
+                check_no_hidden_numbers(frame[attribute])
+        twice = [one for one in attributes if list(attributes).count(one) > 1]
+        if twice:
+            raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")
+        words = tuple(a for a in attributes if a in categorical or not _is_number(frame[a]))
+        numbers = tuple(a for a in attributes if a not in words)
+        levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
+        _check_size(words, levels, len(frame))
+        x = _numbers(frame, numbers)
+        _check_scale(numbers, x)
+        manhattan = name in ("mixed", "standardised")
+        return cls(
+            name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=x.mean(axis=0),
+            linear=_linear(name, x, len(attributes)),
+            levels=levels,
+            height=0.5 / len(attributes) if manhattan else np.sqrt(0.5),  # rows of unequal categories differ in two indicators
+        )  # fmt: skip
+
+    def embed(self, frame: pd.DataFrame) -> Array:
+        """(N, D) coordinates of rows. Raises DataError for values that are missing, not finite, or of no known category."""
+        parts = [(_numbers(frame, self.numbers) - self.centre) @ self.linear]
+        for attribute, levels in zip(self.words, self.levels, strict=True):
+            place, found = _factor(frame[attribute])
+            known = {word: code for code, word in enumerate(levels)}
+            strange = [word for word in found if word not in known]
+            if strange:
+                raise DataError(
+                    f"attribute {attribute!r}: the category {strange[0]!r} is not among the table's, {', '.join(levels[:12])}; "
+                    "correct the equation that predicts it"
+                )
+            code = np.array([known[word] for word in found], dtype=np.int64)[place]
+            block = np.zeros((len(frame), len(levels)))
+            block[np.arange(len(frame)), code] = self.height
+            parts.append(block)
+        return np.ascontiguousarray(np.hstack(parts))
+
+    @property
+    def unequal(self) -> float:
+        """What two unequal categories add to the distance's p-th power."""
+        return 2 * self.height**self.p
+
+    def parts(self, embedded: Array) -> tuple[Array, npt.NDArray[np.int16]]:
+        """Coordinates (N, D) taken apart: numbers (N, m), and codes (N, c) of the categories."""
+        ends = len(self.numbers) + np.cumsum([0, *map(len, self.levels)])
+        codes = [embedded[:, low:high].argmax(axis=1) for low, high in pairwise(ends)]
+        return embedded[:, : ends[0]], np.array(codes, dtype=np.int16).reshape(len(codes), len(embedded)).T
+
+
+def _linear(name: Distance, x: Array, attributes: int) -> Array:
+    """(m, m) what numbers are multiplied by. A constant column tells no rows apart and counts 0."""
+    if name == "mahalanobis" and x.shape[1]:
+        return _whitening(x)
+    spread = x.std(axis=0) if name == "standardised" else np.ptp(x, axis=0)
+    with np.errstate(divide="ignore"):
+        weight = np.where(np.ptp(x, axis=0) > 0, 1.0 / spread, 0.0)
+    return np.asarray(np.diag(weight / attributes if name in ("mixed", "standardised") else weight))
+
+
+def _whitening(x: Array) -> Array:
+    """(m, m) W with W W' = the (pseudo-)inverse of the covariance, from the correlations, so that no unit decides."""
+    spread = x.std(axis=0)
+    scale = np.where(np.ptp(x, axis=0) > 0, spread, np.inf)
+    standard = (x - x.mean(axis=0)) / scale
+    value, vector = np.linalg.eigh(standard.T @ standard / len(x))
+    keep = value > 1e-10 * value.max(initial=0.0)
+    root = np.where(keep, 1.0 / np.sqrt(np.where(keep, value, 1.0)), 0.0)
+    return np.asarray((vector * root) / scale[:, None])
+
+
+def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
+    """Raises DataError for words whose indicators would fill the memory: mostly those that name a row, such as an identifier."""
+    cells = rows * sum(map(len, levels))
+    if cells > MOST_CELLS:
+        worst = max(range(len(words)), key=lambda n: len(levels[n]))
+        raise DataError(
+            f"attribute {words[worst]!r}: holds {len(levels[worst]):,} different words in {rows:,} rows, {8 * cells / 1e9:.0f} GB "
+            "as coordinates; leave it out, or merge rare words"
+        )
+
+
+def _check_scale(numbers: Sequence[str], x: Array) -> None:
+    """Raises DataError for numbers (N, m) whose squares, or the inverse of whose range, are none in floats."""
+    for j, name in enumerate(numbers):
+        size = float(np.abs(x[:, j]).max(initial=0.0))
+        spread = np.ptp(x[:, j]) if size <= LARGEST else 0.0
+        if size > LARGEST or 0 < spread < 1 / LARGEST:
+            raise DataError(f"attribute {name!r}: numbers up to {size:g}, {spread:g} apart, are no distances; use another unit")
+
+
+def _check_column(frame: pd.DataFrame, name: str) -> None:
+    count = list(frame.columns).count(name)
+    if count != 1:
+        found = "no such column" if not count else f"{count} such columns"
+        raise DataError(f"attribute {name!r}: the table has {found}; it has {', '.join(map(str, frame.columns))}")
+    missing = frame[name].isna().to_numpy()
+    if missing.any():
+        first, total = frame.index[int(np.argmax(missing))], int(missing.sum())
+        raise DataError(
+            f"attribute {name!r}: {total} {'row has' if total == 1 else 'rows have'} no value, first row {first}; "
+            "drop such rows, or fill them in"
+        )
+
+
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:
+    """(N, m) columns of numbers. Raises DataError for values that are not finite."""
+    x = np.empty((len(frame), len(names)))
+    for j, name in enumerate(names):
+        x[:, j] = frame[name].to_numpy(dtype=float, na_value=np.nan)
+        bad = ~np.isfinite(x[:, j])
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise DataError(f"attribute {name!r}: row {frame.index[row]} holds {x[row, j]:g}, expected a finite number")
+    return x
+
+
+def _factor(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """For each row the place of its value among the distinct ones, and these as text."""
+    place, distinct = pd.factorize(column)
+    return place, [text(value) for value in distinct]

@@ -1,0 +1,153 @@
+"""SituationTesting: fit a causal model to a table, test its protected rows. scikit-learn's conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from verifair.errors import QueryError
+from verifair.systems.arguments import booleans, check_number, check_table
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import Booleans, Decider, Recorded, decided
+from verifair.systems.cst.distance import Distance
+from verifair.systems.cst.groups import Integers, Small, groups_under, least_group, told
+from verifair.systems.cst.intervals import Interval
+from verifair.systems.cst.neighbours import Ties
+from verifair.systems.cst.testing import K, Situations, Terms, situation_test
+
+Preset = Literal["paper"]
+
+
+class SituationTesting(BaseEstimator):  # type: ignore[misc]
+    """Would these people have been decided on alike, had they not been of their group?  (CST)
+
+    causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: who decides (`deciders`).
+    do: protected attribute -> its value for those who are not protected. Several are tested each alone; with `intersectional`
+    jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do, and
+    the recorded decision.
+    k: group sizes.   tau, level, sides, interval, correction: what counts as a case, see `Terms`.
+    distance, ties, categorical, small: see `situation_test`.   seed: of the noise of categories.
+    preset: "paper" for the authors' procedure: it sets distance, ties, level, sides, interval and rounding, whatever they are here.
+    Sound? Complete? neither: statistical evidence (`Finding`) under the causal model, never a proof.
+    Reference: CST (Alvarez and Ruggieri 2023), algorithm 1.
+    """
+
+    def __init__(
+        self, causal_model: CausalModel, decider: Decider, *, do: Mapping[str, Any], attributes: Sequence[str] | None = None,
+        k: Sequence[int] = K, tau: float = 0.0, level: float = 0.95, sides: int = 2, interval: Interval = "newcombe",
+        correction: Literal["bh"] | None = None, distance: Distance = "mixed", ties: Ties = "share",
+        categorical: Sequence[str] = (), intersectional: bool = False, preset: Preset | None = None, small: Small = "error",
+        seed: int = 0, threads: int = 2,
+    ) -> None:  # fmt: skip
+        self.causal_model, self.decider, self.do, self.attributes, self.k = causal_model, decider, do, attributes, k
+        self.tau, self.level, self.sides, self.interval, self.correction = tau, level, sides, interval, correction
+        self.distance, self.ties, self.categorical = distance, ties, categorical
+        self.intersectional, self.preset, self.small, self.seed, self.threads = intersectional, preset, small, seed, threads
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> SituationTesting:
+        """Fit the causal model to the rows of X, and let the decider decide on them. y is ignored: it has no part in the test.
+
+        Sets causal_model_, frame_, decisions_ (N,).   Raises DataError, SchemaError, QueryError for what does not fit.
+        """
+        self._check()
+        check_table(X)
+        self.causal_model.check(X, self.do)
+        self.decisions_ = booleans(self.decider.decide(X), len(X), "decisions")
+        with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
+            self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
+        self.frame_ = X.copy()  # what the caller writes into his table later is none of this test's
+        return self
+
+    def interventions(self) -> tuple[dict[str, Any], ...]:
+        """What is tested: each protected attribute alone, and jointly where that was asked for."""
+        alone = tuple({name: value} for name, value in self.do.items())
+        return (*alone, dict(self.do)) if self.intersectional and len(alone) > 1 else alone
+
+    def counterfactual(self, do: Mapping[str, Any]) -> tuple[pd.DataFrame, Booleans | None]:
+        """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none."""
+        check_is_fitted(self)
+        do = self.causal_model_.check(self.frame_, do)  # the values as the table writes them: True for 1 in a column of booleans
+        rows = self.frame_.iloc[self.complainants(do)]
+        return decided(self.decider, self.causal_model_.counterfactual(rows, do, seed=self.seed))
+
+    def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:
+        """(C,) positions of the rows that are tested, in the table of `fit` or another."""
+        frame = self.frame_ if frame is None else frame
+        return np.flatnonzero(groups_under(frame, do, least=least_group(self.k, self.small))[1] >= 0)
+
+    def test(self, *, progress: Callable[[int, int], None] | None = None) -> dict[str, Situations]:
+        """Intervention in words -> what was found. progress(done, total) starts anew with each.
+
+        Raises DataError where a group is smaller than a k.
+        """
+        check_is_fitted(self)
+        return {told(do): self.test_one(do, progress=progress) for do in self.interventions()}
+
+    def test_one(self, do: Mapping[str, Any], *, progress: Callable[[int, int], None] | None = None) -> Situations:
+        """One intervention only."""
+        tilde, decisions = self.counterfactual(do)
+        do = self.causal_model_.check(self.frame_, do)
+        return self.compared(self.frame_, tilde, do, decisions, progress=progress)
+
+    def compared(
+        self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Situations:  # fmt: skip
+        """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
+        paper = self.preset == "paper"
+        terms = Terms(tau=self.tau, interval="wald", sides=1, decimals=3) if paper else Terms(
+            tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction
+        )  # fmt: skip
+        return situation_test(
+            frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
+            k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
+            ties="first" if paper else self.ties, categorical=self.categorical, small=self.small,
+            threads=self.threads, progress=progress,
+        )  # fmt: skip
+
+    @property
+    def attributes_(self) -> tuple[str, ...]:
+        """What makes two people similar; never the recorded decision, for then everybody's neighbours are decided as they are."""
+        if self.attributes is not None:
+            return tuple(self.attributes)
+        apart = {*self.do, self._recorded}
+        return tuple(node.name for node in self.causal_model.nodes if node.name not in apart)
+
+    @property
+    def _recorded(self) -> str | None:
+        """The column of recorded decisions."""
+        return self.decider.column if isinstance(self.decider, Recorded) else None
+
+    def _check(self) -> None:
+        if not isinstance(self.causal_model, CausalModel):
+            raise QueryError(f"causal_model: found {type(self.causal_model).__name__}; expected a CausalModel (CausalModel.load)")
+        if not callable(getattr(self.decider, "decide", None)):
+            raise QueryError(
+                f"decider: found {type(self.decider).__name__}; expected Recorded, Rule, Model or NetworkDecider "
+                "(verifair.systems.cst.deciders)"
+            )
+        if not isinstance(self.do, Mapping) or not self.do:
+            raise QueryError(f"do = {self.do!r}: expected attribute -> value of the not protected, such as {{'sex': 'Male'}}")
+        if self.preset not in (None, "paper"):
+            raise QueryError(f"preset = {self.preset!r}: expected None or 'paper'")
+        for name in ("attributes", "categorical"):
+            if isinstance(getattr(self, name), str):
+                raise QueryError(f"{name} = {getattr(self, name)!r}: expected a list of names, such as [{getattr(self, name)!r}]")
+        both = [name for name in self.attributes or () if name in self.do]
+        if both:
+            raise QueryError(f"attributes: {both[0]!r} is what do changes, so that it cannot make two people similar; leave it out")
+        if self._recorded in (self.attributes or ()):
+            raise QueryError(
+                f"attributes: {self._recorded!r} is the decision itself; people alike in it are decided alike: leave it out"
+            )
+        for name, least in (("seed", 0), ("threads", 1)):
+            value = getattr(self, name)
+            check_number(name, value, whole=True)
+            if value < least:
+                raise QueryError(f"{name} = {value}: expected {least} or more")

@@ -1,0 +1,204 @@
+"""The causal graph as a picture: causes on the left, the decision on the right, and what the protected attributes move in colour.
+
+Sugiyama's way: a node's layer is its longest path from a root; edges that pass layers get a place in each of them; places in a
+layer are sorted by the mean place of their neighbours, a few times forth and back.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from verifair.systems.figures import figure
+
+SWEEPS = 12
+WIDTH, HEIGHT = 1.55, 0.56
+"""A node, in inches; the picture's unit is an inch."""
+ACROSS, DOWN = 2.5, 0.92
+"""From one layer, and from one place in it, to the next."""
+LETTERS = 15
+"""In a line of a node."""
+PROTECTED, MOVED, STILL, DECISION = "#E69F00", "#CDE4F2", "#F2F2F2", "#BFE3D3"
+
+PASSING = 0.3
+"""Room of an edge that passes a layer, beside a node's 1."""
+READ = 4
+"""Attributes that the decision reads by arrows."""
+READING = "#009E73"
+
+Place = tuple[float, float]
+
+
+class Passing(NamedTuple):
+    """The place of a long edge in a layer that it passes."""
+
+    start: Any
+    end: Any
+    layer: int
+
+
+def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | None, decided_by: Sequence[str], path: Path) -> None:
+    """Draw the graph.
+
+    protected: nodes that are set.   decision: what the decision is called, None to leave it out.   decided_by: what it reads; of
+    more than READ attributes the frames are marked, instead of arrows to the decision.
+    Attributes that neither cause nor are caused are named below.
+    """
+    read = [name for name in decided_by if name in graph and name != decision]
+    arrows = decision is not None and 0 < len(read) <= READ
+    whole = graph.copy()
+    if arrows:
+        whole.add_node(decision)
+        whole.add_edges_from((name, decision) for name in read)
+    alone = [name for name in whole if not whole.degree(name) and name not in protected]
+    whole.remove_nodes_from(alone)
+    moved = set(protected).union(*(nx.descendants(whole, name) for name in protected if name in whole))
+    marked = set() if arrows or decision is None else set(read)
+    notes = _notes(marked, alone)
+    places, ways = layout(whole, decision if arrows else None)
+    wide = max(x for x, _ in places.values()) + WIDTH + 0.4
+    high = max(y for place in (places.values(), *ways.values()) for _, y in place)
+    with figure(path, (max(wide, 6.4), max(high + HEIGHT + 0.7 + 0.2 * len(notes), 2.4))) as drawn:
+        axis = drawn.axes[0]
+        for (start, end), way in ways.items():
+            on_the_way = start in moved and end in moved
+            _arrow(axis, way, color="#333333" if on_the_way else "#BBBBBB", front=on_the_way)
+        for name, place in places.items():
+            color = PROTECTED if name in protected else DECISION if name == decision else MOVED if name in moved else STILL
+            _box(axis, str(name), place, color, marked=name in marked)
+        axis.set_xlim(-WIDTH / 2 - 0.2, wide - WIDTH / 2 - 0.2)
+        axis.set_ylim(high + HEIGHT / 2 + 0.15, -HEIGHT / 2 - 0.15)
+        axis.set_axis_off()
+        still = any(name not in moved for name in whole if name != decision)
+        _legend(drawn, protected, decision if arrows else None, notes, still=still)
+
+
+def _notes(marked: set[str], alone: Sequence[str]) -> list[str]:
+    """Lines below the graph."""
+    notes = [f"Green frames: the decision reads them ({len(marked)} attributes)."] if marked else []
+    if alone:
+        names = ", ".join(f"{name}*" if name in marked else str(name) for name in alone)
+        star = " (* read by the decision)" if any(name in marked for name in alone) else ""
+        notes += textwrap.wrap(f"No cause and no effect here{star}: {names}.", 110, break_on_hyphens=False)
+    return notes
+
+
+def layout(graph: nx.DiGraph, last: Hashable | None) -> tuple[dict[Any, Place], dict[tuple[Any, Any], list[Place]]]:
+    """Where nodes are, and through which places each edge goes, in inches. last: a node that stands behind all others."""
+    layer = {node: depth for depth, nodes in enumerate(nx.topological_generations(graph)) for node in nodes}
+    if last is not None:
+        layer[last] = max((depth for node, depth in layer.items() if node != last), default=-1) + 1
+    ways: dict[tuple[Any, Any], list[Any]] = {
+        (a, b): [a, *(Passing(a, b, depth) for depth in range(layer[a] + 1, layer[b])), b] for a, b in graph.edges
+    }
+    near: dict[Any, list[Any]] = {node: [] for node in graph}
+    columns: list[list[Any]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
+    for node in graph:
+        columns[layer[node]].append(node)
+    for way in ways.values():
+        for one in way[1:-1]:
+            near[one] = []
+            columns[one.layer].append(one)
+        for one, other in pairwise(way):
+            near[one].append(other)
+            near[other].append(one)
+    level = _levels(columns, near)
+    at = {node: (ACROSS * depth, level[node] * DOWN) for depth, column in enumerate(columns) for node in column}
+    return {node: at[node] for node in graph}, {edge: [at[one] for one in way] for edge, way in ways.items()}
+
+
+def _levels(columns: Sequence[list[Any]], near: dict[Any, list[Any]]) -> dict[Any, float]:
+    """Place of every node in its layer, so that neighbours are near each other. Edges that pass take less room than nodes."""
+    tallest = max(sum(map(_room, column)) for column in columns)
+    level: dict[Any, float] = {}
+    for column in columns:
+        level |= _spread(column, tallest)
+    for sweep in range(SWEEPS):
+        for column in columns if sweep % 2 == 0 else reversed(columns):
+            mean = {node: _mean([level[other] for other in near[node]] or [level[node]]) for node in column}
+            column.sort(key=mean.__getitem__)
+            level |= _spread(column, tallest)
+    return level
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _room(node: Any) -> float:
+    return PASSING if isinstance(node, Passing) else 1.0
+
+
+def _spread(column: Sequence[Any], tallest: float) -> dict[Any, float]:
+    """A layer of few is spread over the height of the tallest, but not thinner than half as dense."""
+    rooms = [_room(node) for node in column]
+    step = min(2.0, tallest / sum(rooms))
+    starts = [sum(rooms[:n]) for n in range(len(rooms))]
+    return {
+        node: tallest / 2 - 0.5 + (start + room / 2 - sum(rooms) / 2) * step
+        for node, start, room in zip(column, starts, rooms, strict=True)
+    }
+
+
+def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    x, y = place
+    axis.add_patch(
+        FancyBboxPatch(
+            (x - WIDTH / 2, y - HEIGHT / 2), WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", facecolor=color,
+            edgecolor=READING if marked else "#333333", lw=2.6 if marked else 1, zorder=3,
+        )
+    )  # fmt: skip
+    lines = textwrap.wrap(_breakable(name), LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
+    longest = max((len(line) for line in lines), default=1)
+    size = min(9.5, 9.5 * LETTERS / longest) if len(lines) < 3 else 7.5
+    axis.text(x, y, "\n".join(line.strip() for line in lines), ha="center", va="center", fontsize=size, zorder=4)
+
+
+def _breakable(name: str) -> str:
+    """AccountBalance and charge_degree may break where words end; short ones stay as they are."""
+    if len(name) <= LETTERS:
+        return name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")
+
+
+def _arrow(axis: Any, way: Sequence[Place], *, color: str, front: bool) -> None:
+    """A smooth line from box to box, which passes other layers level for the width of a box, so that it runs through none."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path as Line
+
+    half = WIDTH / 2
+    points, codes = [(way[0][0] + half, way[0][1])], [Line.MOVETO]
+    for x, y in way[1:]:
+        from_x, from_y = points[-1]
+        middle = (from_x + x - half) / 2
+        points += [(middle, from_y), (middle, y), (x - half, y)]
+        codes += [Line.CURVE4] * 3
+        if (x, y) != way[-1]:
+            points.append((x + half, y))
+            codes.append(Line.LINETO)
+    axis.add_patch(
+        FancyArrowPatch(
+            path=Line(points, codes), arrowstyle="-|>", mutation_scale=11, color=color, lw=1.3 if front else 0.9,
+            zorder=2 if front else 1, shrinkA=0, shrinkB=0,
+        )
+    )  # fmt: skip
+
+
+def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: Sequence[str], *, still: bool) -> None:
+    from matplotlib.patches import Patch
+
+    marks = [(PROTECTED, f"set: {', '.join(protected)}"), (MOVED, "moves with it")]
+    marks += [(STILL, "stays as it is")] if still else []
+    marks += [(DECISION, "the decision")] if decision is not None else []
+    drawn.legend(
+        handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
+        loc="outside lower center", ncols=len(marks), fontsize=9, frameon=False, title="\n".join(notes) or None, title_fontsize=8,
+    )  # fmt: skip

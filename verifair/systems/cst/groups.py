@@ -1,0 +1,116 @@
+"""Who is compared under an intervention: the complainants' groups, and those who have all of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from verifair.errors import DataError, QueryError
+from verifair.schema.feature import text
+from verifair.systems.arguments import check_number
+
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Small = Literal["error", "leave-out"]
+SMALL: tuple[Small, ...] = get_args(Small)
+
+
+def groups_under(
+    frame: pd.DataFrame, do: Mapping[str, Any], *, least: int = 0
+) -> tuple[tuple[str, ...], Integers, Booleans]:
+    """Names of the complainants' groups; (N,) to which each row belongs, -1 for none; (N,) who has all of do's values.
+
+    least: groups of fewer rows are left out.
+    Raises QueryError for no attribute, DataError for columns and values that are not there, or where nobody is in a group.
+    """
+    if not do:
+        raise QueryError("do: no protected attribute; name one with the value of those who are not protected, such as sex = Male")
+    codes, words = zip(*(_coded(frame, name, value) for name, value in do.items()), strict=True)
+    code = np.column_stack(codes)
+    test, protected = (code == 0).all(axis=1), (code != 0).all(axis=1)
+    if not protected.any():
+        joint = " and ".join(f"{name} other than {text(value)}" for name, value in do.items())
+        raise DataError(f"do {told(do)}: nobody has {joint}, so there is no complainant; correct the values")
+    if not test.any():
+        raise DataError(f"do {told(do)}: no row has all of these values, so there is no test group; correct the values")
+    combination, place = np.unique(code[protected], axis=0, return_inverse=True)
+    named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
+    size = np.bincount(place)
+    kept = [n for n in np.argsort(named) if size[n] >= least]
+    if not kept:
+        raise DataError(f"do {told(do)}: every group has fewer than {least} rows (the largest {size.max()}); ask for a smaller k")
+    number = np.full(len(named), -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    group = np.full(len(frame), -1, dtype=np.int64)
+    group[protected] = number[place]
+    return tuple(named[n] for n in kept), group, test
+
+
+def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
+    """(N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
+    if list(frame.columns).count(name) != 1:
+        known = ", ".join(map(str, frame.columns))
+        raise DataError(f"do {name} = {text(value)}: the table has no single column {name!r}; it has {known}")
+    missing = int(frame[name].isna().sum())
+    if missing:
+        raise DataError(f"do {name} = {text(value)}: {missing} rows have no value in column {name!r}; drop such rows")
+    place, distinct = pd.factorize(frame[name])
+    words = [text(one) for one in distinct]
+    if text(value) not in words:
+        raise DataError(f"do {name} = {text(value)}: no row has this value; found {', '.join(sorted(words)[:12])}")
+    first = words.index(text(value))
+    swap = np.arange(len(words))
+    swap[[0, first]] = [first, 0]  # its own inverse: exchanges code 0 and that of do's value
+    return swap[place], [words[c] for c in swap]
+
+
+def told(do: Mapping[str, Any]) -> str:
+    """An intervention in words."""
+    return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
+
+
+def check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, test: Booleans) -> None:
+    """Raises DataError naming the smallest group and the largest k."""
+    sizes = {name: int((group == g).sum()) - 1 for g, name in enumerate(names)}
+    sizes["the test group"] = int(test.sum())
+    name = min(sizes, key=lambda one: sizes[one])
+    if max(k) > sizes[name]:
+        others = " other" if name != "the test group" else ""
+        raise DataError(
+            f"k = {max(k)}: {name} has only {sizes[name]}{others} rows; the largest k is {sizes[name]}"
+            + (
+                ": ask for a smaller one, merge small groups, or leave them out (small = leave-out)"
+                if sizes[name]
+                else ", so nobody can be tested: merge small groups, or leave them out (small = leave-out)"
+            )
+        )
+
+
+def check_k(k: Sequence[int]) -> tuple[int, ...]:
+    """Group sizes, ascending, each once. Raises QueryError for anything but whole numbers from 1 on."""
+    if isinstance(k, str) or not isinstance(k, Iterable):
+        raise QueryError(f"k = {k!r}: expected group sizes, such as (15, 30)")
+    if not len(k):
+        raise QueryError("k: no group size; give at least one, such as 15")
+    for one in k:
+        check_number("k", one, whole=True)
+        if one < 1:
+            raise QueryError(f"k = {one}: expected 1 or more")
+    return tuple(sorted({int(one) for one in k}))
+
+
+def least_group(k: Sequence[int], small: Small) -> int:
+    """The fewest rows that a complainant's group may have without being left out."""
+    if small not in SMALL:
+        raise QueryError(f"small = {small!r}: expected one of {', '.join(SMALL)}")
+    return max(check_k(k)) + 1 if small == "leave-out" else 0
+
+
+def left_out(frame: pd.DataFrame, do: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    """Groups that are not tested: name -> rows."""
+    every, group, _ = groups_under(frame, do)
+    return {name: int((group == g).sum()) for g, name in enumerate(every) if name not in names}

@@ -1,0 +1,1 @@
+"""How wrong the causal model may be: sensitivity, and decisions certified for whole intervals of coefficients."""

@@ -1,0 +1,306 @@
+"""Counterfactual fairness, certified: is the decision the same whatever the causal model's coefficients are in their intervals?
+
+For a row x decided by a network, and its counterfactual x~(theta) under do, with theta anywhere in the confidence box of a linear
+causal model's coefficients:
+
+flips     for every theta, x~(theta) is decided otherwise than x        stays     for every theta, it is decided as x is
+depends   two coefficient vectors of the box are known, with different decisions on the counterfactual (exact, and replayed)
+unknown   with the reason
+
+flips and stays come with a certificate that `verifair check` re-proves, the enclosure of the counterfactuals included; taken as
+given are the equations and the intervals.
+
+Method: the box of coefficients becomes a box of counterfactuals (intervals, equation by equation), which the engine decides; where
+it does not, coefficients at corners and centres are tried, and the coefficients' box is halved.
+Sound? yes.  Complete? no: up to `cells` parts of the coefficients' box.
+Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggieri 2023), section 3.4; the certificate is ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.network import Array, Network
+from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate, Proof, Tree, semantics
+from verifair.checker.counterfactual_statement import CounterfactualStatement
+from verifair.engine.cascade import solve
+from verifair.engine.questions import decided_problem
+from verifair.engine.verdict import Status
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.groups import groups_under
+from verifair.systems.cst.robustness.cells import Cells, Dependence, Part
+from verifair.systems.cst.robustness.effects import Effects, Errors, quantile
+from verifair.systems.cst.robustness.network_rows import NetworkRows
+
+Integers = npt.NDArray[np.int64]
+Progress = Callable[[int, int], None]
+
+FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
+TIME, NODES, WEAK, IMPOSSIBLE = "time", "nodes", "relaxation-too-weak", "impossible"
+TOLD = {
+    TIME: "time was up",
+    NODES: "the network could not be bounded with the boxes allowed",
+    WEAK: "some points that enclose the counterfactuals are decided otherwise, but no coefficients were found that lead there",
+    IMPOSSIBLE: "the schema's constraints forbid the counterfactual",
+}
+"""Why a row is unknown."""
+BOXES = 200
+"""Of the engine for one part of the coefficients' box, unless the budget says otherwise; to cut that part mostly tells more."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CertifiedCounterfactuals:
+    """What became of C rows under one intervention.
+
+    rows: (C,) positions in the table.   factual: (C,) the network's classes of the rows.   estimated: (C,) those of their
+    counterfactuals at the estimates.   status, reason: (C,) see the module.   clipped: (C,) whether some coefficients may lead out
+    of the schema's ranges, where the counterfactual is taken to the nearest end.   cells: (C,) parts of the coefficients' box
+    looked at.   low, high: (p,) the box.   dependences: position among the rows -> why it depends.   certificate: of flips and
+    stays, None if there are none.
+    """
+
+    effects: Effects
+    level: float
+    simultaneous: bool
+    low: Array
+    high: Array
+    rows: Integers
+    factual: Integers
+    estimated: Integers
+    status: npt.NDArray[np.str_]
+    reason: npt.NDArray[np.str_]
+    clipped: npt.NDArray[np.bool_]
+    cells: Integers
+    dependences: Mapping[int, Dependence] = field(repr=False)
+    seconds: float
+    certificate: Certificate | None = field(repr=False)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of each status."""
+        return {one: int((self.status == one).sum()) for one in (FLIPS, STAYS, DEPENDS, UNKNOWN)}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Unknown rows for each reason."""
+        return dict(Counter(self.reason[self.status == UNKNOWN].tolist()))
+
+    @property
+    def box(self) -> str:
+        """What the intervals are, in words."""
+        t = quantile(self.level, int((self.effects.errors > 0).sum()), simultaneous=self.simultaneous)
+        whose = "all coefficients together (Bonferroni)" if self.simultaneous else "each coefficient alone"
+        return f"{100 * self.level:.6g} % confidence intervals of {whose}: estimates -+ {t:.4g} standard errors"
+
+    def coefficients(self) -> pd.DataFrame:
+        """A line for each coefficient: name, estimate, error, low, high."""
+        lines = zip(self.effects.coefficients, self.low.tolist(), self.high.tolist(), strict=True)
+        return pd.DataFrame([
+            {"coefficient": one.name, "estimate": one.estimate, "error": one.error, "low": low, "high": high}
+            for one, low, high in lines
+        ])  # fmt: skip
+
+    def table(self) -> pd.DataFrame:
+        """A line for each row."""
+        columns = ("rows", "factual", "estimated", "status", "reason", "clipped", "cells")
+        return pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"rows": "row"})
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "do": dict(self.effects.do), "level": self.level, "simultaneous": self.simultaneous, "box": self.box,
+            "coefficients": self.coefficients().to_dict("records"), "rows": len(self.rows), "counts": self.counts,
+            "unknown": self.reasons, "clipped": int(self.clipped.sum()), "seconds": self.seconds,
+            "people": self.table().to_dict("records"),
+            "depends": {
+                int(self.rows[k]): {
+                    "coefficients": [list(one) for one in found.theta], "counterfactuals": list(found.counterfactuals),
+                    "classes": list(found.classes), "margins": list(found.margins), "float32_agrees": found.float32_agrees,
+                }
+                for k, found in self.dependences.items()
+            },
+        }  # fmt: skip
+
+
+def certify_counterfactuals(
+    causal_model: CausalModel, network: Network, schema: Schema, frame: pd.DataFrame, *, do: Mapping[str, Any], level: float = 0.95,
+    simultaneous: bool = False, errors: Errors | None = None, rows: Sequence[int] | None = None, cells: int = 32,
+    budget: Budget | None = None, progress: Progress | None = None,
+) -> CertifiedCounterfactuals:  # fmt: skip
+    """Decide the network's decisions on counterfactuals for the whole confidence box of the causal model's coefficients.
+
+    causal_model: fitted, or fitted here to the table; linear with additive noise wherever do has an effect on the network.
+    frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
+    level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
+    coefficients that were given, see `effects.Errors`.   rows: positions in the table; None: everybody who differs from do.
+    cells: parts that the coefficients' box of one row may be cut into.   budget: seconds for the whole run, nodes: boxes a part.
+    progress(done, total) counts rows.
+    Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
+    Sound? yes.  Complete? no.
+    """
+    started = time.monotonic()
+    model = causal_model if causal_model.fitted else causal_model.fit(frame)
+    do = model.check(frame, do)
+    positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))
+    if cells < 1:
+        raise QueryError(f"cells = {cells}: expected 1 or more parts of the coefficients' box")
+    people = NetworkRows.of(model, network, schema, frame, positions, do, errors)
+    effects = people.effects
+    t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
+    low, high = effects.box(t)
+    search = _Search(people, low, high, cells, budget or Budget(), started)
+    search.run(progress)
+    status = np.array([search.status(k) for k in range(len(positions))], dtype="<U7")
+    reason = np.array([search.reason.get(k, "") for k in range(len(positions))], dtype="<U24")
+    found = CertifiedCounterfactuals(
+        effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual,
+        estimated=search.estimated, status=status, reason=reason,
+        clipped=people.clipped(low, high), cells=search.cells.count, dependences=search.dependences, seconds=0.0, certificate=None,
+    )  # fmt: skip
+    certificate = _certificate(people, search, found.box, low, high)
+    return replace(found, certificate=certificate, seconds=time.monotonic() - started)
+
+
+def _positions(rows: Sequence[int], count: int) -> Integers:
+    given = np.asarray(rows)
+    if given.size and given.dtype.kind not in "iu":
+        raise QueryError(f"rows: found {given.dtype} values; expected positions in the table, whole numbers")
+    found = given.astype(np.int64).reshape(-1)
+    if len(found) and (found.min() < 0 or found.max() >= count):
+        raise QueryError(f"rows: {found.min()} .. {found.max()}, but the table has rows 0 .. {count - 1}; give positions in it")
+    if len(np.unique(found)) < len(found):
+        raise QueryError("rows: some position is named twice; name each once")
+    return found
+
+
+class _Search:
+    """One run: parts of the coefficients' box that are still open, those proved, and what is known of each row."""
+
+    def __init__(self, people: NetworkRows, low: Array, high: Array, cells: int, budget: Budget, started: float) -> None:
+        self.people, self.low, self.high, self.budget = people, low, high, budget
+        self.deadline = started + budget.seconds
+        self.cells = Cells(people, most=cells)
+        self.query = people.query(low, high, "")
+        self.proved: dict[int, list[tuple[Part, Tree]]] = {}
+        self.dependences: dict[int, Dependence] = {}
+        self.reason: dict[int, str] = {}
+        self.estimated = np.zeros(len(people), dtype=np.int64)
+
+    def status(self, row: int) -> str:
+        if row in self.dependences:
+            return DEPENDS
+        if row in self.reason or row not in self.proved:
+            return UNKNOWN
+        return STAYS if self.estimated[row] == self.people.factual[row] else FLIPS
+
+    def run(self, progress: Progress | None) -> None:
+        """Corners first, then the whole box of every row, then parts of it."""
+        self._look_at_corners()
+        open_ = self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])
+        while open_:
+            if progress is not None:
+                progress(len(self.people) - len({part.row for part in open_}), len(self.people))
+            if time.monotonic() > self.deadline:
+                self.reason.update({part.row: TIME for part in open_})
+                return
+            left = self._decide(open_, 0) + self._decide(open_, 1)
+            self._look_at([(part.row, theta) for part in left for theta in part.samples()])
+            left = [part for part in left if not self._settled(part.row)]
+            halves, stuck = self.cells.cut(left)
+            exact = [part for part in stuck if not part.exact and self._without_padding(part)]
+            self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
+            open_ = [part for part in halves + exact if not self._settled(part.row)]
+        if progress is not None:
+            progress(len(self.people), len(self.people))
+
+    def _without_padding(self, part: Part) -> bool:
+        """Give a part the box that rational arithmetic finds; tells whether that is a smaller one (rounding at a tie, mostly)."""
+        lower, upper = self.people.exact_box(self.query, part)
+        smaller = bool((lower > part.lower).any() or (upper < part.upper).any())
+        part.lower, part.upper, part.exact = lower, upper, True
+        return smaller
+
+    def _settled(self, row: int) -> bool:
+        return row in self.dependences or row in self.reason
+
+    def _look_at_corners(self) -> None:
+        """The decisions at the estimates, and two coefficient vectors that decide differently wherever corners show some."""
+        theta = np.vstack([self.people.effects.estimates, self.people.corners(self.low, self.high)])
+        classes, legal = self.people.decided(theta)
+        self.estimated = classes[0]
+        self.reason.update({int(k): IMPOSSIBLE for k in np.flatnonzero(~legal[0])})
+        differs = (classes != classes[0]) & legal & legal[0]
+        pairs = [(int(k), theta[int(differs[:, k].argmax())]) for k in np.flatnonzero(differs.any(axis=0))]
+        self._note(pairs)
+
+    def _look_at(self, asked: list[tuple[int, Array]]) -> None:
+        """Try coefficient vectors of single rows."""
+        if not asked:
+            return
+        rows = np.array([row for row, _ in asked])
+        classes, legal = self.people.decided_each(rows, np.array([theta for _, theta in asked]))
+        hits = np.flatnonzero((classes != self.estimated[rows]) & legal)
+        self._note([asked[k] for k in hits])
+
+    def _note(self, pairs: list[tuple[int, Array]]) -> None:
+        """Keep what the exact evaluation of both counterfactuals confirms."""
+        pairs = list({row: (row, theta) for row, theta in pairs}.values())
+        self.dependences.update(self.people.dependences(self.query, pairs))
+
+    def _decide(self, parts: list[Part], winner: int) -> list[Part]:
+        """Ask the engine whether the boxes of those decided `winner` at the estimates are so throughout; returns what it does not
+        prove."""
+        parts = [part for part in parts if self.estimated[part.row] == winner]
+        if not parts:
+            return []
+        people = self.people
+        lower, upper = np.array([part.lower for part in parts]), np.array([part.upper for part in parts])
+        problem = decided_problem(people.network, people.schema, lower, upper, winner, 1 - winner)
+        seconds = max(self.deadline - time.monotonic(), 1e-3)
+        limit = Budget(
+            seconds=seconds, nodes=self.budget.nodes or BOXES, memory_mb=self.budget.memory_mb, threads=self.budget.threads,
+            seed=self.budget.seed,
+        )  # fmt: skip
+        left = []
+        for part, (answer,) in zip(parts, solve(problem, method="bnb", budget=limit), strict=True):
+            if answer.status is Status.PROVED:
+                assert isinstance(answer.tree, Tree)
+                self.proved.setdefault(part.row, []).append((part, answer.tree))
+            else:
+                part.flaw = WEAK if answer.status is Status.VIOLATED or answer.reason is None else answer.reason.value
+                left.append(part)
+        return left
+
+
+def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:
+    proofs = []
+    for k in range(len(people)):
+        if search.status(k) not in (FLIPS, STAYS):
+            continue
+        row, also, own, other = tuple(people.raw[k].tolist()), people.also(k), int(people.factual[k]), int(search.estimated[k])
+        statement = CounterfactualStatement(goal="factual", row=row, also=also, classes=(own, 1 - own))
+        proofs.append(Proof(statement=statement, evidence=Tree.leaf(None)))
+        for part, tree in search.proved[k]:
+            statement = CounterfactualStatement(
+                goal="counterfactual", row=row, also=also, classes=(other, 1 - other), cell=part.cell,
+                lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
+            )  # fmt: skip
+            proofs.append(Proof(statement=statement, evidence=tree))
+    if not proofs:
+        return None
+    return Certificate(
+        network_sha256=people.network.source_sha256, schema_sha256=people.schema.sha256, semantics=semantics(people.network),
+        query=people.query(low, high, origin), features=tuple(feature.name for feature in people.schema.features),
+        proofs=tuple(proofs),
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""CF under a linear rule, exactly: how far must a linear model's coefficients move until a counterfactual is decided otherwise?
+
+Without rounding and clipping every node's change is multilinear in the coefficients, and so is the rule's score: over a box it
+takes its extremes at corners. A corner's score is a polynomial in the box's size t, and the extremes over the corners are monotone
+in t, so that the smallest t at which some corner crosses the threshold is found by bisection, for all complainants at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array
+from verifair.systems.cst.deciders import Rule
+from verifair.systems.cst.robustness.effects import Effects
+
+Booleans = npt.NDArray[np.bool_]
+MOST = 1e6
+"""Standard errors; what does not flip below never does, as far as we say."""
+STEPS = 90
+"""Of bisection: MOST to 1e-21."""
+HELD = 2_000_000
+"""Scores held at once."""
+
+
+def polynomials(effects: Effects, change: Array, signs: Array) -> Array:
+    """(V, m, L) the nodes' changes for one change (p,) of what coefficients multiply, at coefficients estimates + t signs errors.
+
+    Coefficients of 1, t, ..., t^(L-1); rounding and clipping are left out.   signs: (V, p).
+    """
+    length = len(effects.nodes) + 1
+    found = np.zeros((len(signs), len(effects.nodes), length))
+    for n, name in enumerate(effects.nodes):
+        for k, one in enumerate(effects.coefficients):
+            if one.node != name:
+                continue
+            if one.parent in effects.nodes:
+                parent = found[:, effects.nodes.index(one.parent)]
+            else:
+                parent = np.zeros((len(signs), length))
+                parent[:, 0] = change[k]
+            found[:, n] += one.estimate * parent
+            found[:, n, 1:] += (signs[:, k] * one.error)[:, None] * parent[:, :-1]
+    return found
+
+
+def scores(effects: Effects, rule: Rule, change: Array, signs: Array) -> Array:
+    """(V, L) polynomials of what the nodes' changes add to the rule's score."""
+    weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
+    return np.asarray(np.einsum("vml,m->vl", polynomials(effects, change, signs), weights))
+
+
+def accepts(rule: Rule, score: Array) -> Booleans:
+    """Which scores are positive decisions."""
+    if rule.above is not None:
+        return np.asarray(score > rule.above)
+    assert rule.at_least is not None  # a rule has one of the two
+    return np.asarray(score >= rule.at_least)
+
+
+def smallest_flips(
+    effects: Effects, rule: Rule, base: Array, change: Array, accepted: Booleans, signs: Array
+) -> tuple[Array, Array]:
+    """(C,) the smallest t at which some corner's score decides otherwise than `accepted` (C,); and (C, p) these coefficients.
+
+    base: (C,) scores with all nodes as they are.   change: (C, p).   signs: (V, p) corners.
+    t is inf, and the coefficients NaN, where none does up to MOST. Up to the rounding of floats.
+    """
+    found, theta = np.full(len(base), np.inf), np.full((len(base), len(effects)), np.nan)
+    distinct, place = np.unique(change, axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    for group, one in enumerate(distinct):
+        polynomial = scores(effects, rule, one, signs)
+        mine = np.flatnonzero(place == group)
+        step = max(1, HELD // len(signs))
+        for start in range(0, len(mine), step):
+            who = mine[start : start + step]
+            t, corner = _bisected(polynomial, rule, base[who], accepted[who])
+            found[who] = t
+            reached = np.isfinite(t)
+            theta[who[reached]] = effects.estimates + t[reached, None] * signs[corner[reached]] * effects.errors
+    return found, theta
+
+
+def _bisected(polynomial: Array, rule: Rule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
+    low, high = np.zeros(len(base)), np.full(len(base), MOST)
+
+    def flipped(t: Array) -> tuple[Booleans, npt.NDArray[np.intp]]:
+        power = t ** np.arange(polynomial.shape[1])[:, None]
+        score = polynomial @ power  # (V, C)
+        corner = np.where(accepted, score.argmin(axis=0), score.argmax(axis=0))
+        return accepts(rule, base + score[corner, np.arange(len(base))]) != accepted, corner
+
+    never = ~flipped(high)[0]
+    for _ in range(STEPS):
+        middle = np.where(low > 0, np.sqrt(low * high), high * 2.0**-20)  # geometric: small ones to the same relative accuracy
+        over = flipped(middle)[0]
+        low, high = np.where(over, low, middle), np.where(over, middle, high)
+    at_once = flipped(np.zeros(len(base)))[0]
+    t = np.where(never, np.inf, np.where(at_once, 0.0, high))
+    return t, flipped(np.where(np.isfinite(t), t, 0.0))[1]

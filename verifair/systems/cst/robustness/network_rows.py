@@ -1,0 +1,287 @@
+"""Rows, their counterfactuals by a linear causal model, and a network's decisions on both, in the schema's raw values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Network
+from encoders.onnx.runtime import predictions
+from verifair.checker.counterfactual_statement import CounterfactualQuery, Equation, Term
+from verifair.checker.kinds.counterfactuals import reach
+from verifair.engine.questions import decisions
+from verifair.errors import QueryError
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
+from verifair.systems.cst.causal.design import is_number
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.robustness.cells import Dependence, Part
+from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+CORNERS = 256
+"""Of the coefficients' box that are looked at for every row: all of them up to eight coefficients."""
+DECIDED_AT_ONCE = 20_000
+"""Rows of network inputs held in memory."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkRows:
+    """N rows of a table under one intervention.
+
+    raw: (N, V).   factual: (N,) classes.   values: (N, m) of the nodes, change: (N, p), see `Effects`.
+    place: (m,) each node's position among the features, -1 for what the network does not take.
+    to: position of a feature -> raw value it is set to.   outside: attributes that the network does not take -> their words.
+    beside: (N, A) raw values of those.   set_to: raw values of all that do names.   basis: of each coefficient, what the raw values
+    of its parent count (None: themselves).
+    """
+
+    network: Network
+    schema: Schema
+    effects: Effects
+    raw: Array
+    factual: Integers
+    values: Array
+    change: Array
+    place: Integers
+    to: Mapping[int, float]
+    outside: Mapping[str, tuple[str, ...]]
+    beside: Array
+    set_to: Mapping[str, float]
+    basis: tuple[tuple[float, ...] | None, ...]
+
+    @classmethod
+    def of(
+        cls, model: CausalModel, network: Network, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
+        errors: Errors | None,
+    ) -> NetworkRows:  # fmt: skip
+        """The given rows of a table. Raises QueryError, SchemaError, DataError for what does not fit."""
+        schema.check_network(network)
+        network.require_piecewise_linear("decisions on counterfactuals")
+        if network.outputs > 2:
+            raise QueryError(f"decisions on counterfactuals are certified for two classes, the network has {network.outputs}")
+        _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
+        feature = {one.source: v for v, one in enumerate(schema.features)}
+        effects = Effects.of(model, do, needed=feature, errors=errors)
+        for name in effects.nodes:
+            if not is_number(frame[name]) or (name in feature and not schema.features[feature[name]].numeric):
+                raise QueryError(f"node {name!r}: holds categories; only numbers have linear equations: drop it, or its parents")
+        if not any(name in feature for name in (*do, *effects.nodes)):
+            raise QueryError(
+                f"do changes nothing that the network takes: neither {', '.join(do)} nor what they cause is a feature of the "
+                "schema; check the names of the schema's columns against those of the causal model"
+            )
+        taken = frame.iloc[rows]
+        raw = schema.raw(taken)
+        words = {
+            name: () if is_number(frame[name]) else tuple(sorted({text(one) for one in [*frame[name].unique().tolist(), do[name]]}))
+            for name in (*do, *effects.nodes) if name not in feature
+        }  # fmt: skip
+        beside = np.column_stack([np.empty((len(rows), 0)), *(_outside(taken[name], words[name]) for name in words)])
+        set_to = {
+            name: schema.raw_value(schema.features[feature[name]].name, value) if name in feature
+            else float(words[name].index(text(value)) if words[name] else value)
+            for name, value in do.items()
+        }  # fmt: skip
+        return cls(
+            network=network, schema=schema, effects=effects, raw=raw, factual=decisions(network, schema.encode(raw)),
+            values=effects.values(taken), change=effects.changes(taken),
+            place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64),
+            to={feature[name]: set_to[name] for name in do if name in feature}, outside=words, beside=beside, set_to=set_to,
+            basis=tuple(_basis(one, frame, schema, feature, words, do) for one in effects.coefficients),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def also(self, row: int) -> tuple[float, ...]:
+        """Raw values of what the network does not take."""
+        return tuple(self.beside[row].tolist())
+
+    def corners(self, low: Array, high: Array) -> Array:
+        """(T, p) corners of a box of coefficients: all, or CORNERS random ones where there are more."""
+        loose = np.flatnonzero(high > low)
+        if 1 << len(loose) <= CORNERS:
+            up = (np.arange(1 << len(loose))[:, None] >> np.arange(len(loose)) & 1).astype(bool)
+        else:
+            up = np.random.default_rng(0).random((CORNERS, len(loose))) < 0.5
+        theta = np.tile(low, (len(up), 1))
+        theta[:, loose] = np.where(up, high[loose], low[loose])
+        return theta
+
+    def decided(self, theta: Array) -> tuple[Integers, Booleans]:
+        """(T, N) classes of all rows' counterfactuals for coefficients theta (T, p), and which are rows that can be."""
+        classes, legal = np.empty((len(theta), len(self)), dtype=np.int64), np.empty((len(theta), len(self)), dtype=bool)
+        step = max(1, DECIDED_AT_ONCE // max(len(theta), 1))
+        for start in range(0, len(self), step):
+            part = slice(start, start + step)
+            found = self.effects.counterfactuals(self.values[part], self.change[part], theta)
+            raw = self._legal(np.tile(self.raw[part], (len(theta), 1, 1)), found)
+            flat = raw.reshape(-1, raw.shape[2])
+            classes[:, part] = decisions(self.network, self.schema.encode(flat)).reshape(raw.shape[:2])
+            legal[:, part] = self.schema.inside(flat).reshape(raw.shape[:2])
+        return classes, legal
+
+    def decided_each(self, rows: Integers, theta: Array) -> tuple[Integers, Booleans]:
+        """(R,) classes of the counterfactuals of single rows (R,) for coefficients of their own, theta (R, p)."""
+        classes, legal = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=bool)
+        for start in range(0, len(rows), DECIDED_AT_ONCE):
+            part = slice(start, start + DECIDED_AT_ONCE)
+            k = rows[part]
+            found = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
+            raw = self._legal(self.raw[k], found)
+            classes[part], legal[part] = decisions(self.network, self.schema.encode(raw)), self.schema.inside(raw)
+        return classes, legal
+
+    def _legal(self, raw: Array, found: Array) -> Array:
+        """Raw rows (..., V) with do's values and the nodes' (..., m) as the schema allows them: rounded where whole, clipped."""
+        domain, raw = self.schema.domain, raw.copy()
+        for position, value in self.to.items():
+            raw[..., position] = value
+        inside = np.flatnonzero(self.place >= 0)
+        v = self.place[inside]
+        whole = np.where(domain.integer[v], np.rint(found[..., inside]), found[..., inside])
+        raw[..., v] = np.clip(whole, domain.lower[v], domain.upper[v])
+        return raw
+
+    def enclosure(self, rows: Integers, low: Array, high: Array) -> tuple[Array, Array, Array]:
+        """Raw boxes (R, V), (R, V) that hold the counterfactuals of rows (R,) for coefficients in low .. high, (p,) or (R, p); and
+        (R,) how wide they are in network inputs, before whole numbers are made of them."""
+        domain = self.schema.domain
+        low, high = (np.broadcast_to(end, (len(rows), len(self.effects))) for end in (low, high))
+        ends = self.effects.enclosure(self.values[rows], self.change[rows], low, high)
+        inside = np.flatnonzero(self.place >= 0)
+        width = ((ends[1] - ends[0])[:, inside] / domain.scale[self.place[inside]]).sum(axis=1)
+        return self._legal(self.raw[rows], ends[0]), self._legal(self.raw[rows], ends[1]), width
+
+    def clipped(self, low: Array, high: Array) -> Booleans:
+        """(N,) whether some coefficients in low .. high may lead out of the schema's ranges."""
+        domain, inside = self.schema.domain, np.flatnonzero(self.place >= 0)
+        least, most = self.effects.enclosure(self.values, self.change, low, high)
+        v = self.place[inside]
+        return np.asarray(((least[:, inside] < domain.lower[v]) | (most[:, inside] > domain.upper[v])).any(axis=1))
+
+    def query(self, low: Array, high: Array, origin: str) -> CounterfactualQuery:
+        """The equations, with the coefficients' intervals, as a certificate states them."""
+        name = {one.source: one.name for one in self.schema.features}
+        equations = []
+        for n, node in enumerate(self.effects.nodes):
+            terms = tuple(
+                Term(parent=name.get(one.parent, one.parent), low=float(low[k]), high=float(high[k]), values=self.basis[k])
+                for k, one in enumerate(self.effects.coefficients) if one.node == node
+            )  # fmt: skip
+            span = self.effects.range[n]
+            equations.append(Equation(
+                node=name.get(node, node), terms=terms, range=None if span is None else (float(span[0]), float(span[1])),
+                decimals=self.effects.decimals[n],
+            ))  # fmt: skip
+        return CounterfactualQuery(
+            kind="counterfactual-decision", do={name.get(one, one): value for one, value in self.set_to.items()},
+            equations=tuple(equations), origin=origin, also=dict(self.outside),
+        )  # fmt: skip
+
+    def exact_box(self, query: CounterfactualQuery, part: Part) -> tuple[Array, Array]:
+        """The box (V,), (V,) of a part without padding: rational arithmetic, the ends rounded outwards to float64."""
+        found = reach(query, tuple(self.raw[part.row].tolist()), self.also(part.row), part.cell, self.schema)
+        low, high = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
+        inside = np.array([Fraction(near) > end for near, end in zip(low.tolist(), found.low, strict=True)])
+        within = np.array([Fraction(near) < end for near, end in zip(high.tolist(), found.high, strict=True)])
+        return np.where(inside, np.nextafter(low, -np.inf), low), np.where(within, np.nextafter(high, np.inf), high)
+
+    def _point(self, query: CounterfactualQuery, row: int, theta: Array) -> Array | None:
+        """The counterfactual (V,) for one coefficient vector, exact up to the nearest float64; None where it cannot be."""
+        found = reach(query, tuple(self.raw[row].tolist()), self.also(row), Part.at(row, theta).cell, self.schema)
+        raw = np.array([float(end) for end in found.low])
+        return raw if found.low == found.high and self.schema.inside(raw[None])[0] else None
+
+    def dependences(self, query: CounterfactualQuery, pairs: Sequence[tuple[int, Array]]) -> dict[int, Dependence]:
+        """Of rows and coefficients (p,) that seem to decide otherwise than the estimates, those that exact evaluation confirms."""
+        asked, points = [], []
+        for row, theta in pairs:
+            reached = [self._point(query, row, one) for one in (self.effects.estimates, theta)]
+            if all(one is not None for one in reached):
+                asked.append((row, theta))
+                points += reached
+        if not asked:
+            return {}
+        raw = np.array(points)
+        x = self.schema.encode(raw)
+        logits = self.network.forward(exact(x))
+        margin = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        sign, shown = margin.sign > 0, margin.to_float()
+        runtime = None if self.network.source is None else predictions(self.network, x.astype(np.float32))
+        found = {}
+        for k, (row, theta) in enumerate(asked):
+            a, b = 2 * k, 2 * k + 1
+            if sign[a] != sign[b]:
+                found[row] = Dependence(
+                    theta=(tuple(self.effects.estimates.tolist()), tuple(theta.tolist())),
+                    counterfactuals=(self.schema.decode(raw[a]), self.schema.decode(raw[b])), classes=(int(sign[a]), int(sign[b])),
+                    margins=(float(shown[a]), float(shown[b])),
+                    float32_agrees=None if runtime is None else bool(runtime[a] == sign[a] and runtime[b] == sign[b]),
+                )  # fmt: skip
+        return found
+
+
+def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]) -> None:
+    """Raise QueryError where the equations, which are about features, would miss a part of what changes in the network's inputs.
+
+    changed: columns that the intervention may change.
+    """
+    for name in changed:
+        readers = [one.name for one in schema.features if one.source == name]
+        if len(readers) > 1:
+            raise QueryError(
+                f"column {name!r}: do may change it, and the features {', '.join(readers)} are both read from it; a certificate's "
+                "equations are about one feature each: take a network that reads the column once"
+            )
+        blocks = [one for one in schema.features if one.kind == "one-hot" and one.source not in frame.columns]
+        block = [one.name for one in blocks if name in [f"{one.source}_{word}" for word in one.categories or ()]]
+        if block:
+            raise QueryError(
+                f"column {name!r}: do may change it, and it is one of a block that the one-hot feature {block[0]!r} is read from; "
+                f"write the block as one column of words, {block[0]!r}, in the table and in the causal model"
+            )
+        if not readers and any(one.name == name for one in schema.features):
+            raise QueryError(
+                f"column {name!r}: do may change it, and the feature of that name is read from another column; rename the feature"
+            )
+
+
+def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:
+    """(N,) raw values of an attribute that the network does not take."""
+    return column.to_numpy(dtype=float) if not words else np.array([words.index(text(one)) for one in column.tolist()], dtype=float)
+
+
+def _basis(
+    one: Coefficient, frame: pd.DataFrame, schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
+    do: Mapping[str, Any],
+) -> tuple[float, ...] | None:  # fmt: skip
+    """What the raw values of a coefficient's parent count in its equation; None where they count themselves."""
+
+    def counts(value: Any) -> float:
+        return float(value) if one.word is None else float(text(value) == one.word)
+
+    name = one.parent
+    if name not in do:
+        return None
+    if name not in feature:
+        return tuple(counts(word) for word in words[name]) if words[name] else None
+    described = schema.features[feature[name]]
+    if described.categories is None:
+        if one.word is not None:
+            raise QueryError(f"attribute {name!r}: a number in the schema, but words in the table; give both the same type")
+        return None
+    found = [0.0] * len(described.categories)  # no row has a category that is not seen here
+    for value in [*frame[name].unique().tolist(), do[name]]:
+        found[int(schema.raw_value(described.name, value))] = counts(value)
+    return tuple(found)

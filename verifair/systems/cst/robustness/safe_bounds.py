@@ -1,0 +1,234 @@
+"""Below which size of the coefficients' box can a verdict not flip?  Sound bounds, for any decider and any linear causal model.
+
+The test group. If the counterfactual moves by at most rho in the embedding that distances are measured in, every row's distance
+from it changes by at most rho, and so does the k-th smallest. With d_k the k-th distance now, rows nearer than d_k - 2 rho are
+certainly in the group, those beyond d_k + 2 rho certainly are not, and the places that are left go to any of the others.
+
+The decision on the counterfactual. Of a linear rule, by the interval of its score; of any other decider nothing is assumed: it may
+decide either way as soon as the counterfactual can move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array
+from verifair.systems.cst.deciders import Rule, counterfactually, decided
+from verifair.systems.cst.neighbours import Pool
+from verifair.systems.cst.robustness.effects import PAD, Effects
+from verifair.systems.cst.robustness.exact_flips import accepts, scores
+from verifair.systems.cst.robustness.what_if import WhatIf
+
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+STEPS = 40
+"""Of bisection for t."""
+POINTS = 4
+"""So many times k of the nearest points are looked at; what may be farther counts as unknown."""
+GOLDEN = 60
+"""Steps towards the least lower limit of an interval."""
+CHUNK = 2048
+"""Complainants at once."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Around:
+    """The nearest points of the test pool around C counterfactuals, nearest first, (C, W): distances, and rows and negative ones up
+    to and with each. whole: whether these are all points."""
+
+    distance: Array
+    counted: Integers
+    bad: Integers
+    whole: bool
+
+    @classmethod
+    def of(cls, pool: Pool, centers: Array, k: int) -> Around:
+        width = min(len(pool.points), max(POINTS * k, k + 100))
+        distance, point = pool.search(centers, width, 1)
+        return cls(
+            distance=distance, counted=np.cumsum(pool.count[point], axis=1), bad=np.cumsum(pool.bad[point], axis=1),
+            whole=width == len(pool.points),
+        )  # fmt: skip
+
+    def negatives(self, k: int, rho: Array, rounding: float) -> tuple[Array, Array]:
+        """(C,), (C,) least and most negative decisions among the k nearest of counterfactuals that moved by at most rho (C,)."""
+        everyone = np.arange(len(rho))
+        radius = self.distance[everyone, np.argmax(self.counted >= k, axis=1)]
+        slack = 2 * rho + rounding * np.maximum(1.0, radius + rho)
+        inner = (self.distance < (radius - slack)[:, None]).sum(axis=1)
+        outer = (self.distance <= (radius + slack)[:, None]).sum(axis=1)
+        sure, sure_bad = (np.where(inner > 0, total[everyone, inner - 1], 0) for total in (self.counted, self.bad))
+        maybe, maybe_bad = self.counted[everyone, outer - 1] - sure, self.bad[everyone, outer - 1] - sure_bad
+        left = k - sure
+        most = sure_bad + np.minimum(maybe_bad, left)
+        least = sure_bad + np.maximum(left - (maybe - maybe_bad), 0)
+        beyond = (outer == self.distance.shape[1]) & (not self.whole)  # farther points may count as well
+        return np.where(beyond, sure_bad, least).astype(float), np.where(beyond, sure_bad + left, most).astype(float)
+
+
+def safe(what: WhatIf, most: float) -> Array:
+    """(C,) sizes t, in standard errors, up to `most`, of coefficients' boxes within which no verdict flips."""
+    found = np.zeros(len(what))
+    for start in range(0, len(what), CHUNK):
+        who = np.arange(start, min(start + CHUNK, len(what)))
+        found[who] = _largest(Bounds(what, who, np.tile(what.effects.estimates, (len(who), 1))), most)
+    return found
+
+
+def _largest(bounds: Bounds, most: float) -> Array:
+    effects = bounds.what.effects
+
+    def holds(t: Array) -> Booleans:
+        reach = t[:, None] * effects.errors
+        return bounds.holds(effects.estimates - reach, effects.estimates + reach, t)
+
+    low, high = np.zeros(len(bounds.who)), np.full(len(bounds.who), most)
+    all_the_way = holds(high)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        held = holds(middle)
+        low, high = np.where(held, middle, low), np.where(held, high, middle)
+    return np.where(all_the_way, most, low)
+
+
+class Bounds:
+    """Complainants who (R,), their counterfactuals at coefficients centre (R, p), and what surrounds them."""
+
+    def __init__(self, what: WhatIf, who: Integers, centre: Array) -> None:
+        self.what, self.who, self.centre = what, who, centre
+        self.nodes = what.nodes(who, centre)
+        self.now = what.now[who]
+        rows = what.rows(who, self.nodes)
+        self.rule = counterfactually(what.decider)
+        legal, accepted = decided(what.decider, rows)
+        self.tilde = np.zeros(len(who)) if accepted is None else (~accepted).astype(float)
+        self.score = self.rule.score(rows) if isinstance(self.rule, Rule) else np.zeros(len(who))
+        if what.method != "CF":
+            self.around = Around.of(what.found.test_pool, what.metric.embed(legal), what.k)
+
+    def holds(self, low: Array, high: Array, t: Array | None = None) -> Booleans:
+        """(R,) whether no coefficients in low .. high (R, p) change the verdict, as far as can be told.
+
+        t: (R,) where the boxes are estimates -+ t standard errors.
+        """
+        what = self.what
+        ends = what.effects.enclosure(what.values[self.who], what.change[self.who], low, high)
+        least, most = (what.allowed(end) for end in ends)
+        tilde = self._tilde(t, least, most)
+        if what.method == "CF":
+            refused = what.found.refused[what.index[self.who]]
+            return np.asarray(~refused | ((tilde[0] == tilde[1]) & ((tilde[0] == 0) == self.now)))
+        moved = np.maximum(np.abs(least - self.nodes), np.abs(most - self.nodes))
+        rho = self._length(moved)
+        fewest, largest = self.around.negatives(what.k, rho, what.found.test_pool.rounding)
+        held = self._constant(fewest, largest, *tilde)
+        still = np.flatnonzero((rho == 0) & ~held & (tilde[0] == tilde[1]))  # the very same test group, ties included
+        held[still] = what.verdicts(self.who[still], self.centre[still]) == self.now[still]
+        return held
+
+    def _length(self, moved: Array) -> Array:
+        """(R,) how far at most a counterfactual moves whose nodes move by up to `moved` (R, m), in the metric."""
+        metric = self.what.metric
+        of = [self.what.effects.nodes.index(name) if name in self.what.effects.nodes else None for name in metric.numbers]
+        steps = np.column_stack([np.zeros((len(moved), 0)), *(moved[:, n] if n is not None else np.zeros(len(moved)) for n in of)])
+        length = np.linalg.norm(steps @ np.abs(metric.linear), ord=metric.p, axis=1)
+        return np.asarray(length * (1 + 1e-12))
+
+    def _tilde(self, t: Array | None, least: Array, most: Array) -> tuple[Array, Array]:
+        """(R,), (R,) 0 or 1: the counterfactual is refused at least, and at most."""
+        if self.what.method == "CST w/o":  # no part of it
+            return np.zeros(len(least)), np.zeros(len(least))
+        still = (least == most).all(axis=1)
+        sure = still if not isinstance(self.rule, Rule) else still | self._decided(self.rule, t, least, most)
+        return np.where(sure, self.tilde, 0.0), np.where(sure, self.tilde, 1.0)
+
+    def _decided(self, rule: Rule, t: Array | None, least: Array, most: Array) -> Booleans:
+        """(R,) whether the rule's score stays on its side of the threshold: by intervals, or by corners with room for rounding."""
+        what = self.what
+        effects = what.effects
+        weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
+        score = self.score
+        size = np.abs(score) + np.abs(self.nodes) @ np.abs(weights)
+        down = np.where(weights > 0, least - self.nodes, most - self.nodes) @ weights - PAD * size
+        up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
+        refused = self.tilde > 0
+        sure = np.where(refused, ~accepts(rule, score + up), accepts(rule, score + down))
+        if t is not None and (effects.errors > 0).sum() <= CORNERED:
+            room = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
+            smallest, largest = self._corners(rule, t)
+            unmoved = rule.score(what.rows(self.who, what.values[self.who]))
+            by_corners = np.where(
+                refused, ~accepts(rule, unmoved + largest + room), accepts(rule, unmoved + smallest - room)
+            )  # fmt: skip
+            sure |= by_corners & self._unclipped(t)
+        return np.asarray(sure)
+
+    def _corners(self, rule: Rule, t: Array) -> tuple[Array, Array]:
+        """(R,), (R,) least and largest change of the score over the corners of boxes of size t (R,), unrounded and unclipped."""
+        what = self.what
+        change = what.change[self.who]
+        distinct, place = np.unique(change, axis=0, return_inverse=True)
+        least, most = np.empty(len(t)), np.empty(len(t))
+        for group, one in enumerate(distinct):
+            polynomial = scores(what.effects, rule, one, what.effects.corners)
+            mine = np.flatnonzero(place.reshape(-1) == group)
+            value = polynomial @ (t[mine] ** np.arange(polynomial.shape[1])[:, None])
+            least[mine], most[mine] = value.min(axis=0), value.max(axis=0)
+        return least, most
+
+    def _unclipped(self, t: Array) -> Booleans:
+        """(R,) whether neither the nodes' ranges nor a decider's rounding play a part within t."""
+        what = self.what
+        effects = replace(what.effects, range=(None,) * len(what.effects.nodes))
+        reach = t[:, None] * effects.errors
+        ends = effects.enclosure(
+            what.values[self.who], what.change[self.who], effects.estimates - reach, effects.estimates + reach
+        )  # fmt: skip
+        inside = np.ones(len(t), dtype=bool)
+        for n, span in enumerate(what.effects.range):
+            if span is not None:
+                inside &= (ends[0][:, n] >= span[0]) & (ends[1][:, n] <= span[1])
+        return inside
+
+    def _constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
+        """(R,) whether the verdict is the same for all test groups with fewest .. largest negative decisions."""
+        what, who = self.what, self.who
+        ends = [what.judged(who, fewest, accepted), what.judged(who, largest, refused)]
+        same = (ends[0] == self.now) & (ends[1] == self.now)
+        if what.verdict == "significant" and what.terms.interval == "wald":  # its lower limit is convex, not monotone, in p_t
+            same &= self._least_limit(fewest + accepted, largest + refused) == self.now
+        return np.asarray(same)
+
+    def _least_limit(self, low: Array, high: Array) -> Booleans:
+        """(R,) the verdict where Wald's lower limit is least, between low and high negative decisions."""
+        ratio = (np.sqrt(5) - 1) / 2
+
+        def limit(counter: Array) -> Array:
+            return self.what.claims(self.who, counter, np.zeros(len(counter))).low
+
+        for _ in range(GOLDEN):
+            left, right = high - ratio * (high - low), low + ratio * (high - low)
+            smaller = limit(left) < limit(right)
+            low, high = np.where(smaller, low, left), np.where(smaller, right, high)
+        return self.what.judged(self.who, (low + high) / 2, np.zeros(len(low)))
+
+
+CORNERED = 10
+"""Uncertain coefficients up to which corners are used beside intervals."""
+
+
+def _rounding_room(effects: Effects, t: Array) -> Array:
+    """(R, m) by how much the nodes' own rounding may move them and what is below them, at coefficients within t (R,)."""
+    largest = np.abs(effects.estimates) + t[:, None] * effects.errors
+    room = np.zeros((len(t), len(effects.nodes)))
+    for n, name in enumerate(effects.nodes):
+        decimals = effects.decimals[n]
+        room[:, n] = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+        for k, one in enumerate(effects.coefficients):
+            if one.node == name and one.parent in effects.nodes:
+                room[:, n] += largest[:, k] * room[:, effects.nodes.index(one.parent)]
+    return room

@@ -1,0 +1,244 @@
+"""How wrong must the causal model be before a complainant's verdict flips?  In standard errors of its coefficients.
+
+For a linear causal model with additive noise, every complainant's
+
+    t* = the smallest t such that coefficients within estimates -+ t standard errors, each, change the verdict
+
+CF under a linear rule on numbers that are neither rounded nor clipped: t* itself, up to the rounding of floats (`exact_flips`).
+Otherwise a bracket, safe <= t* <= flip: within `safe` no coefficients change the verdict (`safe_bounds`), and at `flip` some were
+found that do (`flip_search`); inf where none was found.
+
+Who decides, the graph, the form of the equations, the table and the distance are taken as they are: t* speaks about the
+coefficients alone. Sound? `safe` is, up to the rounding of floats; `flip` is a flip of the test itself.  Complete? no: a Finding,
+never a proof. Reference: none for situation testing; Kilbertus et al. (UAI 2019) vary the noise's correlation for CF instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from encoders.network import Array
+from verifair.engine.verdict import Finding
+from verifair.errors import QueryError
+from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule, counterfactually
+from verifair.systems.cst.distance import Metric
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.robustness.effects import Effects, Errors
+from verifair.systems.cst.robustness.exact_flips import smallest_flips
+from verifair.systems.cst.robustness.flip_search import Flips, directions, search
+from verifair.systems.cst.robustness.safe_bounds import safe
+from verifair.systems.cst.robustness.safe_cells import refined
+from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
+from verifair.systems.cst.testing import METHODS, Method, Situations
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+LEVELS = (1.0, 1.645, 1.96)
+"""Standard errors at which shares of robust claims are told: one, and those of one- and two-sided 95 % intervals."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sensitivity(Finding):
+    """What C verdicts of one method depend on. A Finding: its value is the share of claims that are safe at 1.96 standard errors.
+
+    complainants: (C,) positions in the table.   claims: (C,) the verdicts at the estimates.   safe, flip: (C,) see the module.
+    theta: (C, p) coefficients at `flip` (on the border, up to rounding).
+    alone: (C, p) the smallest flip found that moves one coefficient only.
+    exact: whether safe = flip = t*.   most: how far flips were sought.
+    """
+
+    do: Mapping[str, Any]
+    test: Method
+    k: int
+    verdict: Verdict
+    effects: Effects = field(repr=False)
+    complainants: Integers
+    claims: Booleans
+    safe: Array
+    flip: Array
+    theta: Array = field(repr=False)
+    alone: Array = field(repr=False)
+    exact: bool
+    most: float
+
+    @property
+    def coefficient(self) -> list[str]:
+        """(C) names of the coefficients that flip a verdict by the smallest change of their own; "" where none was found to."""
+        names = [one.name for one in self.effects.coefficients]
+        return ["" if not len(t) or np.isinf(t.min()) else names[int(t.argmin())] for t in self.alone]
+
+    def robust(self, t: float) -> tuple[float, float]:
+        """Of the claims, the share that no coefficients within t standard errors overturn, and the share that some were found to.
+
+        NaN where there are no claims.
+        """
+        if not self.claims.any():
+            return float("nan"), float("nan")
+        overturned = self.flip[self.claims] <= t
+        return float(((self.safe[self.claims] >= t) & ~overturned).mean()), float(overturned.mean())
+
+    def shares(self, levels: Sequence[float] = LEVELS) -> pd.DataFrame:
+        """A line for each t: the claims' shares that are robust, overturned, and neither known to be."""
+        lines = []
+        for t in levels:
+            robust, overturned = self.robust(t)
+            both = (self.safe[self.claims] < t) & (self.flip[self.claims] > t)
+            unknown = float(both.mean()) if self.claims.any() else float("nan")
+            lines.append({
+                "t": t, "claims": int(self.claims.sum()), "robust": robust, "overturned": overturned, "open": unknown,
+            })  # fmt: skip
+        return pd.DataFrame(lines)
+
+    def table(self) -> pd.DataFrame:
+        """A line for each complainant, the least robust claims first."""
+        frame = pd.DataFrame({
+            "row": self.complainants, "claim": self.claims, "safe": self.safe, "flip": self.flip, "coefficient": self.coefficient,
+            "alone": self.alone.min(axis=1, initial=np.inf),
+        })  # fmt: skip
+        return frame.sort_values(["claim", "flip", "safe"], ascending=[False, True, True], kind="stable", ignore_index=True)
+
+    def coefficients(self) -> pd.DataFrame:
+        """A line for each coefficient: estimate, error, and how many claims it overturns alone within 1.96 standard errors."""
+        return pd.DataFrame([
+            {"coefficient": one.name, "estimate": one.estimate, "error": one.error,
+             "overturns": int((self.alone[self.claims, k] <= LEVELS[-1]).sum())}
+            for k, one in enumerate(self.effects.coefficients)
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; what is infinite is None."""
+        table = self.table()
+        people = table.astype(object).where(~table.isin([np.inf]), None).to_dict("records")
+        return {
+            "do": dict(self.do), "method": self.test, "k": self.k, "verdict": self.verdict, "exact": self.exact, "most": self.most,
+            "complainants": len(self.complainants), "claims": int(self.claims.sum()), "shares": self.shares().to_dict("records"),
+            "coefficients": self.coefficients().to_dict("records"), "people": people,
+        }  # fmt: skip
+
+
+def sensitivity(
+    tester: SituationTesting, do: Mapping[str, Any] | None = None, *, method: Method = "CST", k: int | None = None,
+    verdict: Verdict = "positive", errors: Errors | None = None, most: float = 5.0, effort: int = 256,
+    claims_only: bool = True, found: Situations | None = None, progress: Callable[[int, int], None] | None = None,
+) -> Sensitivity:  # fmt: skip
+    """How far the coefficients must move before verdicts of a fitted test flip.
+
+    do: the intervention; may be left out where the test has one.   k: group size, default the smallest.   errors: standard errors
+    of coefficients that were given, see `effects.Errors`.   most: standard errors up to which flips are sought.   effort: parts of
+    the coefficients' box that are bounded for each complainant.   claims_only: leave out complainants without a claim.
+    found: the test's result for `do`, where it is at hand.   progress(done, total): rounds, of both searches.
+    With preset "paper" the scale of counterfactuals is held as it is at the estimates.
+    Raises QueryError for mechanisms that are not linear, coefficients without errors, "ST" (which asks no causal model), verdicts
+    of recorded decisions that compare with a counterfactual, or corrected for multiple testing.
+    """
+    check_is_fitted(tester)
+    do = _intervention(tester, do)
+    if method not in METHODS or method == "ST":
+        why = "asks no causal model, so nothing in it can be varied" if method == "ST" else "there is no such method"
+        raise QueryError(f"method {method!r}: {why}; choose 'CST', 'CST w/o' or 'CF'")
+    if verdict not in ("positive", "significant") or (method == "CF" and verdict != "positive"):
+        raise QueryError(f"verdict {verdict!r} of {method}: expected 'positive'" + ("" if method == "CF" else " or 'significant'"))
+    if verdict == "significant" and tester.correction is not None:
+        raise QueryError(
+            f"significance corrected by {tester.correction!r} depends on all complainants at once; ask for verdict 'positive', or "
+            "test without the correction"
+        )
+    if not 0 < most < np.inf:
+        raise QueryError(f"most = {most}: expected a positive number of standard errors, such as 5")
+    found = tester.test_one(do) if found is None else found
+    claims = found.claims(method, min(found.k) if k is None else k)  # refuses what the test cannot tell
+    now = claims.positive if verdict == "positive" else claims.significant
+    index = np.flatnonzero(now) if claims_only else np.arange(len(now))
+    what = _what_if(tester, do, found, errors, index, method, claims.k, verdict)
+    rule = counterfactually(what.decider)
+    exact = method == "CF" and isinstance(rule, Rule) and what.effects.plain
+    if exact:
+        assert isinstance(rule, Rule)
+        flips = _exactly(what, rule)
+        below = flips.smallest
+    else:
+        below = safe(what, most)
+        flips = search(what, below, most, progress=progress)
+        below = refined(what, below, np.minimum(flips.smallest, most), effort=effort, progress=progress)
+    return _found(what, do, below, flips, exact, most)
+
+
+def _found(what: WhatIf, do: Mapping[str, Any], below: Array, flips: Flips, exact: bool, most: float) -> Sensitivity:
+    claims = what.now
+    value = float((below[claims] >= LEVELS[-1]).mean()) if claims.any() else float("nan")
+    return Sensitivity(
+        kind="sensitivity of situation testing to its causal model", value=value, method="exact" if exact else "bracket", seed=None,
+        details={"do": told(do), "claims": int(claims.sum()), "coefficients": [one.name for one in what.effects.coefficients]},
+        do=dict(do), test=what.method, k=what.k, verdict=what.verdict, effects=what.effects,
+        complainants=what.found.complainants[what.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
+        alone=flips.alone, exact=exact, most=float("inf") if exact else most,
+    )  # fmt: skip
+
+
+def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dict[str, Any]:
+    given = tester.interventions()
+    if do is None and len(given) > 1:
+        raise QueryError(f"do: the test has {len(given)} interventions; name one of {'; '.join(told(one) for one in given)}")
+    model = tester.causal_model_
+    return dict(model.check(tester.frame_, given[0] if do is None else do))
+
+
+def _what_if(
+    tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers, method: Method,
+    k: int, verdict: Verdict,
+) -> WhatIf:  # fmt: skip
+    frame = tester.frame_.iloc[found.complainants]
+    needed = {*(tester.attributes_ if method != "CF" else ()), *(_columns(tester.decider) if method != "CST w/o" else ())}
+    effects = Effects.of(tester.causal_model_, do, needed=needed, errors=errors)
+    words = [name for name in effects.nodes if name in found.metric.words]
+    if words:
+        raise QueryError(f"attribute {words[0]!r}: counts as a category, but its equation moves a number; drop it from categorical")
+    base = tester.causal_model_.counterfactual(frame, do, seed=tester.seed)
+    metric = found.metric
+    if tester.preset == "paper":
+        legal, _ = tester.counterfactual(do)
+        rest = tester.frame_.iloc[np.setdiff1d(np.arange(len(tester.frame_)), found.complainants)]
+        scaled = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
+        metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
+    return WhatIf(
+        effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=effects.values(frame)[index],
+        change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=k, verdict=verdict,
+    )  # fmt: skip
+
+
+def _columns(decider: Decider) -> tuple[str, ...]:
+    """What a decider looks at; of recorded decisions, what decides on counterfactuals."""
+    match decider:
+        case Rule():
+            return tuple(decider.weights)
+        case Model():
+            return tuple(decider.columns)
+        case NetworkDecider():
+            return tuple(feature.source for feature in decider.schema.features)
+        case Recorded(counterfactual=other) if other is not None:
+            return _columns(other)
+        case _:
+            return ()
+
+
+def _exactly(what: WhatIf, rule: Rule) -> Flips:
+    """t* of CF under a rule. Who was not refused has no claim, whatever the coefficients: their t* is infinite."""
+    effects = what.effects
+    refused = what.found.refused[what.index]
+    accepted = ~(what.found.refused_tilde if what.found.refused_tilde is not None else what.found.refused)[what.index]
+    base = rule.score(what.rows(np.arange(len(what)), what.values))
+    smallest, theta = smallest_flips(effects, rule, base, what.change, accepted, effects.corners)
+    alone = np.full((len(what), len(effects)), np.inf)
+    signs, coefficient = directions(effects)
+    for k in dict.fromkeys(coefficient[coefficient >= 0].tolist()):
+        alone[:, k], _ = smallest_flips(effects, rule, base, what.change, accepted, signs[coefficient == k])
+    smallest, alone = np.where(refused, smallest, np.inf), np.where(refused[:, None], alone, np.inf)
+    return Flips(smallest=smallest, theta=np.where(refused[:, None], theta, np.nan), alone=alone)

@@ -1,0 +1,110 @@
+"""What one complainant's verdict would be under other coefficients of a linear causal model: the whole test, run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from encoders.network import Array
+from verifair.systems.cst.deciders import Decider, NetworkDecider, counterfactually, decided
+from verifair.systems.cst.distance import Metric
+from verifair.systems.cst.neighbours import negatives
+from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.testing import Claims, Method, Situations, Terms, claims_of
+
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Verdict = Literal["positive", "significant"]
+PAIRS = 20_000
+"""Complainants with coefficients that are tested at once."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WhatIf:
+    """C complainants of one test, one method and one k.
+
+    base: (C rows) the complainants under do at the estimates.   values: (C, m) of the nodes as they are, change: (C, p), see
+    `Effects`.   metric: in which counterfactuals are embedded.   index: (C,) each one's position in `found`.
+    """
+
+    effects: Effects
+    decider: Decider
+    found: Situations
+    base: pd.DataFrame
+    values: Array
+    change: Array
+    metric: Metric
+    index: Integers
+    method: Method
+    k: int
+    verdict: Verdict
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def row(self) -> int:
+        """Position of k among the test's group sizes."""
+        return self.found.k.index(self.k)
+
+    @property
+    def terms(self) -> Terms:
+        return self.found.terms
+
+    @cached_property
+    def now(self) -> Booleans:
+        """(C,) the verdicts at the estimates."""
+        claims = self.found.claims(self.method, self.k)
+        return np.asarray((claims.positive if self.verdict == "positive" else claims.significant)[self.index])
+
+    def nodes(self, who: Integers, theta: Array) -> Array:
+        """(R, m) values of the nodes for complainants who (R,) and coefficients theta (R, p), as the decider takes them."""
+        return self.allowed(self.effects.counterfactuals(self.values[who], self.change[who], theta[None])[0])
+
+    def allowed(self, nodes: Array) -> Array:
+        """Values of the nodes (R, m) as the decider takes them: a network has whole numbers, and ranges. Monotone."""
+        who = counterfactually(self.decider)
+        if not isinstance(who, NetworkDecider):
+            return nodes
+        nodes = nodes.copy()
+        for feature in who.schema.features:
+            if feature.source in self.effects.nodes and feature.range is not None:
+                n = self.effects.nodes.index(feature.source)
+                nodes[:, n] = np.clip(np.rint(nodes[:, n]) if feature.kind == "integer" else nodes[:, n], *feature.range)
+        return nodes
+
+    def rows(self, who: Integers, nodes: Array) -> pd.DataFrame:
+        """(R rows) of complainants with these values of the nodes (R, m)."""
+        frame = self.base.iloc[who].copy()
+        for n, name in enumerate(self.effects.nodes):
+            frame[name] = nodes[:, n]
+        return frame
+
+    def verdicts(self, who: Integers, theta: Array) -> Booleans:
+        """(R,) verdicts on complainants who (R,) if the coefficients are theta (R, p)."""
+        parts = [slice(start, start + PAIRS) for start in range(0, len(who), PAIRS)]
+        return np.concatenate([np.empty(0, dtype=bool), *(self._verdicts(who[part], theta[part]) for part in parts)])
+
+    def _verdicts(self, who: Integers, theta: Array) -> Booleans:
+        frame = self.rows(who, self.nodes(who, theta))
+        frame, accepted = decided(self.decider, frame)
+        refused_tilde = np.zeros(len(who), dtype=bool) if accepted is None else ~accepted
+        counter = np.zeros(len(who))
+        if self.method != "CF":
+            counter = negatives(self.found.test_pool, self.metric.embed(frame), [self.k], ties=self.found.ties)[0]
+        return self.judged(who, counter, refused_tilde.astype(float))
+
+    def judged(self, who: Integers, counter: Array, refused_tilde: Array) -> Booleans:
+        """(R,) verdicts from the negative decisions in the test group (R,) and the decision on the counterfactual (R,)."""
+        claims = self.claims(who, counter, refused_tilde)
+        return claims.positive if self.verdict == "positive" else claims.significant
+
+    def claims(self, who: Integers, counter: Array, refused_tilde: Array) -> Claims:
+        """As `Situations.claims`, with other test groups."""
+        found, at = self.found, self.index[who]
+        return claims_of(self.terms, self.method, self.k, found.control[self.row, at], counter, found.refused[at], refused_tilde)

@@ -1,0 +1,224 @@
+"""CST on the screen: who is found by which method, what the intervention moves, overlaps, several attributes, people to review."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from rich.table import Table as Grid
+
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.findings import Intervention, several
+from verifair.systems.cst.groups import told
+
+SIZES = 4
+"""Group sizes side by side; more stand in a table below."""
+MEANING = {
+    "CST w/o": "the k nearest of the own group beside the k nearest of the other around the counterfactual, without both centers",
+    "ST": "situation testing: both around the complainant as they are",
+    "CST": "as CST w/o, with complainant and counterfactual counted",
+    "CF": "the complainant is refused, the counterfactual is not",
+}
+SHORT = {"negative": "neg.", "positive": "pos."}
+LONG = 150
+"""Letters of an equation on the screen."""
+MOVED = 8
+"""Attributes on the screen."""
+
+
+def counts_grids(one: Intervention) -> list[Grid]:
+    """Table 1: number and share of cases, and of significant ones."""
+    table, sizes = one.counts(), one.found.k
+    grids = []
+    for begin in range(0, len(sizes), SIZES):
+        some = sizes[begin : begin + SIZES]
+        grid = Grid()
+        grid.add_column("")
+        for k in some:
+            grid.add_column(f"k = {k}", justify="right")
+        for method in one.methods:
+            own = table[table["method"] == method].set_index("k")
+            grid.add_row(method, *(_count(own.loc[k, "cases"], own.loc[k, "share"]) for k in some))
+            if method != "CF":
+                cells = (_count(own.loc[k, "significant"], own.loc[k, "significant share"]) for k in some)
+                grid.add_row("  significant", *cells)
+            if one.chance is not None and method in set(one.chance["method"]):
+                for label, column in (
+                    ("  cases by chance", "share by chance"),
+                    ("  sig. by chance", "significant share by chance"),
+                ):
+                    grid.add_row(label, *(f"({percent(own.loc[k, column])})" for k in some))
+        grids.append(grid)
+    return grids
+
+
+def heading(one: Intervention) -> str:
+    """Above the tables of one intervention."""
+    return f"do({one.name}): potential discrimination of {len(one.found.complainants):,} complainants (evidence, not proved)"
+
+
+def legend(methods: Sequence[str]) -> str:
+    meanings = "; ".join(f"{method}: {words}" for method, words in MEANING.items() if method in methods)
+    return f"Cases: delta p > tau. {meanings}."
+
+
+def rates_grid(one: Intervention) -> Grid:
+    """How many are decided negatively, as they are and as they would be."""
+    grid = Grid(title="Negative decisions", title_justify="left")
+    grid.add_column("group")
+    for column in ("people", "factual", "counterfactual"):
+        grid.add_column(column, justify="right")
+    for line in one.rates().to_dict(orient="records"):
+        tilde = "-" if line["group"] == one.name else percent(line["counterfactual"])
+        grid.add_row(line["group"], f"{line['people']:,}", percent(line["negative"]), tilde)
+    return grid
+
+
+def changes_grid(one: Intervention) -> Grid | None:
+    """What the intervention moves beside itself; None where that is nothing."""
+    table = one.changes()
+    if not len(table):
+        return None
+    grid = Grid(title=f"What do({one.name}) moves", title_justify="left")
+    grid.add_column("attribute")
+    grid.add_column("people", justify="right")
+    grid.add_column("mean, or most frequent move")
+    for line in table.head(MOVED).to_dict(orient="records"):
+        words = line["moves"] or f"{line['before']:,.6g} -> {line['after']:,.6g}"
+        grid.add_row(line["attribute"], f"{line['people']:,}", words)
+    if len(table) > MOVED:
+        grid.add_row(f"and {len(table) - MOVED} more", "", "")
+    return grid
+
+
+def left_out_line(one: Intervention) -> str | None:
+    """Groups that are too small for the largest k, where these are left out."""
+    left = one.found.details["left out"]
+    if not left:
+        return None
+    names = ", ".join(f"{name} ({count} people)" for name, count in left.items())
+    return f"Not tested, since their groups are too small for k = {max(one.found.k)} (--small leave-out): {names}."
+
+
+def nothing_line(one: Intervention) -> str | None:
+    """Said where an attribute causes nothing: then CST w/o is ST."""
+    if len(one.moved):
+        return None
+    return f"do({one.name}) moves no other attribute in this causal model, so that CST w/o is situation testing (ST)."
+
+
+def equation_lines(model: CausalModel) -> list[str]:
+    """The causal model: what causes, then an equation for each of the others, long ones cut."""
+    named = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
+    lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in named.values()]
+    return [f"given: {', '.join(model.roots)}", *lines]
+
+
+def overlap_lines(one: Intervention) -> list[str]:
+    """Who is found by one method only."""
+    table = one.overlaps()
+    lines = []
+    for (found, other), own in table.groupby(["found by", "not by"], sort=False):
+        numbers = ", ".join(f"{people:,}" for people in own["people"])
+        lines.append(f"Found by {found} and not by {other}: {numbers} (k = {', '.join(map(str, own['k']))}).")
+    return lines
+
+
+def several_grid(tests: Sequence[Intervention]) -> Grid | None:
+    """Several attributes beside each other; None for one."""
+    table = several(tests)
+    if not len(table):
+        return None
+    joint = table["intersectional"].notna().any()
+    names = " and ".join(told(one.found.do) for one in tests if len(one.found.do) == 1)
+    grid = Grid(title=f"{names}: of {table['people'].iloc[0]:,} people protected by all", title_justify="left")
+    columns = ("method", "k", "multiple: by each alone", *(("intersectional: jointly",) if joint else ()))
+    for n, column in enumerate(columns):
+        grid.add_column(column, justify="left" if not n else "right")
+    for line in table.to_dict(orient="records"):
+        cells = [line["method"], str(line["k"]), f"{line['multiple']:,}"]
+        grid.add_row(*cells, *((f"{int(line['intersectional']):,}",) if joint else ()))
+    return grid
+
+
+def review_grid(one: Intervention, top: int) -> Grid | None:
+    """Whom to look at first; None where there is nobody."""
+    table = one.review(top)
+    if not len(table) or not top:
+        return None
+    wide, groups = max(one.found.k), len(one.found.names) > 1
+    grid = Grid(title=f"To review first ({one.method}, k = {one.k}; rows of the table, from 0)", title_justify="left")
+    grid.add_column("row", justify="right")
+    for column in ("group", "decision") if groups else ("decision",):
+        grid.add_column(column)
+    for column in ("control", "test", "delta p", f"{100 * one.found.terms.level:g} %", f"k = {wide}"):
+        if column != f"k = {one.k}":
+            grid.add_column(column, justify="right")
+    for line in table.to_dict(orient="records"):
+        tilde = line["decision counterfactual"]
+        cells = [str(line["row"]), *((line["group"],) if groups else ())]
+        cells.append(line["decision"] if tilde == "-" else f"{SHORT[line['decision']]} -> {SHORT[tilde]}")
+        cells += [f"{line['control']:.2f}", f"{line['test']:.2f}", f"{line['delta']:+.2f}{'*' if line['significant'] else ''}"]
+        cells += [ends(line["low"], line["high"]), *((f"{line['delta wide']:+.2f}",) if wide != one.k else ())]
+        grid.add_row(*cells)
+    return grid
+
+
+def chance_line(one: Intervention) -> str:
+    """Multiple testing, said or corrected."""
+    terms, people = one.found.terms, len(one.found.complainants)
+    sides = "two-sided" if terms.sides == 2 else "one-sided"
+    numbers = ", ".join(f"{int(one.found.claims(one.method, k).significant.sum()):,} (k = {k})" for k in one.found.k)
+    if terms.correction is not None:
+        return (
+            f"Significant: the {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}, and at most "
+            f"{100 * (1 - terms.level):.3g} % of the significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
+            f"complainants there remain by {one.method} {numbers}."
+        )
+    means = f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}."
+    if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
+        return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
+    return (
+        f"{means} Everybody is tested: at this level chance alone would make about {one.by_chance:,.0f} of {people:,} significant; "
+        f"{one.method} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
+        "holds the share of false ones down."
+    )
+
+
+def dealt_line(one: Intervention) -> str | None:
+    """What the lines by chance are."""
+    if one.chance is None:
+        return None
+    return (
+        "By chance: the same test with the protected values dealt out anew among the rows, so that they mean nothing; mean of the "
+        "deals. Evidence is what exceeds it. Groups of unequal size differ by chance more as k grows."
+    )
+
+
+def honest_line() -> str:
+    return (
+        "Statistical evidence under the stated causal model and on these rows, never a proof: another graph or other equations "
+        "give other counterfactuals, and the k nearest are no random sample."
+    )
+
+
+def unknown_line(one: Intervention) -> str | None:
+    """Recorded decisions say nothing of people who do not exist."""
+    if "CF" in one.found.methods:
+        return None
+    return (
+        "Decisions are recorded ones, and nobody decided on the counterfactuals: neither CF nor CST with search centers can be "
+        "told. Name a rule, or a network, that decides on them."
+    )
+
+
+def ends(low: float, high: float) -> str:
+    return f"{low:+.2f} .. {high:+.2f}"
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None or pd.isna(value) else f"{100 * value:.1f}%"
+
+
+def _count(number: float, share: float) -> str:
+    return f"{int(number):,} ({100 * share:.1f}%)"

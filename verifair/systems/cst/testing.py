@@ -1,0 +1,268 @@
+"""Counterfactual situation testing: every complainant's control and test group, and what they say. Reads top to bottom.
+
+For a complainant c of a protected group, with counterfactual c~ under do(A := a):
+
+ST        control: the k rows of c's own group nearest to c;   test: the k rows with A = a nearest to c        (Thanh et al. 2011)
+CST w/o   the same control;                                     test: the k rows with A = a nearest to c~       (CST, section 3.4)
+CST       the same as CST w/o, where c and c~ count as well (with search centers, n = k + 1)
+CF        c and c~ alone: c is refused and c~ is not                                                          (Kusner et al. 2017)
+
+delta = p_c - p_t, the difference of the shares of negative decisions, above tau is a case of potential discrimination; it is
+significant when its interval lies above tau. Sound? Complete? neither: statistical evidence under a stated causal model.
+Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and 5, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from scipy.stats import false_discovery_control
+
+from encoders.network import Array
+from verifair.engine.verdict import Finding
+from verifair.errors import DataError, QueryError
+from verifair.systems.arguments import booleans, check_number
+from verifair.systems.cst.distance import Distance, Metric
+from verifair.systems.cst.groups import Booleans, Integers, Small, check_k, check_sizes, groups_under, least_group, left_out, told
+from verifair.systems.cst.intervals import INTERVALS, Interval, critical, interval, p_value
+from verifair.systems.cst.neighbours import Pool, Ties, nearest, negatives
+
+Method = Literal["ST", "CST w/o", "CST", "CF"]
+METHODS: tuple[Method, ...] = get_args(Method)
+K = (15, 30, 50, 100)
+"""Group sizes of the paper."""
+ROUNDING = 1e-12
+"""Differences of shares that are smaller are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What counts as a case.
+
+    tau: the least difference of shares.   level, sides: of the intervals, 0.95 and 2 for z = 1.96.   interval: its kind.
+    correction: "bh" for Benjamini and Hochberg's control of the false discovery rate over the complainants of one method and k.
+    decimals: differences and limits are rounded to so many places before they are compared with tau (the authors' code: 3).
+    """
+
+    tau: float = 0.0
+    level: float = 0.95
+    sides: int = 2
+    interval: Interval = "newcombe"
+    correction: Literal["bh"] | None = None
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("tau", self.tau)
+        check_number("level", self.level)
+        critical(self.level, self.sides)
+        if not -1 <= self.tau < 1:
+            raise QueryError(f"tau = {self.tau:g}: a difference of shares lies in -1 .. 1; expected 0 or a small positive number")
+        if self.interval not in INTERVALS:
+            raise QueryError(f"interval {self.interval!r}: there is no such interval; known are {', '.join(INTERVALS)}")
+        if self.correction not in (None, "bh"):
+            raise QueryError(f"correction {self.correction!r}: expected None or 'bh' (Benjamini and Hochberg)")
+
+    def exceeded(self, values: Array) -> Booleans:
+        """Which differences, or limits of them, are above tau: by more than rounding, for shared places are fractions."""
+        values = values if self.decimals is None else np.round(values, self.decimals)
+        return np.asarray(values - self.tau > ROUNDING)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Claims:
+    """What one method says with groups of k, all (C,).   n: size of each group.   low, high: the interval of delta.
+
+    significant: positive and the interval above tau; with a correction, the corrected p-value at most 1 - level.
+    """
+
+    method: Method
+    k: int
+    n: int
+    terms: Terms
+    p_control: Array
+    p_test: Array
+    low: Array
+    high: Array
+    positive: Booleans
+
+    @property
+    def delta(self) -> Array:
+        return self.p_control - self.p_test
+
+    @cached_property
+    def p_value(self) -> Array:
+        """The smallest 1 - level at which the interval lies above tau; with a correction, the adjusted ones."""
+        terms = self.terms
+        raw = p_value(terms.interval, self.p_control, self.n, self.p_test, self.n, terms.tau, terms.sides)
+        return raw if terms.correction is None else np.asarray(false_discovery_control(raw, method="bh"))
+
+    @cached_property
+    def significant(self) -> Booleans:
+        terms = self.terms
+        above = terms.exceeded(self.low) if terms.correction is None else self.p_value <= 1 - terms.level
+        return np.asarray(self.positive & above)
+
+
+def claims_of(
+    terms: Terms, method: Method, k: int, control: Array, test: Array, refused: Booleans, refused_tilde: Booleans | Array | None
+) -> Claims:
+    """Claims from numbers of negative decisions in groups of k (C,), and those on the centers (C,), where these count."""
+    p_c, p_t, n = control / k, test / k, k
+    if method in ("CST", "CF"):
+        assert refused_tilde is not None
+        n = k + 1
+        p_c, p_t = (control + refused) / n, (test + refused_tilde) / n
+    low, high = interval(terms.interval, p_c, n, p_t, n, critical(terms.level, terms.sides))
+    positive = np.asarray(refused & (refused_tilde == 0)) if method == "CF" else terms.exceeded(p_c - p_t)
+    return Claims(method=method, k=k, n=n, terms=terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Situations(Finding):
+    """The test of one `do`: a Finding with value = the share of complainants with a case (CST at the smallest k; w/o search centers
+    where no decision on counterfactuals is known). Never a proof.
+
+    do: attribute -> its value for those who are not protected.   complainants: (C,) positions in the table.   k: (K,) group sizes.
+    control, standard, counterfactual: (K, C) how many of the k rows were decided negatively: of the control group, of ST's and of
+    CST's test group.   refused: (C,) whether the complainant was;   refused_tilde: (C,) the same of c~, None where nobody decides.
+    groups: (C,) position in `names` of the complainant's protected values.
+    pools, metric, centers, centers_tilde (C, D): for `case`.
+    """
+
+    do: Mapping[str, Any]
+    complainants: Integers
+    k: tuple[int, ...]
+    terms: Terms
+    control: Array
+    standard: Array
+    counterfactual: Array
+    refused: Booleans
+    refused_tilde: Booleans | None
+    groups: Integers
+    names: tuple[str, ...]
+    pools: tuple[Pool, ...] = field(repr=False)
+    test_pool: Pool = field(repr=False)
+    metric: Metric = field(repr=False)
+    ties: Ties
+    centers: Array = field(repr=False)
+    centers_tilde: Array = field(repr=False)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Those that can be told: CF and CST with search centers need decisions on counterfactuals."""
+        return METHODS if self.refused_tilde is not None else ("ST", "CST w/o")
+
+    def claims(self, method: Method, k: int) -> Claims:
+        """What a method says with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
+        row, tilde = self._row(method, k), self.refused_tilde
+        test = self.standard if method == "ST" else self.counterfactual
+        return claims_of(self.terms, method, k, self.control[row], test[row], self.refused, tilde)
+
+    def counts(self) -> pd.DataFrame:
+        """Table 1's numbers: a line for each method and k with cases, significant ones, and their shares of the complainants."""
+        lines = []
+        for method in self.methods:
+            for k in self.k:
+                found = self.claims(method, k)
+                cases, sure = int(found.positive.sum()), int(found.significant.sum())
+                total = len(self.complainants)
+                line = {"method": method, "k": k, "cases": cases, "share": cases / total}
+                lines.append(line | {"significant": sure, "significant share": sure / total})
+        return pd.DataFrame(lines)
+
+    def case(self, complainant: int, k: int) -> dict[str, tuple[Integers, Array, Array]]:
+        """The neighbours of one complainant (a position in the table): "control", "ST", "CST" -> rows, distances, weights."""
+        found = np.flatnonzero(self.complainants == complainant)
+        if not len(found):
+            raise QueryError(f"row {complainant} is no complainant: it is not of the protected group {', '.join(self.names)}")
+        at = int(found[0])
+        self._row("ST", k)
+        control = nearest(self.pools[self.groups[at]], self.centers[at], k, own=complainant, ties=self.ties)
+        standard = nearest(self.test_pool, self.centers[at], k, ties=self.ties)
+        return {"control": control, "ST": standard, "CST": nearest(self.test_pool, self.centers_tilde[at], k, ties=self.ties)}
+
+    def _row(self, method: Method, k: int) -> int:
+        if method not in METHODS:
+            raise QueryError(f"method {method!r}: there is no such method; known are {', '.join(METHODS)}")
+        if method not in self.methods:
+            raise QueryError(
+                f"{method} compares with the decision on the counterfactual, and the decisions are recorded ones; give a rule, a "
+                "classifier or a network that decides, or use 'CST w/o'"
+            )
+        if k not in self.k:
+            raise QueryError(f"k = {k}: was not asked for; asked for were {', '.join(map(str, self.k))}")
+        return self.k.index(k)
+
+
+def situation_test(
+    frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
+    counterfactual_decisions: Booleans | None = None, k: Sequence[int] = K, terms: Terms | None = None,
+    distance: Distance = "mixed", own_scale: bool = False, ties: Ties = "share", categorical: Sequence[str] = (),
+    small: Small = "error", threads: int = 2, progress: Callable[[int, int], None] | None = None,
+) -> Situations:  # fmt: skip
+    """Test every protected row of a table.
+
+    frame: (N rows).   counterfactual: (C rows) its complainants under `do`, in the table's order.
+    do: attribute -> the value of those who are not protected; rows that differ from it in *every* attribute are the complainants,
+    rows that have it all are those among whom test groups are sought.
+    attributes: what makes two people similar, protected attributes excluded.   decisions: (N,) True where positive;
+    counterfactual_decisions: (C,), None where nobody decides on counterfactuals.
+    own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
+    categorical: attributes that are categories although they hold numbers.   small: "leave-out" leaves out complainants whose group
+    is smaller than the largest k + 1, and `details` names them; "error" raises.   progress(done, total) counts searches.
+    Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
+    """
+    sizes = check_k(k)
+    terms = Terms() if terms is None else terms
+    names, group, test = groups_under(frame, do, least=least_group(sizes, small))
+    check_sizes(sizes, names, group, test)
+    complainants, negative = np.flatnonzero(group >= 0), ~booleans(decisions, len(frame), "decisions")
+    if len(counterfactual) != len(complainants):
+        raise DataError(f"counterfactual: has {len(counterfactual)} rows for {len(complainants)} complainants: one for each")
+    refused_tilde = None
+    if counterfactual_decisions is not None:
+        refused_tilde = ~booleans(counterfactual_decisions, len(complainants), "counterfactual_decisions")
+    metric = scaled = Metric.of(distance, frame, attributes, categorical)
+    if own_scale:
+        if distance == "mahalanobis":
+            raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
+        rest = frame.iloc[np.flatnonzero(group < 0)]
+        scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
+        scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
+    centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
+    pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
+    pool = Pool.of(np.flatnonzero(test), centers, negative, metric)
+    total, done = 3 * len(complainants), 0
+
+    def tell(more: int) -> None:
+        if progress is not None:
+            progress(done + more, total)
+
+    control = np.empty((len(sizes), len(complainants)))
+    for g, own_pool in enumerate(pools):
+        mine = np.flatnonzero(group[complainants] == g)
+        rows = complainants[mine]
+        control[:, mine] = negatives(own_pool, centers[rows], sizes, own=rows, ties=ties, threads=threads, progress=tell)
+        done += len(mine)
+    standard = negatives(pool, centers[complainants], sizes, ties=ties, threads=threads, progress=tell)
+    done += len(complainants)
+    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, progress=tell)
+    found = Situations(
+        kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
+        details={
+            "do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
+            "left out": left_out(frame, do, names),
+        },
+        do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
+        refused=negative[complainants],
+        refused_tilde=refused_tilde,
+        groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
+        centers=centers[complainants], centers_tilde=tilde,
+    )  # fmt: skip
+    first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
+    return replace(found, value=float(first.positive.mean()))

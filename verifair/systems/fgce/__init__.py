@@ -1,0 +1,1 @@
+"""FGCE: group counterfactuals on a feasibility graph, and the burden of each group."""

@@ -1,0 +1,1 @@
+"""Methods that FGCE is compared with: AReS, GLOBE-CE, FACE."""

@@ -1,0 +1,226 @@
+"""AReS: a few rules "if q and c, then make c to c'" for a whole group, chosen for correctness, coverage and cost.
+
+q (the subgroup) and c, c' (before and after, on the same features, each of which changes) are frequent itemsets over binned
+features. A bin is left for another by the distance of their middles, then rounded to a legal value, and every row is decided anew.
+A rule is for everybody who meets q and c; whom it does not help counts against it. Measured, not proved. No limits on directions of
+change are obeyed, as in the paper.
+
+The authors published no code, and the one in GLOBE-CE's repository is not installable, so it is written here, from the papers.
+Differences: cost is the L2 length of the change in `Space`, counted for each row helped (the paper counts it once a rule, whoever
+it is for); a row is covered when some rule helps it (the paper: when it meets a rule's conditions, even in vain); and the local
+search over sets of rules adds and deletes, without exchanges.
+Reference: Rawal and Lakkaraju, Beyond Individualized Recourse, NeurIPS 2020 (section 3); Ley et al. (2023), appendix C;
+compared with in FGCE, section V-B2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verifair.errors import QueryError
+from verifair.systems.fgce.baselines.itemsets import Items, Itemset, frequent, meets
+from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
+from verifair.systems.fgce.space import Array, Booleans, Integers, Space, distance
+
+LEAST = 1e-3
+"""A step of the search must gain this much of a row."""
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """rules: the most that are chosen.   bins: of numbers.   support: share of the rows that a predicate must hold for.
+
+    subgroup, change: the most features that q, and that c, may name.   candidates: changes (c, c') that are tried at most, those
+    for most factuals first.   wrong: what a rule loses for each row that it is for but does not help; a row helped earns at most 1.
+    """
+
+    rules: int = 10
+    bins: int = 10
+    support: float = 0.05
+    subgroup: int = 1
+    change: int = 2
+    candidates: int = 20_000
+    wrong: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, least in (("rules", 1), ("bins", 2), ("subgroup", 0), ("change", 1), ("candidates", 1), ("wrong", 0)):
+            if getattr(self, name) < least:
+                raise QueryError(f"{name} = {getattr(self, name)}: expected at least {least}")
+        if not 0 < self.support <= 1:
+            raise QueryError(f"support = {self.support:g}: expected a share of the rows, above 0 and at most 1")
+
+
+def ares(
+    space: Space,
+    raw: Array,
+    factuals: Array,
+    positive: Positive,
+    *,
+    rules: Rules | None = None,
+    actionable_features: Sequence[str] | None = None,
+) -> GroupRecourse:
+    """Counterfactuals for factuals (n, V) by rules that change features that may be acted on (default: not protected, not fixed).
+
+    raw: (N, V) rows of the data, whose frequent values make the rules; q may name any feature.
+    Raises DataError for a factual that is decided positively already, QueryError when no predicate is frequent enough.
+    """
+    how = rules or Rules()
+    check_factuals(space, positive, factuals, "AReS")
+    items = Items.of(space.schema, raw, how.bins)
+    may = np.isin(items.feature, actionable(space, actionable_features))
+    before = frequent(items, raw, how.support, how.change, may)
+    groups: list[Itemset] = [(), *frequent(items, raw, how.support, how.subgroup, np.ones(len(items), dtype=bool))]
+    held = items.hold(factuals)
+    changes = _changes(items, before, meets(held, before), how.candidates)
+    if not changes:
+        raise QueryError(
+            f"AReS: no two values of a feature that may change each hold for {how.support:.3g} of the {len(raw)} rows, one of them "
+            "for a row to be explained; lower support"
+        )
+    ground = _Ground.of(space, items, factuals, positive, groups, changes, how.wrong)
+    chosen = ground.search(how.rules)
+    found = np.full(factuals.shape, np.nan)
+    cheapest = np.full(len(factuals), np.inf)
+    for q, p in chosen:
+        some = np.flatnonzero(ground.meets_q[q] & ground.helped(p))
+        rows = substituted(items, factuals[some], *changes[p])
+        better = ground.cost[p, some] < cheapest[some]
+        found[some[better]], cheapest[some[better]] = rows[better], ground.cost[p, some][better]
+    texts = tuple(_words(items, groups[q], *changes[p]) for q, p in chosen)
+    return GroupRecourse(name="AReS", counterfactuals=found, size=len(chosen), rules=texts)
+
+
+def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> Array:
+    """(n, V) raw rows (n, V) after making c to c': another value, or the distance of the bins' middles farther.
+
+    Clipped to the declared ranges and rounded where values are whole.
+    """
+    return _substituted(items, rows, *(np.tile(np.array(one), (len(rows), 1)) for one in (before, after)))
+
+
+def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -> Array:
+    """The same with c and c' (n, w) of each row its own."""
+    out, each, domain = rows.copy(), np.arange(len(rows)), items.schema.domain
+    for c, to in zip(before.T, after.T, strict=True):
+        v = items.feature[c]
+        shifted = np.clip(out[each, v] + items.value[to] - items.value[c], domain.lower[v], domain.upper[v])
+        shifted = np.where(domain.integer[v], np.rint(shifted), shifted)
+        out[each, v] = np.where(items.binned[c], shifted, items.value[to])
+    return out
+
+
+def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, most: int) -> list[tuple[Itemset, Itemset]]:
+    """Pairs (c, c') on the same features, all of them changed, at most so many: those whose c most factuals (n, S) meet."""
+    alike = defaultdict(list)
+    for s, one in enumerate(sets):
+        alike[tuple(items.feature[list(one)])].append(s)
+    pairs = []
+    for members in alike.values():
+        table = np.array([sets[s] for s in members])
+        apart = (table[:, None, :] != table[None, :, :]).all(axis=2)
+        pairs += [(members[i], members[j]) for i, j in zip(*np.nonzero(apart), strict=True)]
+    factuals = met.sum(axis=0)
+    pairs = [pair for pair in sorted(pairs, key=lambda pair: -factuals[pair[0]]) if factuals[pair[0]]]
+    return [(sets[c], sets[to]) for c, to in pairs[:most]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Ground:
+    """All rules (q, p): a subgroup and a change. meets_q: (Q, n).   meets_c: (P, n).   cost: (P, n), infinite where no help.
+
+    fits: (P, Q) q and c name different features.   worth: (P, n) what helping a row earns.   wrong: see `Rules`.
+    """
+
+    meets_q: Booleans
+    meets_c: Booleans
+    cost: np.ndarray
+    fits: Booleans
+    worth: np.ndarray
+    wrong: float
+
+    @classmethod
+    def of(
+        cls, space: Space, items: Items, factuals: Array, positive: Positive, groups: Sequence[Itemset],
+        changes: Sequence[tuple[Itemset, Itemset]], wrong: float,
+    ) -> _Ground:  # fmt: skip
+        """Decides every factual after every change whose condition it meets, in batches."""
+        held = items.hold(factuals)
+        meets_c = meets(held, [before for before, _ in changes]).T
+        cost = np.full(meets_c.shape, np.inf, dtype=np.float32)
+        for width in {len(before) for before, _ in changes}:
+            own = np.array([p for p, (before, _) in enumerate(changes) if len(before) == width])
+            before, after = (np.array([changes[p][side] for p in own]) for side in (0, 1))
+            for k, i in _batches(meets_c[own]):
+                rows = _substituted(items, factuals[i], before[k], after[k])
+                good = accepted(space, positive, rows)
+                cost[own[k[good]], i[good]] = distance(space.points(factuals[i[good]]), space.points(rows[good]))
+        worth = np.where(np.isfinite(cost), 1 - np.minimum(cost / (2 * space.largest_cost), 0.5), 0.0).astype(np.float32)
+        names_q, names_c = (_names(items, sets) for sets in (groups, [before for before, _ in changes]))
+        return cls(
+            meets_q=meets(held, groups).T, meets_c=meets_c, cost=cost, fits=(names_c @ names_q.T) == 0, worth=worth, wrong=wrong
+        )
+
+    def helped(self, p: int) -> Booleans:
+        return np.asarray(np.isfinite(self.cost[p]))
+
+    def search(self, most: int) -> list[tuple[int, int]]:
+        """Adds the rule that gains most; deletes the one whose loss gains most when none can be added; ends when neither gains."""
+        chosen: list[tuple[int, int]] = []
+        while True:  # every step raises the value, so no set comes back
+            value = self._value(chosen)
+            gain, rule = self._best(self._earned(chosen)) if len(chosen) < most else (0.0, (0, 0))
+            if gain > LEAST and self._value([*chosen, rule]) > value:
+                chosen.append(rule)
+                continue
+            without = [self._value(chosen[:r] + chosen[r + 1 :]) for r in range(len(chosen))]
+            if not without or max(without) <= value + LEAST:
+                return chosen
+            del chosen[int(np.argmax(without))]
+
+    def _earned(self, chosen: Sequence[tuple[int, int]]) -> Array:
+        """(n,) what each row earns by the best of the chosen rules."""
+        parts = [self.meets_q[q] * self.worth[p] for q, p in chosen]
+        return np.asarray(np.max([np.zeros(self.meets_q.shape[1]), *parts], axis=0))
+
+    def _value(self, chosen: Sequence[tuple[int, int]]) -> float:
+        missed = sum(int((self.meets_q[q] & self.meets_c[p] & ~self.helped(p)).sum()) for q, p in chosen)
+        return float(self._earned(chosen).sum()) - self.wrong * missed
+
+    def _best(self, earned: Array) -> tuple[float, tuple[int, int]]:
+        """The rule that gains most over what is earned, and its gain: one matrix product for all rules of many changes."""
+        best, rule = 0.0, (0, 0)
+        met = self.meets_q.T.astype(np.float32)
+        size = max(1, (1 << 24) // met.shape[1])
+        for start in range(0, len(self.cost), size):
+            part = slice(start, start + size)
+            more = np.maximum(self.worth[part] - earned.astype(np.float32), 0)
+            more -= np.float32(self.wrong) * (self.meets_c[part] & ~np.isfinite(self.cost[part]))
+            gains = np.where(self.fits[part], more @ met, -np.inf)
+            p, q = np.unravel_index(int(gains.argmax()), gains.shape)
+            if gains[p, q] > best:
+                best, rule = float(gains[p, q]), (int(q), start + int(p))
+        return best, rule
+
+
+def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
+    """(change, row) pairs where met (P, n) holds, a batch at a time."""
+    for start in range(0, len(met), max(1, ROWS // met.shape[1])):
+        k, i = np.nonzero(met[start : start + max(1, ROWS // met.shape[1])])
+        if len(k):
+            yield k + start, i
+
+
+def _names(items: Items, sets: Sequence[Itemset]) -> np.ndarray:
+    """(S, V) 1 where a set names a feature."""
+    out = np.zeros((len(sets), len(items.schema.features)), dtype=np.float32)
+    for s, one in enumerate(sets):
+        out[s, items.feature[list(one)]] = 1
+    return out
+
+
+def _words(items: Items, group: Itemset, before: Itemset, after: Itemset) -> str:
+    conditions = " and ".join(items.words(item) for item in (*group, *before))
+    return f"if {conditions} then {', '.join(items.words(item) for item in after)}"

@@ -1,0 +1,75 @@
+"""Who is decided positively: by a network (exactly), or by anything with scikit-learn's `predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from encoders.network import Network
+from verifair.engine.questions import decisions
+from verifair.errors import QueryError
+from verifair.schema.feature import text
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.space import Array, Booleans
+
+
+def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
+    """(N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
+
+    An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
+    Raises QueryError for a model that is neither, that fails, or that answers with something else than a class for each row.
+    """
+    if isinstance(model, Network):
+        schema.check_network(model)
+        return np.asarray(decisions(model, schema.encode(raw)) == 1)
+    if not hasattr(model, "predict"):
+        raise QueryError(f"model: found {type(model).__name__}; expected a Network (read_onnx) or an estimator with predict")
+    found = np.asarray(_predicted(model, frame_of(schema, raw)))
+    if found.shape != (len(raw),):
+        raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
+    if pd.isna(found).any():
+        raise QueryError(f"model: predict gave no class for {int(pd.isna(found).sum())} of {len(raw)} rows; expected one for each")
+    wanted = schema.positive_label if schema.positive_label is not None else "1"
+    answers = pd.unique(found)
+    seen = {answer: text(answer) == wanted for answer in answers.tolist()}
+    classes = {text(one) for one in getattr(model, "classes_", answers)}
+    if wanted not in classes:
+        raise QueryError(
+            f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {wanted!r}; "
+            "set positive_label in the schema's [model] section"
+        )
+    return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+
+
+def _predicted(model: Any, frame: pd.DataFrame) -> Any:
+    try:
+        return model.predict(frame)
+    except NotFittedError:
+        raise QueryError(f"model: this {type(model).__name__} is not fitted yet; fit it before it is explained") from None
+    except (ValueError, TypeError, KeyError) as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        columns = ", ".join(map(str, frame.columns))
+        raise QueryError(
+            f"model: predict fails on a table of the schema's columns ({columns}): {what.rstrip('.')}; "
+            "pass a pipeline that takes them as they are"
+        ) from error
+
+
+def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
+    """Raw rows (N, V) as a table in the schema's words: categories by name, whole numbers as int."""
+    columns: dict[str, Any] = {}
+    for v, feature in enumerate(schema.features):
+        if feature.categories is not None:
+            columns[feature.source] = np.array(feature.categories, dtype=object)[raw[:, v].astype(int)]
+        else:
+            columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]
+    return pd.DataFrame(columns)
+
+
+def beside(taken: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Features' names as columns of a table that has columns of its own: those that are taken are marked."""
+    return {name: f"{name} (feature)" if name in taken else name for name in names}

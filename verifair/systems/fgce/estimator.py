@@ -1,0 +1,299 @@
+"""GroupCounterfactuals: from a model, a schema and a table to the counterfactuals of every group. Reads top to bottom in `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from solvers.outcome import Budget
+from verifair.errors import DataError, QueryError
+from verifair.schema.feature import Change
+from verifair.schema.schema import Schema
+from verifair.systems.arguments import audited, check_number, check_table, groups_of, positives
+from verifair.systems.fgce.decider import beside, frame_of, positive
+from verifair.systems.fgce.graph.density import Weighting, edge_weights
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.instance import Cost, Instance
+from verifair.systems.fgce.measures import assignment, change_frequency
+from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers
+from verifair.systems.fgce.optimum.center_components import by_components
+from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.systems.fgce.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
+from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
+from verifair.systems.fgce.space import Array, Booleans, Custom, Integers, Space
+
+Method = Literal["exact", "components", "mip", "greedy"]
+"""exact: thresholds and set covers.   components: each weak component, combined.   mip: the paper's.   greedy: (1 - 1/e)."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """One group's answer. negatives: all that are to be explained; instance.hopeless of them have no feasible counterfactual.
+
+    found: the centers, or with a cost limit the coverage.   assigned: (F,) the node that each factual of the instance is sent to,
+    -1 for none.   cost: (F,) what it costs.   robust: how the candidates fared, where only robust ones were to be chosen.
+    """
+
+    name: str
+    negatives: Integers
+    instance: Instance
+    found: Centers | Coverage
+    assigned: Integers
+    cost: Array
+    robust: RobustChoice | None = None
+
+    @property
+    def coverage(self) -> float:
+        """Share of the factuals with a feasible counterfactual that the chosen ones cover."""
+        return float((self.assigned >= 0).mean())
+
+    @property
+    def used(self) -> Integers:
+        """The chosen nodes that serve somebody."""
+        return np.unique(self.assigned[self.assigned >= 0])
+
+
+class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
+    """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
+
+    model: a Network, or an estimator whose `predict` takes a DataFrame.   schema: of its columns, with `change` for each feature.
+    k: at most so many counterfactuals a group.   coverage: the share of factuals to cover, at the least largest cost; or, with
+    max_cost, cover the most at cost at most that.   cost: "l2", "path" (weighted by density) or "hops".   eps: longest move between
+    two rows; None: the smallest that leaves no row alone.   factuals: all "negatives", or "false-negatives" only.
+    changes: feature -> increase, decrease, fixed or free, over the schema's.   custom: one more rule for moves, see `Space`.
+    only_robust: choose only among rows that are proved to stay positive within so many units (PBA's neighbourhood); for networks.
+    method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.   empty: "skip" leaves out groups
+    with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.
+    Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
+    Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
+    """
+
+    def __init__(
+        self, model: Any, schema: Schema, *, k: int = 5, coverage: float = 1.0, max_cost: float | None = None, cost: Cost = "l2",
+        eps: float | None = None, factuals: Literal["negatives", "false-negatives"] = "negatives",
+        changes: Mapping[str, Change] | None = None, custom: Custom | None = None, weighting: Weighting = "inverse",
+        bandwidth: float | Literal["scott", "cross-validated"] = "scott", method: Method = "exact", solver: str = "highs",
+        seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = "error", only_robust: float | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
+        self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
+        self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
+        self.seconds, self.threads, self.empty, self.only_robust = seconds, threads, empty, only_robust
+
+    def fit(
+        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Progress | None = None
+    ) -> GroupCounterfactuals:
+        """Build the graph over all rows of X, and answer for each group.
+
+        y: true classes (1 positive, or the label column's own values), needed for false negatives; None: the schema's label column
+        in X.   sensitive_features: a column's name, several names, an array or Series (N,), or a DataFrame: one group for each
+        (combination of) value; None: one group of all.
+        audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
+
+        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why), stranded_ (name ->
+        how many are to be explained, of groups that are skipped because none of them has a way).
+        Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
+        each group).
+        """
+        self._check()
+        check_table(X)
+        tell = progress or (lambda what, done, total: None)
+        self.space_ = Space.of(self.schema, self.changes, self.custom)
+        raw = self.schema.raw(X)
+        explained = self._explained(X, y, raw, audit)
+        negatives = self._negatives(groups_of(X, sensitive_features), explained)
+        self.graph_ = FeasibilityGraph.build(
+            self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
+        )
+        if self.graph_.eps == 0:
+            raise DataError(
+                "every row that can move has an identical twin, so the smallest eps that leaves nobody alone is 0, and nobody "
+                "would move; pass an eps (--eps), or drop duplicate rows"
+            )
+        self.reachability_ = Reachability.of(self.graph_)
+        weights = None
+        if self.cost == "path":
+            weights = edge_weights(
+                self.graph_, self.weighting, self.bandwidth, progress=lambda done, total: tell("density", done, total)
+            )
+        self._solve(negatives, weights, tell)
+        return self
+
+    def counterfactuals(self, name: str) -> pd.DataFrame:
+        """The chosen rows of a group in the schema's words, with how many factuals each serves and the largest cost among them."""
+        group = self._group(name)
+        chosen = group.found.chosen
+        served = group.assigned[:, None] == chosen[None, :]
+        table = frame_of(self.schema, self.graph_.raw[chosen])
+        table = table.rename(columns=beside(("row", "serves", "largest cost"), list(table.columns)))
+        table.insert(0, "row", chosen)
+        table["serves"] = served.sum(axis=0)
+        table["largest cost"] = [group.cost[one].max(initial=0.0) for one in served.T]
+        return table
+
+    def explanations(self, name: str) -> pd.DataFrame:
+        """One line for each factual of a group: its row, the counterfactual's, and the cost; -1 and inf where none serves."""
+        group = self._group(name)
+        return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
+
+    def re_evaluated(self) -> pd.DataFrame:
+        """What the network itself decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
+        used, nodes = self._used()
+        return by_group(re_evaluated(self.model, self.schema, self.graph_.raw[nodes]), nodes, used)
+
+    def certify(
+        self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Certified:
+        """Which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
+        certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
+        """
+        used, nodes = self._used()
+        budget = Budget(seconds=self.seconds if seconds is None else seconds)
+        found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
+        return Certified(table=by_group(found.table, nodes, used), certificate=found.certificate)
+
+    def attribute_changes(self) -> pd.DataFrame:
+        """ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
+        check_is_fitted(self, "groups_")
+        rows = {
+            name: change_frequency(self.space_, self.graph_.raw, group.instance.factuals, group.assigned)
+            for name, group in self.groups_.items()
+        }
+        return pd.DataFrame(rows).T
+
+    def _used(self) -> tuple[dict[str, Integers], Integers]:
+        """The nodes that serve somebody, by group, and all of them once."""
+        check_is_fitted(self, "groups_")
+        used = {name: group.used for name, group in self.groups_.items()}
+        return used, np.unique(np.concatenate(list(used.values())))
+
+    def _group(self, name: str) -> Group:
+        check_is_fitted(self, "groups_")
+        if name not in self.groups_:
+            raise QueryError(f"there is no group {name!r}; known are {', '.join(self.groups_)}")
+        return self.groups_[name]
+
+    def __sklearn_clone__(self) -> GroupCounterfactuals:
+        """The model is what is explained, and stays fitted: sklearn's own `clone` would unfit it."""
+        return type(self)(**self.get_params(deep=False))
+
+    def _check(self) -> None:
+        check_number("k", self.k, whole=True)
+        check_number("threads", self.threads, whole=True)
+        for name in ("coverage", "seconds", "eps", "max_cost", "only_robust"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
+        if not self.seconds > 0 or not self.threads:
+            raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
+        if self.factuals not in ("negatives", "false-negatives"):
+            raise QueryError(f"factuals = {self.factuals!r}: use negatives or false-negatives")
+        if self.method not in ("exact", "components", "mip", "greedy"):
+            raise QueryError(f"method {self.method!r} is not known; use exact, components, mip or greedy")
+        if self.max_cost is not None and self.method in ("components", "mip"):
+            raise QueryError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
+        if self.max_cost is None and self.method == "greedy":
+            raise QueryError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
+        if self.k < 1:
+            raise QueryError(f"k = {self.k}: at least one counterfactual is needed")
+        if self.empty not in ("error", "skip"):
+            raise QueryError(f"empty = {self.empty!r}: use error or skip")
+        if self.cost not in get_args(Cost):
+            raise QueryError(f"cost {self.cost!r} is not known; use one of {', '.join(get_args(Cost))}")
+        if self.weighting not in get_args(Weighting):
+            raise QueryError(f"weighting {self.weighting!r} is not known; use one of {', '.join(get_args(Weighting))}")
+        if self.eps is not None and not self.eps > 0:
+            raise QueryError(f"eps = {self.eps:g}: the longest move must be positive; leave it out for the smallest that serves")
+        if self.max_cost is not None and not self.max_cost > 0:
+            raise QueryError(f"max_cost = {self.max_cost:g}: expected a positive cost")
+        if self.max_cost is None and not 0 < self.coverage <= 1:
+            raise QueryError(f"coverage = {self.coverage:g}: expected a share of the factuals, above 0 and at most 1")
+        if self.only_robust is not None:
+            askable(self.model, self.schema, [self.only_robust])
+
+    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
+        """(N,) rows with the negative decision that are to be explained; sets positive_."""
+        self.positive_ = positive(self.model, self.schema, raw)
+        explained = ~self.positive_
+        if audit is not None:
+            explained &= audited(audit, len(X))
+        if self.factuals == "false-negatives":
+            explained &= self.schema.labels(X) == 1 if y is None else positives(y, self.schema, len(X))
+        return np.asarray(explained)
+
+    def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:
+        """Nodes to be explained, by group; sets skipped_. Raises DataError for a group without any, before the work begins."""
+        negatives = {name: np.flatnonzero(explained & member) for name, member in members.items()}
+        none = {name: "nobody in it is to be explained" for name, own in negatives.items() if not len(own)}
+        if none and (self.empty == "error" or len(none) == len(negatives)):
+            name = next(iter(none))
+            raise DataError(
+                f"{name}: nobody in it is to be explained: none of its {int(members[name].sum())} rows has the negative decision, "
+                'or all of these are left out; choose other groups or rows, or leave such groups out (empty = "skip")'
+            )
+        self.skipped_: dict[str, str] = none
+        return {name: own for name, own in negatives.items() if len(own)}
+
+    def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
+        """Sets groups_; tells of all groups that k is too few for at once, so that k need not be corrected group by group."""
+        candidates = np.flatnonzero(self.positive_)
+        prove = None if self.only_robust is None else prover(self.model, self.schema, self.graph_.raw, self.only_robust)
+        self.groups_: dict[str, Group] = {}
+        self.stranded_: dict[str, int] = {}
+        problems: list[str] = []
+        for n, (name, own) in enumerate(negatives.items()):
+            tell("groups", n, len(negatives))
+            try:
+                instance = Instance.of(
+                    self.graph_, self.reachability_, own, candidates, cost=self.cost, weights=weights, group=name
+                )
+            except DataError as error:
+                if self.empty == "error" or (n == len(negatives) - 1 and not self.groups_ and not problems):
+                    raise
+                self.skipped_[name] = str(error).removeprefix(f"{name}: ")
+                self.stranded_[name] = len(own)
+                continue
+            try:
+                self.groups_[name] = self._solved(name, own, instance, prove)
+            except QueryError as error:
+                problems.append(f"{name}: {error}")
+        if problems:
+            raise QueryError("\n".join(problems))
+        tell("groups", len(negatives), len(negatives))
+
+    def _solved(self, name: str, negatives: Integers, instance: Instance, prove: Prove | None) -> Group:
+        budget, robust = Budget(seconds=self.seconds), None
+        try:
+            if prove is not None:
+                robust = robust_choice(
+                    instance, self._found, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
+                )
+            found = self._found(instance, self.coverage, budget) if robust is None else robust.found
+        except OutOfTime as error:
+            raise QueryError(
+                f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
+                "what it has by then"
+            ) from error
+        limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
+        assigned, cost = assignment(instance, found.chosen, limit)
+        return Group(
+            name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost, robust=robust
+        )
+
+    def _found(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
+        if self.max_cost is not None:
+            if self.method == "greedy":
+                return greedy_coverage(instance, self.k, self.max_cost)
+            return largest_coverage(instance, self.k, self.max_cost, budget=budget)
+        if self.method == "mip":
+            return by_solver(instance, self.k, coverage, backend=self.solver, budget=budget)
+        solve = by_components if self.method == "components" else centers
+        return solve(instance, self.k, coverage, budget=budget)

@@ -1,0 +1,1 @@
+"""The feasibility graph: edges, weights, reachability."""

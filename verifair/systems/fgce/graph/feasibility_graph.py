@@ -1,0 +1,230 @@
+"""The feasibility graph: rows are nodes, and an edge i -> j is a move that is allowed and no longer than eps.
+
+Rows that agree in all fixed coordinates share a KD-tree; pairs of its leaves are dropped when their boxes are farther apart than
+eps, or when no move from the one to the other goes the allowed way, and the rest are compared leaf by leaf in matrix products.
+Products only preselect: whatever lies within rounding of eps is decided by `space.distance`.
+Reference: FGCE, section II (after FACE); default eps: the smallest that leaves no node without an edge.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+from scipy.spatial import cKDTree
+
+from verifair.errors import DataError, QueryError
+from verifair.systems.fgce.space import Array, Booleans, Integers, Moves, Space, distance
+
+LEAF = 256
+"""Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
+BORDER = 1e-9
+"""Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeasibilityGraph:
+    """N nodes in the order of the raw rows, edges in CSR form.
+
+    raw: (N, V).   points: (N, p).   eps: longest move.   indptr: (N + 1,) int64.   indices: (E,) int32, targets of each node.
+    """
+
+    space: Space
+    raw: Array
+    points: Array
+    eps: float
+    indptr: Integers
+    indices: np.ndarray
+
+    @classmethod
+    def build(
+        cls, space: Space, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
+    ) -> FeasibilityGraph:
+        """The graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all.
+
+        Raises DataError where no two rows may become each other, QueryError for an eps that is not positive.
+        """
+        if eps is not None and not eps > 0:
+            raise QueryError(f"eps = {eps:g}: the longest allowed move must be positive; leave it out for the smallest that serves")
+        points, moves = space.points(raw), Moves.of(space)
+        if eps is None:
+            nearest = nearest_moves(points, raw, moves, threads)
+            if not np.isfinite(nearest).any():
+                raise DataError(
+                    f"no row may become any other of the {len(raw)} rows: the features that are fixed or one-way leave no move; "
+                    "free some (change = \"free\"), or pass more rows"
+                )
+            eps = float(nearest[np.isfinite(nearest)].max())
+        counts, targets = np.zeros(len(raw), dtype=np.int64), {}
+        leaves = list(_leaves(points, moves))
+        limit = float(eps)
+        jobs = (delayed(_edges_of)(leaf, points, raw, moves, limit) for leaf in leaves)
+        for done, (rows, count, found) in enumerate(Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs), 1):
+            counts[rows] = count
+            for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
+                targets[int(row)] = part
+            if progress is not None:
+                progress(done, len(leaves))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indices = np.empty(indptr[-1], dtype=np.int32)
+        for row in range(len(raw)):
+            indices[indptr[row] : indptr[row + 1]] = targets.pop(row)
+        return cls(space=space, raw=raw, points=points, eps=limit, indptr=indptr, indices=indices)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def edges(self) -> int:
+        return len(self.indices)
+
+    @cached_property
+    def sources(self) -> np.ndarray:
+        """(E,) int32 the node that each edge leaves."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
+
+    @cached_property
+    def lengths(self) -> Array:
+        """(E,) L2 length of each edge."""
+        out = np.empty(self.edges)
+        for part in chunks(self.edges):
+            out[part] = distance(self.points[self.sources[part]], self.points[self.indices[part]])
+        return out
+
+    @property
+    def alone(self) -> Booleans:
+        """(N,) nodes without an edge."""
+        return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
+
+    def matrix(self, weights: Array) -> sp.csr_matrix:
+        """(N, N) with weights (E,) on the edges. Edges of weight 0 are stored, and csgraph takes what is stored for an edge."""
+        return sp.csr_matrix((weights, self.indices, self.indptr), shape=(len(self), len(self)))
+
+    def to_networkx(self, weights: Array | None = None) -> object:
+        """A networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs that fit into it (below a million edges)."""
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(len(self)))
+        ends = zip(self.sources.tolist(), self.indices.tolist(), self.lengths.tolist(), strict=True)
+        for e, (i, j, length) in enumerate(ends):
+            extra = {} if weights is None else {"weight": float(weights[e])}
+            graph.add_edge(i, j, distance=length, **extra)
+        return graph
+
+
+def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
+    """Slices over so many edges, so that no temporary is large."""
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Leaf:
+    """Rows of one leaf, and those of its tree in leaf order with the leaves' boxes (L, p) and where each begins (L + 1,)."""
+
+    rows: Integers
+    order: Integers
+    begins: Integers
+    low: Array
+    high: Array
+    own: int
+
+    def near(self, moves: Moves, limit: float, *, either: bool = False) -> Integers:
+        """Leaves, by distance, within the limit whose boxes an allowed move can reach (or come from, with `either`)."""
+        low, high = self.low[self.own], self.high[self.own]
+        gap = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
+        far = np.sqrt((gap**2).sum(axis=1))
+        up, down = moves.direction > 0, moves.direction < 0
+        out = (self.high[:, up] >= low[up]).all(1) & (self.low[:, down] <= high[down]).all(1)
+        back = (high[up] >= self.low[:, up]).all(1) & (low[down] <= self.high[:, down]).all(1)
+        found = np.flatnonzero((far <= limit + BORDER) & (out | (back & either)))
+        return np.asarray(found[np.argsort(far[found], kind="stable")])
+
+    def box_distance(self, other: int) -> float:
+        gap = np.maximum(self.low[other] - self.high[self.own], self.low[self.own] - self.high[other])
+        return float(np.sqrt((np.maximum(gap, 0.0) ** 2).sum()))
+
+    def rows_of(self, leaves: Integers) -> Integers:
+        return np.concatenate([self.order[self.begins[leaf] : self.begins[leaf + 1]] for leaf in leaves])
+
+
+def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
+    """All leaves of all blocks of rows that agree in what is fixed."""
+    _, block = np.unique(points[:, moves.fixed], axis=0, return_inverse=True) if moves.fixed.any() else (0, np.zeros(len(points)))
+    by_block = np.argsort(block, kind="stable")
+    for rows in np.split(by_block, np.flatnonzero(np.diff(np.asarray(block)[by_block])) + 1):
+        tree = cKDTree(points[rows], leafsize=LEAF)
+        begins = [0, *np.cumsum([len(leaf) for leaf in tree_leaves(tree)])]
+        order = rows[tree.indices]
+        parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
+        low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
+        for own, (a, b) in enumerate(itertools.pairwise(begins)):
+            for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
+                part = order[start : min(start + LEAF, b)]
+                yield _Leaf(rows=part, order=order, begins=np.array(begins), low=low, high=high, own=own)
+
+
+def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
+    """The rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
+    pending = [tree.tree]
+    while pending:
+        node = pending.pop()
+        if node.split_dim == -1:
+            yield node.indices
+        else:
+            pending += [node.greater, node.lesser]
+
+
+def _squared(a: Array, b: Array) -> Array:
+    """(n, m) squared distances, within rounding."""
+    square = a @ (-2.0 * b.T)
+    square += (a**2).sum(axis=1)[:, None]
+    square += (b**2).sum(axis=1)[None, :]
+    return square
+
+
+def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
+    """The leaf's rows, how many edges leave each, and their targets row by row."""
+    others = leaf.rows_of(leaf.near(moves, eps))
+    square = _squared(points[leaf.rows], points[others])
+    most = min(eps, 1e100) ** 2
+    near = square <= most + BORDER
+    border = near & (square >= most - BORDER)
+    near &= moves.allowed(points[leaf.rows], points[others], raw[leaf.rows], raw[others])
+    i, j = np.nonzero(border & near)
+    near[i, j] = distance(points[leaf.rows[i]], points[others[j]]) <= eps
+    near &= leaf.rows[:, None] != others[None, :]
+    return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
+
+
+def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> Array:
+    """(N,) length of the shortest allowed move from or to each row; infinite where there is none."""
+    out = np.full(len(points), np.inf)
+    jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in _leaves(points, moves))
+    for rows, found in Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs):
+        out[rows] = found
+    return out
+
+
+def _nearest_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves) -> tuple[Integers, Array]:
+    """Leaves are opened from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
+    best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
+    for other in leaf.near(moves, np.inf, either=True):
+        todo = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)
+        if not len(todo):
+            break
+        own, rows = leaf.rows[todo], leaf.rows_of(np.array([other]))
+        there = moves.allowed(points[own], points[rows], raw[own], raw[rows])
+        back = moves.allowed(points[rows], points[own], raw[rows], raw[own]).T
+        square = np.where((there | back) & (own[:, None] != rows[None, :]), _squared(points[own], points[rows]), np.inf)
+        best[todo] = np.minimum(best[todo], square.min(axis=1))
+        i, j = np.nonzero(np.isfinite(square) & (square <= best[todo, None] + BORDER))
+        np.minimum.at(out, todo[i], distance(points[own[i]], points[rows[j]]))
+    return leaf.rows, out

@@ -1,0 +1,144 @@
+"""One group's question: who needs a counterfactual, who can be one, and what each costs.
+
+Factuals and candidates of different weak components never meet, so costs come in blocks, one a component (a subgroup).
+Reference: FGCE, section II: cost is the L2 vector distance, the weight of the shortest path, or its number of hops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+from scipy.spatial.distance import cdist
+
+from verifair.errors import DataError, QueryError
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.space import Array, Booleans, Integers
+
+Cost = Literal["l2", "path", "hops"]
+ROWS = 512
+"""Factuals whose shortest paths are searched at once: each takes N float64."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Block:
+    """One weak component (its number). factuals (f,), candidates (c,): nodes.   cost: (f, c), infinite where not reachable."""
+
+    component: int
+    factuals: Integers
+    candidates: Integers
+    cost: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instance:
+    """blocks: of those with a feasible counterfactual (X).   hopeless: nodes of the group's negatives without any.
+
+    candidates: (C,) all nodes that may be chosen (X').
+    """
+
+    blocks: tuple[Block, ...]
+    hopeless: Integers
+    candidates: Integers
+
+    @classmethod
+    def of(
+        cls,
+        graph: FeasibilityGraph,
+        reach: Reachability,
+        negatives: Integers,
+        candidates: Integers,
+        *,
+        cost: Cost = "l2",
+        weights: Array | None = None,
+        group: str = "the group",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Instance:
+        """The question for nodes `negatives` (n,) and `candidates` (C,).   weights: (E,) of edges, for cost "path".
+
+        Raises DataError when there is nobody to explain, or nobody has a feasible counterfactual; QueryError for an unknown cost.
+        """
+        if cost not in get_args(Cost):
+            raise QueryError(f"cost {cost!r} is not known; use one of {', '.join(get_args(Cost))}")
+        if not len(negatives):
+            raise DataError(f"{group}: nobody in it is to be explained (no row with the negative decision); choose another group")
+        if not len(candidates):
+            raise DataError(f"{group}: there is no row with the positive decision, so there can be no counterfactual")
+        blocks, hopeless = [], [negatives[~np.isin(reach.weak[negatives], reach.weak[candidates])]]
+        numbers = np.intersect1d(reach.weak[negatives], reach.weak[candidates])
+        for done, number in enumerate(numbers, start=1):
+            own, there = negatives[reach.weak[negatives] == number], candidates[reach.weak[candidates] == number]
+            feasible = reach.reaches(own, there)
+            some = feasible.any(axis=1)
+            hopeless.append(own[~some])
+            used = feasible.any(axis=0)
+            if some.any():
+                own, there, feasible = own[some], there[used], feasible[np.ix_(some, used)]
+                found = _costs(graph, own, there, feasible, cost, weights)
+                blocks.append(Block(component=int(number), factuals=own, candidates=there, cost=found))
+            if progress is not None:
+                progress(done, len(numbers))
+        if not blocks:
+            raise DataError(
+                f"{group}: none of its {len(negatives)} rows has a feasible counterfactual at eps = {graph.eps:g}: no positive row "
+                "can be reached by allowed moves; raise eps, or free features (change = \"free\")"
+            )
+        return cls(blocks=tuple(blocks), hopeless=np.concatenate(hopeless), candidates=candidates)
+
+    @property
+    def size(self) -> int:
+        """|X|, factuals with at least one feasible counterfactual."""
+        return sum(len(block.factuals) for block in self.blocks)
+
+    @cached_property
+    def factuals(self) -> Integers:
+        """(F,) nodes of X, block by block."""
+        return np.concatenate([block.factuals for block in self.blocks])
+
+    @cached_property
+    def columns(self) -> Integers:
+        """(C',) nodes of the candidates that somebody can reach, block by block."""
+        return np.concatenate([block.candidates for block in self.blocks])
+
+    def costs(self) -> Array:
+        """(F, C') all blocks in one matrix, infinite elsewhere: what the paper's MIP reads."""
+        out = np.full((len(self.factuals), len(self.columns)), np.inf)
+        row = column = 0
+        for block in self.blocks:
+            f, c = block.cost.shape
+            out[row : row + f, column : column + c] = block.cost
+            row, column = row + f, column + c
+        return out
+
+    def to(self, chosen: Integers) -> Array:
+        """(F, n) cost from every factual to each of the chosen nodes (n,)."""
+        parts = []
+        for block in self.blocks:
+            part = np.full((len(block.factuals), len(chosen)), np.inf)
+            place = {int(node): c for c, node in enumerate(block.candidates)}
+            for n, node in enumerate(chosen):
+                if int(node) in place:
+                    part[:, n] = block.cost[:, place[int(node)]]
+            parts.append(part)
+        return np.concatenate(parts)
+
+
+def _costs(
+    graph: FeasibilityGraph, own: Integers, there: Integers, feasible: Booleans, cost: Cost, weights: Array | None
+) -> Array:
+    if cost == "l2":
+        out = np.asarray(cdist(graph.points[own], graph.points[there]))
+        return np.where(feasible, out, np.inf)
+    if cost == "path" and weights is None:
+        raise QueryError("cost path: pass the weights of the edges (density.edge_weights)")
+    matrix = graph.matrix(weights if weights is not None else np.ones(graph.edges))
+    out = np.empty((len(own), len(there)))
+    for start in range(0, len(own), ROWS):
+        part = slice(start, start + ROWS)
+        out[part] = dijkstra(matrix, indices=own[part], unweighted=cost == "hops")[:, there]
+    return np.where(feasible, out, np.inf)

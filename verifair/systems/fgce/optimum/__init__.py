@@ -1,0 +1,1 @@
+"""Optimal counterfactuals: k-center and maximum coverage."""

@@ -1,0 +1,243 @@
+"""Coverage-constrained FGCE (k-center): at most k counterfactuals that cover c |X| factuals at the least largest cost.
+
+For full coverage only a few factuals matter, those that are hard to cover. The optimum over a few is a lower bound; its centers
+are tried on all, and whoever is farther than the bound joins the few, until nobody is. Each step asks whether the few can be
+covered by k candidates at some cost, a set cover decided by `cover.best` without tolerances. For partial coverage the cost is
+searched by bisection over the costs there are, each step a maximum coverage.
+Sound? yes: the upper bound is counted, the lower proved in whole numbers.   Complete? yes, given time.
+References: FGCE, problem 2 and section III-B; Contardo, Iori and Kramer, A scalable exact algorithm for the vertex p-center (2019).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solvers.outcome import Budget, Outcome
+from verifair.errors import QueryError
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.cover import Coverage, System, best, greedy, within
+from verifair.systems.fgce.space import Array, Integers
+
+ADDED = 8
+"""Factuals that join the few at once."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Centers:
+    """chosen: nodes.   cost: the largest cost of those they cover (d).   lower: no k candidates do with less.
+
+    proved: whether `lower` was proved here, or is a solver's claim.   steps: set covers decided.   few: factuals that mattered.
+    """
+
+    chosen: Integers
+    cost: float
+    lower: float
+    proved: bool
+    steps: int
+    few: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    outcome: Outcome | None = None
+
+    @property
+    def optimal(self) -> bool:
+        return self.cost == self.lower
+
+
+class OutOfTime(Exception):
+    """The budget ended in the middle of a set cover."""
+
+
+def needed(instance: Instance, coverage: float) -> int:
+    """c |X| as a count, rounded up. Raises QueryError for a share outside (0, 1]."""
+    if not 0 < coverage <= 1:
+        raise QueryError(f"coverage = {coverage:g}: expected a share of the factuals, above 0 and at most 1")
+    return max(int(np.ceil(coverage * instance.size - 1e-9)), 1)
+
+
+def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = None) -> tuple[int, Integers]:
+    """k0: the least number of counterfactuals that cover everybody at cost at most `cost` (if anybody can), and one such choice.
+
+    Raises OutOfTime, and QueryError when somebody cannot be covered at that cost.
+    """
+    few = _Few(instance, budget or Budget())
+    if not cost >= few.least:
+        raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
+    k = len(instance.blocks)
+    while True:
+        found = few.covered(k, cost)
+        if found is None:
+            k += 1
+            continue
+        farther = few.farther(found, cost)
+        if not len(farther):
+            return k, found
+        few.add(farther)
+
+
+def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
+    """The optimum for all components at once, or when time is up the best that is known, with the gap.
+
+    Raises QueryError for a coverage that k counterfactuals cannot reach (it says which k would do) or a k below 1.
+    """
+    budget = budget or Budget()
+    if k < 1:
+        raise QueryError(f"k = {k}: at least one counterfactual is needed")
+    count = needed(instance, coverage)
+    return _all(instance, k, budget) if count == instance.size else _share(instance, k, count, budget)
+
+
+class _Few:
+    """The factuals that matter so far, with their costs; rows of each block, so that blocks stay apart."""
+
+    def __init__(self, instance: Instance, budget: Budget) -> None:
+        self.instance, self.deadline = instance, time.monotonic() + budget.seconds
+        self.nearest = [block.cost.min(axis=1) for block in instance.blocks]
+        self.least = max(float(one.max()) for one in self.nearest)
+        self.rows: list[list[int]] = [[int(one.argmax())] for one in self.nearest]
+        self.steps = 0
+
+    @property
+    def nodes(self) -> Integers:
+        return np.concatenate([block.factuals[rows] for block, rows in zip(self.instance.blocks, self.rows, strict=True)])
+
+    def costs(self) -> Array:
+        """All different costs of the few, from the least that could serve."""
+        parts = [block.cost[rows].ravel() for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
+        values = np.unique(np.concatenate(parts))
+        return np.asarray(values[(values >= self.least) & np.isfinite(values)])
+
+    def covered(self, k: int, cost: float) -> Integers | None:
+        """k candidates that cover the few at this cost, or None when there are none. Raises OutOfTime."""
+        self.steps += 1
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
+        tables = [within(block.cost[rows], cost) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
+        system = System.of(tables, [block.candidates for block in self.instance.blocks])
+        total = sum(map(len, self.rows))
+        if int(system.weights.sum()) < total:
+            return None
+        found = best(system, k, target=total, budget=Budget(seconds=left))
+        if found.covered < total <= found.bound:
+            raise OutOfTime
+        return found.chosen if found.covered == total else None
+
+    def farther(self, chosen: Integers, cost: float) -> Integers:
+        """(n, 2) block and row of factuals that are farther than `cost` from all chosen: the farthest of each block and center."""
+        found: list[tuple[float, int, int]] = []
+        paid = self.instance.to(chosen)
+        start = 0
+        for b, block in enumerate(self.instance.blocks):
+            own = paid[start : start + len(block.factuals)]
+            start += len(block.factuals)
+            nearest, value = own.argmin(axis=1), own.min(axis=1)
+            beyond = ~within(value, cost)
+            for center in np.unique(nearest[beyond]):
+                rows = np.flatnonzero(beyond & (nearest == center))
+                ways = np.isfinite(block.cost[rows]).sum(axis=1)  # among those beyond reach, the one with the fewest
+                row = rows[value[rows].argmax() if np.isfinite(value[rows]).all() else ways.argmin()]
+                found.append((-float(value[row]), b, int(row)))
+        return np.array([(b, row) for _, b, row in sorted(found)[:ADDED]], dtype=np.int64).reshape(-1, 2)
+
+    def add(self, farther: Integers) -> None:
+        for b, row in farther:
+            self.rows[int(b)].append(int(row))
+
+
+def _all(instance: Instance, k: int, budget: Budget) -> Centers:
+    """Full coverage."""
+    few = _Few(instance, budget)
+    lower, upper, chosen = few.least, np.inf, np.empty(0, dtype=np.int64)
+    try:
+        while lower < upper:
+            found = few.covered(k, lower)
+            if found is None:
+                lower = _next(few, k, lower)
+                continue
+            paid = float(instance.to(found).min(axis=1).max())
+            if paid < upper:
+                upper, chosen = paid, found
+            few.add(few.farther(found, lower))
+    except OutOfTime:
+        if not len(chosen):
+            chosen, upper = _anyhow(instance, k)
+    cost = max(upper, lower) if len(chosen) else np.inf
+    return Centers(chosen=chosen, cost=cost, lower=lower, proved=True, steps=few.steps, few=few.nodes)
+
+
+def _next(few: _Few, k: int, below: float) -> float:
+    """The least cost of the few, above `below`, at which k candidates cover them."""
+    if few.covered(k, np.inf) is None:
+        raise _too_few(few.instance, k, few.deadline)
+    values = few.costs()
+    low, high = int(np.searchsorted(values, below, side="right")), len(values) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if few.covered(k, float(values[middle])) is None else (low, middle)
+    return float(values[low])
+
+
+def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
+    """k candidates cannot cover everybody at any cost: says which k would do."""
+    parts = len(instance.blocks)
+    lie = f"the {instance.size} factuals lie in {parts} weak component{'' if parts == 1 else 's'}"
+    try:
+        least, _ = fewest(instance, budget=Budget(seconds=max(deadline - time.monotonic(), 1.0)))
+        return QueryError(f"k = {k} is too few for full coverage: {lie} and need {least}; pass k = {least}, or a coverage below 1")
+    except OutOfTime:
+        return QueryError(f"k = {k} is too few for full coverage: {lie}; pass a larger k, or a coverage below 1")
+
+
+def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
+    """Greedy's choice when time was up before any other."""
+    system = System.within(instance, np.inf)
+    chosen = system.nodes[greedy(system, k)]
+    return chosen, float(instance.to(chosen).min(axis=1).max())
+
+
+def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
+    """Partial coverage: bisection over the costs there are."""
+    deadline = time.monotonic() + budget.seconds
+    top = _cover(instance, k, np.inf, count, deadline)
+    if top.bound < count:
+        raise QueryError(
+            f"k = {k} is too few: {k} counterfactuals cover at most {top.bound} of the {instance.size} factuals, {count} are asked "
+            "for; raise k, or lower the coverage"
+        )
+    nearest = np.sort(np.concatenate([block.cost.min(axis=1) for block in instance.blocks]))
+    lower, steps = float(nearest[count - 1]), 1
+    chosen, upper = top.chosen, _paid(instance, top.chosen, count) if top.covered >= count else np.inf
+    while lower < upper and time.monotonic() < deadline:
+        cost = _between(instance, lower, upper)
+        found = _cover(instance, k, cost, count, deadline)
+        steps += 1
+        if found.covered >= count:
+            chosen, upper = found.chosen, _paid(instance, found.chosen, count)
+        elif found.bound < count:
+            lower = _above(instance, cost)
+        else:
+            break  # time
+    return Centers(chosen=chosen, cost=upper, lower=min(lower, upper), proved=True, steps=steps)
+
+
+def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float) -> Coverage:
+    return best(System.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
+
+
+def _paid(instance: Instance, chosen: Integers, count: int) -> float:
+    """The least cost at which the chosen cover so many."""
+    paid = instance.to(chosen).min(axis=1) if len(chosen) else np.full(instance.size, np.inf)
+    return float(np.partition(paid, count - 1)[count - 1])
+
+
+def _between(instance: Instance, lower: float, upper: float) -> float:
+    """A cost that is there, at least lower and below upper: their median."""
+    values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in instance.blocks])
+    return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else lower
+
+
+def _above(instance: Instance, cost: float) -> float:
+    """The next cost that is there."""
+    return min(float(block.cost[block.cost > cost].min(initial=np.inf)) for block in instance.blocks)

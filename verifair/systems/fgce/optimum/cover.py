@@ -1,0 +1,174 @@
+"""Cost-constrained FGCE: k counterfactuals that cover the most factuals at cost at most d. Greedy, and the exact optimum.
+
+Greedy reaches at least (1 - 1/e) of the optimum; gains only shrink, so a candidate is looked at again only while its last known
+gain leads (lazy evaluation). The optimum is found by branching on candidates; a branch is closed by a Lagrangian bound whose
+multipliers may come from anywhere, but which is added up in whole numbers, so that no tolerance decides (`cover_search`).
+Reference: FGCE, problem 1 and algorithm 1; Minoux (1978) for the lazy evaluation.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from solvers.outcome import Budget
+from verifair.errors import QueryError
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.cover_search import CoverSearch
+from verifair.systems.fgce.space import Array, Booleans, Integers
+
+DOMINATED = 3000
+"""Columns of a block up to which dominated ones are looked for: the comparison is quadratic."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Coverage:
+    """chosen: nodes, at most k.   covered: how many factuals they cover.   bound: no k candidates cover more.   nodes: branches."""
+
+    chosen: Integers
+    covered: int
+    bound: int
+    nodes: int
+
+    @property
+    def optimal(self) -> bool:
+        return self.covered == self.bound
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class System:
+    """Who covers whom. covers: (R, C) bool, CSC, rows that are alike taken as one.   weights: (R,) factuals that each stands for.
+
+    nodes: (C,) the candidate of each column.
+    """
+
+    covers: sp.csc_array
+    weights: Integers
+    nodes: Integers
+
+    @classmethod
+    def of(cls, blocks: Sequence[Booleans], nodes: Sequence[Integers]) -> System:
+        """From blocks (f, c) and their candidates (c,). Columns that another one contains are left out, and rows nobody covers."""
+        ends, rows, weights, kept = [np.zeros(1, dtype=np.int64)], [], [], []
+        count = filled = 0
+        for covers, names in zip(blocks, nodes, strict=True):
+            kinds, same = _distinct(covers)
+            some = covers[kinds].any(axis=1)
+            table = covers[kinds[some]]
+            columns = _undominated(table)
+            column, row = np.nonzero(table[:, columns].T)  # column by column, as CSC has them
+            ends.append(filled + np.cumsum(np.bincount(column, minlength=len(columns))))
+            rows.append(count + row)
+            weights.append(np.bincount(same)[some])
+            kept.append(names[columns])
+            count, filled = count + len(table), filled + len(row)
+        index = np.concatenate(rows)
+        entries = np.ones(len(index), dtype=bool), index, np.concatenate(ends)
+        covers_all = sp.csc_array(entries, shape=(count, sum(len(names) for names in kept)))
+        return cls(covers=covers_all, weights=np.concatenate(weights), nodes=np.concatenate(kept))
+
+    @classmethod
+    def within(cls, instance: Instance, cost: float) -> System:
+        """Feasible pairs of an instance that cost at most so much."""
+        near = [within(block.cost, cost) for block in instance.blocks]
+        return cls.of(near, [block.candidates for block in instance.blocks])
+
+    def column(self, j: int) -> Integers:
+        return np.asarray(self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]])
+
+    def gain(self, j: int, covered: Booleans) -> int:
+        rows = self.column(j)
+        return int(self.weights[rows[~covered[rows]]].sum())
+
+    def value(self, chosen: Sequence[int]) -> int:
+        """Factuals that the columns cover together."""
+        covered = np.zeros(len(self.weights), dtype=bool)
+        for j in chosen:
+            covered[self.column(j)] = True
+        return int(self.weights[covered].sum())
+
+
+def within(costs: Array, cost: float) -> Booleans:
+    """Which costs are of a feasible pair and at most so much; the limit may be infinite, a feasible cost is not."""
+    return np.asarray(np.isfinite(costs) & (costs <= cost))
+
+
+def _distinct(table: Booleans) -> tuple[Integers, Integers]:
+    """The first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
+    kinds: dict[bytes, int] = {}
+    same = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in np.packbits(table, axis=1)], dtype=np.int64)
+    return np.unique(same, return_index=True)[1], same
+
+
+def _undominated(table: Booleans) -> Integers:
+    """Columns of a table (r, c) that no other one contains; of equal ones the first."""
+    first, _ = _distinct(np.ascontiguousarray(table.T))
+    size = table[:, first].sum(axis=0)
+    first = first[size > 0]
+    if len(first) > DOMINATED:
+        return np.asarray(first)
+    some = table[:, first].astype(np.float32)  # sums of fewer than 2^24 ones are exact
+    size = some.sum(axis=0)
+    contained = (some.T @ some >= size[:, None]) & (size[:, None] < size[None, :])
+    return np.asarray(first[~contained.any(axis=1)])
+
+
+def greedy(system: System, k: int) -> list[int]:
+    """Columns in the order in which they are chosen; fewer than k when nothing is left to gain.
+
+    Guarantee: at least (1 - 1/e) of the optimum (Nemhauser, Wolsey and Fisher, 1978).
+    """
+    covered = np.zeros(len(system.weights), dtype=bool)
+    heap = [(-system.gain(j, covered), j, 0) for j in range(len(system.nodes))]
+    heapq.heapify(heap)
+    chosen: list[int] = []
+    while heap and len(chosen) < k:
+        gain, j, asked = heapq.heappop(heap)
+        if asked < len(chosen):  # a gain of an earlier round: at most so much by now
+            heapq.heappush(heap, (-system.gain(j, covered), j, len(chosen)))
+            continue
+        if gain == 0:
+            break
+        chosen.append(j)
+        covered[system.column(j)] = True
+    return chosen
+
+
+def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
+    """Algorithm 1, over all components at once (the paper's local version gives the same).   bound: what greedy cannot exceed.
+
+    Raises QueryError for a k below 1, as `largest_coverage` does.
+    """
+    _check(k)
+    system = System.within(instance, cost)
+    chosen = greedy(system, k)
+    covered = system.value(chosen)
+    bound = min(int(covered / (1 - np.exp(-1.0))), int(system.weights.sum()))
+    return Coverage(chosen=system.nodes[chosen], covered=covered, bound=max(bound, covered), nodes=0)
+
+
+def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget | None = None) -> Coverage:
+    """The most factuals that k candidates cover at cost at most `cost`.
+
+    Sound? yes: covered is counted, and the bound is added in whole numbers.   Complete? yes, given time; else covered < bound.
+    """
+    return best(System.within(instance, cost), k, budget=budget or Budget())
+
+
+def best(system: System, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
+    """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
+    _check(k)
+    deadline = time.monotonic() + budget.seconds
+    search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)
+    search.run(deadline, budget.nodes)
+    return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
+
+
+def _check(k: int) -> None:
+    if k < 1:
+        raise QueryError(f"k = {k}: at least one counterfactual is needed")

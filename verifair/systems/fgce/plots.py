@@ -1,0 +1,250 @@
+"""FGCE on paper: coverage against cost and against k, cost against k, attribute changes, and subgroups (the paper's figures 2, 3).
+
+Groups keep one colour in all figures (Okabe and Ito's, told apart by the colour-blind); k, d and c run from dark to light.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.systems.fgce.burden import Burden
+from verifair.systems.fgce.findings import GroupSummary, words
+from verifair.systems.fgce.instance import Cost
+from verifair.systems.figures import figure
+
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
+UNITS: dict[Cost, str] = {
+    "l2": "L2 distance, each feature on [0, 1]", "path": "weight of the shortest path", "hops": "number of moves",
+}  # fmt: skip
+LINES = 6
+"""Lines in one panel."""
+BARS = 15
+"""Subgroups or features in one panel."""
+OFTEN = 0.5
+"""Features are shown that change in more than this share of at least one group (figure 7)."""
+
+
+def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
+    """The curves under which kAUC lies: best coverage against the cost allowed, for several k; a panel for each group."""
+    table, of = burden.coverages, "coverage" if burden.exact else "greedy"
+    with _panels(path, list(table["group"].unique())) as panels:
+        for name, axis in panels:
+            _lines(axis, table[table["group"] == name], "k", "d", of, "k = {:.0f}", percent=True)
+            axis.set_xlabel(f"cost allowed, d ({UNITS[cost]})")
+            _share_axis(axis)
+
+
+def coverage_by_k(burden: Burden, path: Path, cost: Cost) -> None:
+    """The curves under which dAUC lies: best coverage against k, for several costs allowed."""
+    table, of = burden.coverages, "coverage" if burden.exact else "greedy"
+    reached = table.groupby("d")[of].max()
+    table = table[table["d"].isin(reached.index[reached > 0])]  # at the rest everybody's coverage is 0
+    with _panels(path, list(burden.coverages["group"].unique())) as panels:
+        for name, axis in panels:
+            _lines(axis, table[table["group"] == name], "d", "k", of, "d = {:.3g}", percent=True)
+            axis.set_xlabel("counterfactuals, k")
+            _whole_axis(axis)
+            _share_axis(axis)
+
+
+def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
+    """The curves under which cAUC lies: least cost against k, for several coverages. Hollow: the best known, not proved optimal."""
+    table = burden.costs[np.isfinite(burden.costs["cost"])]
+    with _panels(path, list(burden.costs["group"].unique())) as panels:
+        for name, axis in panels:
+            own = table[table["group"] == name]
+            _lines(axis, own, "c", "k", "cost", "coverage {:.0%}", percent=False)
+            open_ = own[~own["optimal"]]
+            if len(open_):
+                axis.plot(open_["k"], open_["cost"], "o", mfc="white", mec="black", ms=5, zorder=3, label="not proved optimal")
+            axis.set_xlabel("counterfactuals, k")
+            _left(axis, f"largest cost, d\n({UNITS[cost]})")
+            _whole_axis(axis)
+
+
+def attribute_changes(shares: pd.DataFrame, path: Path) -> None:
+    """ACF, for the features that change in more than half of at least one group. shares: groups x features."""
+    chosen = _often(shares)
+    with figure(path, (10, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))) as drawn:
+        (axis,) = drawn.axes
+        _draw_changes(axis, shares[chosen])
+        _legend(axis.figure, [axis])
+
+
+def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
+    """Bars of shares (groups x features) on an axis, features from top to bottom."""
+    height = 0.8 / len(shares)
+    place = np.arange(len(shares.columns))
+    for n, (name, line) in enumerate(shares.iterrows()):
+        bars = axis.barh(place + (n - (len(shares) - 1) / 2) * height, 100 * line, height, color=_color(n), label=str(name))
+        axis.bar_label(bars, fmt="%.0f", fontsize=7, padding=2)
+    axis.set_yticks(place, shares.columns)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 108)
+    axis.set_xlabel("those who must change it, % of the covered")
+    axis.set_title("What has to change (ACF)", fontsize=10)
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_axisbelow(True)
+
+
+def components(found: Sequence[GroupSummary], path: Path) -> None:
+    """Factuals and candidates of each weak component, a panel for each group, the largest components first."""
+    counts = [n for one in found for part in one.subgroups[:BARS] for n in (part.factuals, part.hopeless, part.candidates) if n]
+    log = max(counts) > 30 * min(counts)
+    with _panels(path, [one.name for one in found]) as panels:
+        for (_, axis), one in zip(panels, found, strict=True):
+            _draw_components(axis, one)
+            if log:
+                axis.set_yscale("log")
+            axis.set_ylim((0.7, 3 * max(counts)) if log else (0, 1.2 * max(counts)))
+            _left(axis, "rows (log scale)" if log else "rows")
+
+
+def _draw_components(axis: Any, one: GroupSummary) -> None:
+    """Bars of one group's subgroups on an axis: to be explained with and without a feasible counterfactual, and positive rows."""
+    shown = one.subgroups[:BARS]
+    kinds = [("factuals", [part.factuals for part in shown], "#0072B2"), ("candidates", [p.candidates for p in shown], "#E69F00")]
+    if one.hopeless:
+        kinds.insert(1, ("without feasible counterfactual", [part.hopeless for part in shown], "#000000"))
+    width = 0.8 / len(kinds)
+    place = np.arange(len(shown))
+    for n, (label, counts, color) in enumerate(kinds):
+        heights = np.where(np.array(counts) > 0, counts, np.nan)  # there is no zero on a log scale
+        bars = axis.bar(place + (n - (len(kinds) - 1) / 2) * width, heights, width, color=color, label=label)
+        if len(shown) <= 8:
+            axis.bar_label(bars, [str(count) if count else "" for count in counts], fontsize=7)
+    named = len(shown) <= 4 and all(part.common for part in shown)
+    texts = ["\n".join(textwrap.wrap(words(part.common), 24)) if named else str(n) for n, part in enumerate(shown, start=1)]
+    axis.set_xticks(place, texts, fontsize=8)
+    rest = len(one.subgroups) - len(shown)
+    axis.set_xlabel("weak component (subgroup)" + (f"; {rest} smaller ones not shown" if rest else ""))
+
+
+def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden | None, path: Path, cost: Cost) -> None:
+    """One picture: what has to change, what it costs in the mean, and with measures the cost of full coverage against k."""
+    curve = None if burden is None or not len(burden.costs) else burden.costs[np.isfinite(burden.costs["cost"])]
+    curve = None if curve is None or not (curve["c"] == 1).any() else curve[curve["c"] == 1]
+    chosen = _often(shares)
+    height = max(4.0, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))
+    width = 1.0 if len(found) < 2 else 3.0  # of the legend
+    with figure(path, ((11 if curve is None else 15) + width, height), 1, 2 if curve is None else 3) as drawn:
+        axes = drawn.axes
+        _draw_changes(axes[0], shares[chosen])
+        _draw_costs(axes[1], found, cost)
+        if curve is not None:
+            for n, one in enumerate(found):
+                own = curve[curve["group"] == one.name].sort_values("k")
+                axes[2].plot(own["k"], own["cost"], marker="o", ms=4, color=_color(n), label=one.name)
+            axes[2].set_title("Least cost that covers everybody", fontsize=10)
+            axes[2].set_xlabel("counterfactuals, k")
+            axes[2].set_ylabel(f"largest cost, d ({UNITS[cost]})")
+            _whole_axis(axes[2])
+            axes[2].grid(alpha=0.3)
+        _legend(axes[0].figure, axes[:1])
+
+
+def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
+    """Mean costs with their intervals, and the largest."""
+    for n, one in enumerate(found):
+        if one.mean is None:
+            continue
+        low, high = one.mean.mean - one.mean.low, one.mean.high - one.mean.mean
+        axis.errorbar([n], [one.mean.mean], yerr=[[low], [high]], fmt="o", color=_color(n), capsize=5)
+        axis.plot([n], [one.cost], marker="_", ms=22, mew=2, color=_color(n))
+        axis.annotate(f"{one.cost:.3g}", (n, one.cost), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
+        axis.annotate(f"{one.mean.mean:.3g}", (n, one.mean.mean), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    axis.set_xticks(range(len(found)), [one.name.replace(", ", "\n") for one in found], fontsize=8, rotation=30 * (len(found) > 3))
+    axis.set_xlim(-0.6, len(found) - 0.4)
+    axis.set_ylim(0, 1.15 * max((one.cost for one in found if one.mean is not None), default=1.0))
+    axis.set_ylabel(f"cost ({UNITS[cost]})")
+    axis.set_title("What it costs: mean (95%), and bar for the largest", fontsize=10)
+    axis.grid(axis="y", alpha=0.3)
+
+
+def _often(shares: pd.DataFrame) -> list[str]:
+    """Features that change often in some group, the most frequent first; the five most frequent where none does."""
+    top = shares.max().sort_values(ascending=False)
+    often = top.index[top > OFTEN][:BARS]
+    return list(often if len(often) else top.index[:5])
+
+
+def _lines(axis: Any, table: pd.DataFrame, by: str, along: str, of: str, label: str, *, percent: bool) -> None:
+    """A line for each value of `by`: the first, the last and some between; of whole numbers rather the small ones."""
+    import matplotlib
+
+    values = np.sort(table[by].unique())
+    if len(values) > LINES:
+        spaced = np.geomspace if by == "k" else np.linspace
+        values = values[np.unique(np.rint(spaced(1, len(values), LINES)).astype(int) - 1)]
+    colors = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, max(len(values), 1)))
+    for value, color, mark in zip(values, colors, "os^Dv*", strict=False):
+        own = table[table[by] == value].sort_values(along)
+        axis.plot(own[along], own[of] * (100 if percent else 1), marker=mark, ms=4, color=color, label=label.format(value))
+    axis.grid(alpha=0.3)
+
+
+def _color(n: int) -> str:
+    return COLORS[n % len(COLORS)]
+
+
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """One for all axes, beside them, where nothing is hidden; none for a single label."""
+    known = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if len(known) > 1:
+        figure.legend(known.values(), known.keys(), loc="outside right upper", fontsize=8)
+
+
+def _share_axis(axis: Any) -> None:
+    axis.set_ylim(-3, 105)
+    _left(axis, "coverage, % of the factuals")
+
+
+def _left(axis: Any, label: str) -> None:
+    """A label for axes that share their scale: only the leftmost says it."""
+    if axis.get_subplotspec().is_first_col():
+        axis.set_ylabel(label)
+
+
+def _whole_axis(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+@contextmanager
+def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]:
+    """An axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
+    across = 2 if len(names) == 4 else min(len(names), 3)
+    down = -(-len(names) // across)
+    with figure(path, (5 * across + 1.5, 3.8 * down), down, across, sharey=True) as drawn:
+        axes = drawn.axes
+        for axis in axes[len(names) :]:
+            axis.set_visible(False)
+        for axis, name in zip(axes, names, strict=False):
+            axis.set_title(name, fontsize=10)
+        yield list(zip(names, axes, strict=False))
+        _legend(axes[0].figure, axes)
+
+
+Draw = Callable[[Path], None]
+
+
+def figures(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden | None, cost: Cost) -> dict[str, Draw]:
+    """File name -> what draws it, for all figures that there is something to draw in."""
+    out: dict[str, Draw] = {
+        "components.png": lambda path: components(found, path),
+        "acf.png": lambda path: attribute_changes(shares, path),
+    }
+    if burden is not None and len(burden.coverages):
+        out["coverage-by-cost.png"] = lambda path: coverage_by_cost(burden, path, cost)
+        out["coverage-by-k.png"] = lambda path: coverage_by_k(burden, path, cost)
+    if burden is not None and len(burden.costs):
+        out["cost-by-k.png"] = lambda path: cost_by_k(burden, path, cost)
+    return out

@@ -1,0 +1,243 @@
+"""Counterfactuals that keep working: positive on the network itself, and proved positive throughout their PBA neighbourhood.
+
+Somebody who follows the advice ends near the counterfactual, not on it. `certify_robust` asks the engine about every row within
+delta units of it (PBA, eq. 4-5); `robust_choice` then chooses among those rows only for which the answer is a proof.
+The neighbourhood is the schema's: numbers with a unit move, protected and fixed features and categories do not. How a graph was
+told to move features besides (`changes`) is about the way to a counterfactual, not about its neighbourhood.
+References: PBA, section 2; FGCE, problems 1 and 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Network
+from encoders.onnx.runtime import predictions
+from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
+from verifair.engine.answer import Answer
+from verifair.engine.cascade import solve
+from verifair.engine.queries import Robustness
+from verifair.engine.questions import classes, decisions, margin, robustness_problem
+from verifair.engine.verdict import Status
+from verifair.errors import DataError, QueryError
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.space import Array, Integers
+
+POSITIVE = 1
+"""The class that a counterfactual is to have, and to keep."""
+Answers = dict[int, Answer]
+"""Of one row at one delta: for each other class, whether the positive one beats it throughout the neighbourhood."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Certified:
+    """table: one line for each row and delta, see `certify_robust`.   certificate: of all that is proved, None where nothing is."""
+
+    table: pd.DataFrame
+    certificate: Certificate | None
+
+
+def re_evaluated(network: Network, schema: Schema, raw: Array) -> pd.DataFrame:
+    """What the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
+
+    positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
+    agrees: whether both say the same (None without a file).   margin: f_1 less the largest other logit (or 0), in float64.
+    Raises QueryError for a model that is no network, SchemaError or DataError for rows that do not fit.
+    """
+    _check(network, schema, raw)
+    x = schema.encode(raw)
+    exact = decisions(network, x) == POSITIVE
+    logits = network.forward(x)
+    others = [logits @ margin(network, POSITIVE, loser) for loser in _losers(network)]
+    table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": np.min(others, axis=0)})
+    if not len(raw):  # onnxruntime takes no empty batch
+        return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
+    told = None if network.source is None else predictions(network, x.astype(np.float32)) == POSITIVE
+    table["float32"] = pd.Series([None] * len(raw) if told is None else told.tolist(), dtype=object)
+    table["agrees"] = pd.Series([None] * len(raw) if told is None else (told == exact).tolist(), dtype=object)
+    return table
+
+
+def certify_robust(
+    network: Network,
+    schema: Schema,
+    raw: Array,
+    *,
+    delta: Sequence[float],
+    budget: Budget | None = None,
+    method: str = "auto",
+    solver: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Certified:
+    """Is the decision positive at every row within delta units of raw rows (n, V), for each delta?
+
+    budget.seconds is for all, shared evenly by the deltas; budget.nodes for each question. A row that is refuted at one delta is so
+    at every larger one, by the same witness. progress(done, total) counts lines of the table:
+    row: place in raw.   delta.   status: proved, violated or unknown.   reason: of an unknown.   lower, upper: bounds on the
+    least margin over any other class in the neighbourhood.   engine.   trust: checked (`verifair check` re-proves it) or claimed
+    (by a solver), '' if not proved.   against: the class that wins at the witness.   witness: a row of the neighbourhood, in the
+    schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
+    Sound? yes.  Complete? methods auto and bnb are, within the budget.
+    Raises QueryError for a model that is no network; SchemaError where no feature has a unit; DataError for rows that do not fit.
+    """
+    query = askable(network, schema, delta)
+    _check(network, schema, raw)
+    deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
+    deadline = time.monotonic() + budget.seconds
+    found: dict[float, dict[int, Answers]] = {}
+    refuted: dict[int, Answers] = {}
+    for done, one in enumerate(deltas):
+        open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
+        seconds = max(deadline - time.monotonic(), 1e-3) / (len(deltas) - done)
+        fresh = _answers(query, raw[open_rows], one, method, solver, _with(budget, seconds)) if len(open_rows) else []
+        found[one] = refuted | dict(zip(open_rows.tolist(), fresh, strict=True))
+        refuted = {row: answers for row, answers in found[one].items() if _status(answers) is Status.VIOLATED}
+        if progress is not None:
+            progress((done + 1) * len(raw), len(deltas) * len(raw))
+    keys = [(row, one) for row in range(len(raw)) for one in deltas]
+    lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
+    proofs = [proof for row, one in keys for proof in _proofs(raw[row], one, found[one][row])]
+    table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
+    return Certified(table=table, certificate=_certificate(query, proofs) if proofs else None)
+
+
+def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
+    """For `robust_choice`: which of some nodes, rows of raw (N, V), stay positive within delta units. Decided once, remembered.
+
+    Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
+    """
+    query = askable(network, schema, [delta])
+    _check(network, schema, raw)
+    known: dict[int, Status] = {}
+
+    def prove(nodes: Integers, budget: Budget) -> list[Status]:
+        fresh = np.array([node for node in nodes if int(node) not in known], dtype=np.int64)
+        answers = _answers(query, raw[fresh], delta, "bnb", None, budget) if len(fresh) else []
+        told = {int(node): _status(one) for node, one in zip(fresh, answers, strict=True)}
+        known.update({node: status for node, status in told.items() if status is not Status.UNKNOWN})
+        return [(known | told)[int(node)] for node in nodes]
+
+    return prove
+
+
+def by_group(table: pd.DataFrame, nodes: Integers, used: Mapping[str, Integers]) -> pd.DataFrame:
+    """A table whose column row is a place among `nodes`, as one of nodes: for each group the lines of those that it uses."""
+    table = table.assign(row=nodes[table["row"].to_numpy(dtype=np.int64)])
+    lines = [np.flatnonzero(table["row"].isin(own)) for own in used.values()]
+    out = table.iloc[np.concatenate(lines)].reset_index(drop=True)
+    out.insert(0, "group", np.repeat(np.array(list(used), dtype=object), [len(own) for own in lines]))
+    return out
+
+
+COLUMNS = ["row", "delta", "status", "reason", "lower", "upper", "engine", "trust", "against", "witness", "float32_agrees"]
+NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
+
+
+def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
+    """The question of `certify_robust`, before there are rows to ask it about. Raises QueryError or SchemaError as that does."""
+    _check_network(network)
+    query = Robustness(network=network, schema=schema, delta=delta)
+    schema.steps([])
+    return query
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, Network):
+        raise QueryError(
+            f"model: found {type(network).__name__}; decisions are re-evaluated and robustness is proved on networks only: export "
+            "it to ONNX and pass read_onnx(FILE)"
+        )
+
+
+def _check(network: Any, schema: Schema, raw: Array) -> None:
+    _check_network(network)
+    schema.check_network(network)
+    if raw.ndim != 2 or raw.shape[1] != len(schema.features):
+        raise DataError(f"rows: found an array of shape {raw.shape}; expected (n, {len(schema.features)}), one column a feature")
+    if not schema.inside(raw).all():
+        first = int(np.flatnonzero(~schema.inside(raw))[0])
+        raise DataError(
+            f"rows: row {first} is {raw[first].tolist()}, which the schema's ranges or constraints rule out; correct these, or "
+            "leave such rows out"
+        )
+
+
+def _losers(network: Network) -> list[int]:
+    return [one for one in range(classes(network)) if one != POSITIVE]
+
+
+def _with(budget: Budget, seconds: float) -> Budget:
+    return Budget(seconds=seconds, nodes=budget.nodes, memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed)
+
+
+def _answers(query: Robustness, raw: Array, delta: float, method: str, solver: str | None, budget: Budget) -> list[Answers]:
+    """For each row, whether the positive class beats each other one; the classes share the seconds evenly."""
+    losers, deadline = _losers(query.network), time.monotonic() + budget.seconds
+    out: list[Answers] = [{} for _ in raw]
+    for k, loser in enumerate(losers):
+        problem = robustness_problem(query.network, query.schema, raw, delta, None, POSITIVE, loser)
+        seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
+        for row, (answer,) in zip(out, solve(problem, method=method, solver=solver, budget=_with(budget, seconds)), strict=True):
+            row[loser] = answer
+    return out
+
+
+def _status(answers: Answers) -> Status:
+    """Every other class has to be beaten: one that is not refutes, one unknown leaves open."""
+    statuses = {answer.status for answer in answers.values()}
+    return next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
+
+
+def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Sequence[Answers]) -> dict[str, Any]:
+    status = _status(answers)
+    # a lower bound of a smaller neighbourhood says nothing about a larger one; a point met does
+    carried = any(answers is one for one in smaller)
+    against, telling = next(((c, a) for c, a in answers.items() if a.status is status), (0, next(iter(answers.values()))))
+    proved, violated = status is Status.PROVED, status is Status.VIOLATED
+    return {
+        "row": row,
+        "delta": delta,
+        "status": status.value,
+        "reason": telling.reason.value if status is Status.UNKNOWN and telling.reason is not None else "",
+        "lower": -np.inf if carried else min(answer.lower for answer in answers.values()),
+        "upper": min(answer.upper for answer in answers.values()),
+        "engine": "+".join(sorted({answer.engine for answer in answers.values()})),
+        "trust": "" if not proved else "checked" if all(a.tree is not None for a in answers.values()) else "claimed",
+        "against": against if violated else None,
+        "witness": schema.decode(telling.witness) if violated and telling.witness is not None else None,
+        "float32_agrees": telling.agrees if violated else None,
+    }
+
+
+def _proofs(row: Array, delta: float, answers: Mapping[int, Answer]) -> list[Proof]:
+    """One for each other class, where all of them are beaten."""
+    if any(answer.status is not Status.PROVED for answer in answers.values()):
+        return []
+    out = []
+    for loser, answer in answers.items():
+        statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
+        out.append(Proof(statement=statement, evidence=answer.tree if answer.tree is not None else _claim(answer)))
+    return out
+
+
+def _claim(answer: Answer) -> Claim:
+    last = answer.outcomes[-1]
+    return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
+
+
+def _certificate(query: Robustness, proofs: Sequence[Proof]) -> Certificate:
+    return Certificate(
+        network_sha256=query.network.source_sha256,
+        schema_sha256=query.schema.sha256,
+        semantics=semantics(query.network),
+        query=RowsQuery(kind="robustness", protected=(), delta=tuple(sorted({float(one) for one in query.delta}))),
+        features=tuple(feature.name for feature in query.schema.features),
+        proofs=tuple(proofs),
+    )

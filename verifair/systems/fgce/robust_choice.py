@@ -1,0 +1,234 @@
+"""The best counterfactuals among those that are proved robust, with few of them ever asked about.
+
+    all candidates  ->  optimum  ->  are its counterfactuals robust?  ->  drop those that are not  ->  optimum of the rest  ->  ...
+
+As long as only refuted candidates were dropped, all robust ones are still there, so each round's bound holds for the answer.
+Dropping one that is merely not decided loses that: what is found then is an upper bound, and the lower one comes from all that were
+not refuted. Each round doubles how many candidates are asked about besides the chosen ones, so there are few rounds.
+Sound? yes: the chosen are all proved, and the bound holds for every robust choice.   Complete? yes, where `prove` is, given time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from solvers.outcome import Budget
+from verifair.engine.verdict import Status
+from verifair.errors import QueryError
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.optimum.center import Centers, OutOfTime, needed
+from verifair.systems.fgce.optimum.cover import Coverage, within
+from verifair.systems.fgce.space import Integers
+
+FIRST, LATER = 0.3, 0.8
+"""Share of the time left that an optimum may take: the first one, and those after. Deciding its counterfactuals takes far less."""
+AHEAD_NODES = 64
+"""Boxes for a candidate that is asked about ahead: what is hard waits until it is chosen."""
+
+NOTHING = Coverage(chosen=np.empty(0, dtype=np.int64), covered=0, bound=0, nodes=0)
+"""What nobody can be covered by."""
+
+
+class Solve(Protocol):
+    """The optimum over an instance's candidates: of the least cost for a share of its factuals, or of the largest coverage."""
+
+    def __call__(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage: ...
+
+
+Prove = Callable[[Integers, Budget], Sequence[Status]]
+"""Which of some nodes (n,) are robust; PROVED has to be a proof."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RobustChoice:
+    """found: the answer, all of it proved; its bound is one for every choice of robust candidates.
+
+    asked: node -> its status, of all candidates that were asked about.   undecided: how many were dropped without being refuted.
+    rounds: optima computed.
+    The bound of `found` is that of rounds in which no undecided candidate had been dropped: `optimal` only if it is met.
+    """
+
+    found: Centers | Coverage
+    asked: dict[int, Status]
+    undecided: int
+    rounds: int
+
+    def count(self, status: Status) -> int:
+        return sum(one is status for one in self.asked.values())
+
+
+def robust_choice(
+    instance: Instance,
+    solve: Solve,
+    prove: Prove,
+    *,
+    coverage: float = 1.0,
+    max_cost: float | None = None,
+    budget: Budget | None = None,
+) -> RobustChoice:
+    """The optimum among candidates that `prove` proves.
+
+    coverage: a share of *all* factuals of the instance, those that turn out to have no robust counterfactual included, so that
+    costs never fall as more is asked.   max_cost: as `solve` has it, where it maximises coverage.
+    Raises QueryError when too few factuals have a robust counterfactual (it says how many do), or too few are proved in time.
+    """
+    budget = budget or Budget()
+    search = _Search(instance, solve, prove, 0 if max_cost is not None else needed(instance, coverage), max_cost, budget)
+    return search.run()
+
+
+def without(instance: Instance, nodes: Sequence[int]) -> Instance:
+    """The same question with fewer candidates; factuals that are left without one become hopeless."""
+    blocks, hopeless, gone = [], [instance.hopeless], np.array(sorted(nodes), dtype=np.int64)
+    for block in instance.blocks:
+        kept = ~np.isin(block.candidates, gone)
+        if kept.all():
+            blocks.append(block)
+            continue
+        cost = block.cost[:, kept]
+        some = np.isfinite(cost).any(axis=1)
+        hopeless.append(block.factuals[~some])
+        if some.any():
+            own = block.factuals[some]
+            blocks.append(Block(component=block.component, factuals=own, candidates=block.candidates[kept], cost=cost[some]))
+    candidates = instance.candidates[~np.isin(instance.candidates, gone)]
+    return Instance(blocks=tuple(blocks), hopeless=np.concatenate(hopeless), candidates=candidates)
+
+
+class _Search:
+    """What is known of the candidates, and the tightest bound so far."""
+
+    def __init__(
+        self, instance: Instance, solve: Solve, prove: Prove, count: int, max_cost: float | None, budget: Budget
+    ) -> None:
+        self.instance, self.solve, self.prove, self.count, self.max_cost = instance, solve, prove, count, max_cost
+        self.budget, self.deadline = budget, time.monotonic() + budget.seconds
+        self.asked: dict[int, Status] = {}
+        self.undecided: set[int] = set()  # dropped all the same
+        self.rounds, self.ahead, self.late = 0, 0, False
+        self.bound: float | None = None
+        self.best: Centers | Coverage | None = None
+
+    def run(self) -> RobustChoice:
+        rest = self.instance
+        while self._left() > 0:
+            found = self._optimum(rest)
+            self._ask(found.chosen)
+            kept = np.array([node for node in found.chosen if self.asked.get(int(node)) is Status.PROVED], dtype=np.int64)
+            if len(kept) == len(found.chosen) or self._serves(found, kept):
+                self._offer(replace(found, chosen=kept))
+                if not self.late or self.rounds > 1:
+                    break
+            self._ask_ahead(rest, found)
+            rest = without(rest, [*self._with_status(Status.VIOLATED), *self.undecided])
+        if self.best is None:
+            self.undecided |= {int(node) for node in self.instance.columns if self.asked.get(int(node)) is not Status.PROVED}
+            self.best = self._optimum(without(self.instance, sorted(self.undecided)), out_of_time=True)
+        return self._answer(self.best)
+
+    def _offer(self, found: Centers | Coverage) -> None:
+        """An answer, all of it proved; the better one of an earlier round stays."""
+        if isinstance(found, Centers):
+            better = not isinstance(self.best, Centers) or found.cost < self.best.cost
+        else:
+            better = not isinstance(self.best, Coverage) or found.covered > self.best.covered
+        if better:
+            self.best = found
+
+    def _left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def _with_status(self, status: Status) -> list[int]:
+        return [node for node, one in self.asked.items() if one is status]
+
+    def _optimum(self, rest: Instance, *, out_of_time: bool = False) -> Centers | Coverage:
+        """Of a round; where nothing undecided was dropped, its bound counts."""
+        if rest.size < self.count:
+            raise self._too_few(rest, out_of_time)
+        self.rounds += 1
+        started, seconds = time.monotonic(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
+        try:
+            found = self._solved(rest, seconds) if rest.blocks else NOTHING
+        except QueryError as error:
+            without_open = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
+            raise QueryError(f"with robust counterfactuals only{without_open}: {error}") from error
+        self.late = time.monotonic() - started > 0.9 * seconds
+        if not self.undecided:
+            self._tighten(found)
+        return found
+
+    def _solved(self, rest: Instance, seconds: float) -> Centers | Coverage:
+        return self.solve(rest, self.count / rest.size if self.count else 1.0, replace(self.budget, seconds=seconds))
+
+    def _tighten(self, found: Centers | Coverage) -> None:
+        if isinstance(found, Centers):
+            self.bound = found.lower if self.bound is None else max(self.bound, found.lower)
+        else:
+            self.bound = found.bound if self.bound is None else min(self.bound, found.bound)
+
+    def _ask(self, chosen: Integers) -> None:
+        """About the chosen ones, in earnest: what is not decided now is dropped."""
+        new = [int(node) for node in chosen if self.asked.get(int(node), Status.UNKNOWN) is Status.UNKNOWN]
+        if new:
+            told = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
+            self.asked |= dict(zip(new, told, strict=True))
+            self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
+
+    def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
+        """In passing, about candidates that may come next: those that serve most at this cost, twice as many as last time.
+
+        About all of them where an optimum takes all of its time: there will not be many.
+        """
+        self.ahead = max(2 * self.ahead, len(found.chosen))
+        self._ask_likely(rest, self._limit(found), len(rest.columns) if self.late else self.ahead)
+
+    def _ask_likely(self, rest: Instance, limit: float, most: int) -> None:
+        serves = np.concatenate([within(block.cost, limit).sum(axis=0) for block in rest.blocks])
+        new = ~np.isin(rest.columns, np.array(list(self.asked), dtype=np.int64))
+        ahead = rest.columns[new][np.argsort(-serves[new], kind="stable")][:most]
+        if len(ahead):
+            nodes = min(AHEAD_NODES, self.budget.nodes or AHEAD_NODES)
+            told = self.prove(ahead, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
+            self.asked |= dict(zip(ahead.tolist(), told, strict=True))
+
+    def _serves(self, found: Centers | Coverage, kept: Integers) -> bool:
+        """Whether the proved ones among the chosen do as well as all of them."""
+        wanted = self.count if isinstance(found, Centers) else found.covered
+        paid = self.instance.to(kept).min(axis=1, initial=np.inf)
+        return int(within(paid, self._limit(found)).sum()) >= wanted
+
+    def _limit(self, found: Centers | Coverage) -> float:
+        """What a factual may pay."""
+        return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else self.max_cost
+
+    def _answer(self, found: Centers | Coverage) -> RobustChoice:
+        if self.undecided and self._left() > 0:
+            with suppress(QueryError, OutOfTime):  # nothing found in time: the bound stays what it is
+                self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._left()))
+        bound = self.bound
+        if isinstance(found, Centers):
+            found = replace(found, lower=min(-np.inf if bound is None else bound, found.cost))
+        else:
+            found = replace(found, bound=max(self.instance.size if bound is None else int(bound), found.covered))
+        return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
+
+    def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
+        """Says how many factuals still have a candidate, and whether the others are known to have none."""
+        if rest.blocks:  # how many it is in the end, as far as that is told in passing
+            self._ask_likely(rest, np.inf, len(rest.columns))
+            rest = without(rest, self._with_status(Status.VIOLATED))
+        asked = f"{self.count} of the {self.instance.size} factuals are to be covered, and only {rest.size} have a counterfactual"
+        if out_of_time:
+            return QueryError(f"time is up: {asked} proved robust by now; raise the time, or lower the coverage")
+        share = np.floor(1e4 * rest.size / self.instance.size) / 1e4
+        remedy = f"pass a coverage of at most {share:g}, or a smaller delta" if share else "pass a smaller delta"
+        if self.undecided:
+            open_ones = f"that is neither refuted nor among the {len(self.undecided)} undecided"
+            return QueryError(f"{asked} {open_ones}; raise the time, or {remedy}")
+        return QueryError(f"{asked} that may be robust; {remedy}")

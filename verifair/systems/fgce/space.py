@@ -1,0 +1,141 @@
+"""The space that counterfactuals move in: every feature on [0, 1], and which moves of each are allowed.
+
+Numbers and ordered categories are scaled by their declared range, two-valued categories are 0 or 1, other categories one-hot, so
+that any two of them are equally far apart.
+Reference: FGCE, appendix B (preprocessing) and tables XII to XVI (constraints on moves).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from verifair.errors import SchemaError
+from verifair.schema.feature import Change, Feature
+from verifair.schema.schema import Schema
+
+Array = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Custom = Callable[[Array, Array], Booleans]
+"""(n, V) raw rows before and after a move -> (n,) whether it is allowed."""
+CHANGES: tuple[Change, ...] = ("increase", "decrease", "fixed", "free")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Space:
+    """schema: of the raw rows.   changes: (V) how each feature may move.   custom: one more rule for moves, on raw rows."""
+
+    schema: Schema
+    changes: tuple[Change, ...]
+    custom: Custom | None = None
+
+    @classmethod
+    def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> Space:
+        """The schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for names that it does not know."""
+        if not isinstance(changes or {}, Mapping):
+            raise SchemaError(f"changes: found {type(changes).__name__}; expected the change of each feature by its name")
+        if custom is not None and not callable(custom):
+            raise SchemaError(f"custom: found {type(custom).__name__}; expected a function of the rows before and after moves")
+        given = {schema.index(name): change for name, change in (changes or {}).items()}
+        for v, change in given.items():
+            if change not in CHANGES:
+                raise SchemaError(f"feature {schema.features[v].name!r}: change = {change!r}; use one of {', '.join(CHANGES)}")
+        changes_ = tuple(given.get(v, feature.actionability) for v, feature in enumerate(schema.features))
+        return cls(schema=schema, changes=changes_, custom=custom)
+
+    @property
+    def feature_of(self) -> Integers:
+        """(p,) the feature that each coordinate belongs to."""
+        return np.repeat(np.arange(len(self.changes)), [self._width(v) for v in range(len(self.changes))])
+
+    @property
+    def largest_cost(self) -> float:
+        """Square root of the number of features: the paper's upper end of costs (a one-hot block counts once)."""
+        return float(np.sqrt(len(self.changes)))
+
+    def points(self, raw: Array) -> Array:
+        """(N, p) coordinates of raw rows (N, V)."""
+        columns: list[Array] = []
+        for v, feature in enumerate(self.schema.features):
+            value = raw[:, v]
+            if self._width(v) > 1:
+                columns += list((value[:, None] == np.arange(len(feature.categories or ()))).T.astype(float))
+                continue
+            low, high = feature.range or (0.0, len(feature.categories or ()) - 1.0)
+            columns.append((value - low) / (high - low) if high > low else np.zeros(len(raw)))
+        return np.ascontiguousarray(np.column_stack(columns))
+
+    def changed(self, before: Array, after: Array) -> Booleans:
+        """(n, V) which features differ between raw rows."""
+        return np.asarray(before != after)
+
+    def _width(self, v: int) -> int:
+        feature = self.schema.features[v]
+        return len(feature.categories or ()) if _unordered(feature, self.changes[v]) and len(feature.categories or ()) > 2 else 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moves:
+    """Which moves are allowed, as arrays over the coordinates and the raw features.
+
+    fixed: (p,) coordinates that must stay.   direction: (p,) +1 may only rise, -1 may only fall, 0 either.
+    pairs: feature -> (C, C) which category may become which, where the schema lists that.   custom: see `Space`.
+    """
+
+    fixed: Booleans
+    direction: Integers
+    pairs: Mapping[int, Booleans]
+    custom: Custom | None
+
+    @classmethod
+    def of(cls, space: Space) -> Moves:
+        changes = np.array(space.changes)[space.feature_of]
+        pairs = {
+            v: _allowed_pairs(feature)
+            for v, feature in enumerate(space.schema.features)
+            if feature.moves is not None and space.changes[v] != "fixed"
+        }
+        direction = (changes == "increase").astype(np.int64) - (changes == "decrease")
+        return cls(fixed=changes == "fixed", direction=direction, pairs=pairs, custom=space.custom)
+
+    def allowed(self, before: Array, after: Array, raw_before: Array, raw_after: Array) -> Booleans:
+        """(n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
+
+        Points that differ in a fixed coordinate are told apart by the caller. `custom` is asked last, and only of what is left.
+        Raises SchemaError when `custom` does not answer for each of them.
+        """
+        ok = np.ones((len(before), len(after)), dtype=bool)
+        for c in np.flatnonzero(self.direction):
+            first, second = before[:, c, None] * self.direction[c], after[None, :, c] * self.direction[c]
+            ok &= second >= first
+        for v, table in self.pairs.items():
+            ok &= table[np.ix_(raw_before[:, v].astype(int), raw_after[:, v].astype(int))]
+        if self.custom is not None:
+            i, j = np.nonzero(ok)
+            answer = np.asarray(self.custom(raw_before[i], raw_after[j]))
+            if answer.shape != i.shape:
+                raise SchemaError(f"custom: answered {len(i)} moves by an array of shape {answer.shape}; expected ({len(i)},)")
+            ok[i, j] = answer.astype(bool)
+        return ok
+
+
+def distance(a: Array, b: Array) -> Array:
+    """(n,) L2 distance of points (n, p), always summed in the same order, so that comparisons with a threshold are consistent."""
+    return np.asarray(np.sqrt(((a - b) ** 2).sum(axis=-1)))
+
+
+def _unordered(feature: Feature, change: Change) -> bool:
+    """Ways up and down need an order; so a category that has one of them has an order."""
+    return feature.categories is not None and not feature.ordered and change not in ("increase", "decrease")
+
+
+def _allowed_pairs(feature: Feature) -> Booleans:
+    names = feature.categories or ()
+    table = np.ones((len(names), len(names)), dtype=bool)
+    for name, others in (feature.moves or {}).items():
+        table[names.index(name)] = [other in others or other == name for other in names]
+    return table

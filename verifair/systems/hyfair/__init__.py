@@ -1,0 +1,1 @@
+"""HyFair: individual fairness certified over whole domains, clusters of discrimination searched, explained, mitigated."""

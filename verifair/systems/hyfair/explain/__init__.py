@@ -1,0 +1,1 @@
+"""Rules that say where a network discriminates (HyFair, Algorithm 2)."""

@@ -1,0 +1,116 @@
+"""The paper's baseline: local linear surrogates in the manner of LIME (Ribeiro et al., KDD 2016), beside rules.  (HyFair, RQ3)
+
+LIME explains one output, so it is asked for every protected variant (x, z) of the cluster, and the features that are among the
+top three of any of the K explanations are what it names: the sizes of up to 13 in the paper's Table III are those of such a union.
+To see how much they explain, each of them is drawn again, one by one, and k measured anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+from sklearn.linear_model import Ridge
+
+from encoders.network import Array
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rules import Explanation
+from verifair.systems.hyfair.explain.samples import Neighbourhood, Severity
+from verifair.systems.hyfair.search.space import Space
+
+TOP = 3
+WIDTH = 0.75
+"""Of LIME's kernel, times the square root of the number of features."""
+PERTURBED = 200
+"""Values drawn anew for each feature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surrogates:
+    """features: variables named by some explanation, the most often named first.   named: by how many of the K each.
+    perturbed, deviation: mean k and its standard deviation when one of them is drawn anew."""
+
+    features: tuple[int, ...]
+    named: tuple[int, ...]
+    perturbed: float
+    deviation: float
+
+
+def surrogates(
+    space: Space, centre: Array, severity: Severity, *, rows: Array | None = None, samples: int = 5000, seed: int = 0
+) -> Surrogates:
+    """Fit a weighted ridge regression to the probabilities of each protected variant, on samples drawn as for rules.
+
+    Interpretable features, as in LIME: for a category whether it is the centre's own, for a number its distance from the centre in
+    standard deviations. Weights exp(-d^2 / w^2) by the distance d of these features, w = WIDTH sqrt(M).
+    """
+    rng = np.random.default_rng(seed)
+    near = Neighbourhood.of(space, centre, rows)
+    raw = near.draw(samples, rng)
+    columns = space.free
+    interpretable = _interpretable(near, raw)[:, columns]
+    distance = np.square(interpretable).sum(axis=1)
+    weight = np.exp(-distance / (WIDTH**2 * len(columns)))
+    possible = space.possible(near.centre[None, :])[0]
+    probability = scipy.special.expit(space.logits(raw)[:, possible].astype(np.float64))
+    ridge = Ridge(alpha=1.0).fit(interpretable, probability, sample_weight=weight)
+    strength = np.abs(np.atleast_2d(ridge.coef_))
+    counts: Counter[int] = Counter()
+    for one in strength:
+        counts.update(int(columns[j]) for j in np.argsort(-one, kind="stable")[:TOP])
+    common = counts.most_common()
+    k = [_perturbed(near, v, severity, rng) for v, _ in common]
+    moved = np.concatenate(k)
+    return Surrogates(
+        features=tuple(v for v, _ in common),
+        named=tuple(n for _, n in common),
+        perturbed=float(moved.mean()),
+        deviation=float(np.std([one.mean() for one in k])),
+    )
+
+
+def _interpretable(near: Neighbourhood, raw: Array) -> Array:
+    """(N, V) 0 at the centre, for a category 1 elsewhere."""
+    spread = np.where(near.spread > 0, near.spread, 1.0)
+    category = np.array([shares is not None for shares in near.shares])
+    return np.where(category, raw != near.centre, (raw - near.centre) / spread)
+
+
+def _perturbed(near: Neighbourhood, v: int, severity: Severity, rng: np.random.Generator) -> Array:
+    """Severities with variable v drawn anew, never at its old value where there is another."""
+    raw = np.repeat(near.centre[None, :], 4 * PERTURBED, axis=0)
+    raw[:, v] = near.redraw(v, raw[:, v], rng)
+    raw = raw[near.space.legal(raw)]
+    other = raw[raw[:, v] != near.centre[v]][:PERTURBED]
+    return np.asarray(severity(other if len(other) else near.centre[None, :]), dtype=np.float64)
+
+
+def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[dict[str, object]]:
+    """Lines of HyFair's Table III: for each cluster LIME and the rules (means over the rules that were kept).
+
+    Init.K: of the cluster.   Size: features named; conditions of a rule.   K: of the cluster; mean inside the rule.
+    Pert.K: with one named feature drawn anew; with one condition negated.   Diff = K - Pert.K.   Cov: how many of the local
+    samples it is about; for LIME the one point that it explains.
+    """
+    lines: list[dict[str, object]] = []
+    for explanation, lime in zip(found, baseline, strict=True):
+        lines.append(
+            {"method": "LIME", "Init.K": explanation.severity, "Size": float(len(lime.features)), "K": explanation.severity,
+             "Pert.K": lime.perturbed, "Diff": explanation.severity - lime.perturbed, "Cov": 1.0,
+             "features": ", ".join(schema.features[v].name for v in lime.features)}
+        )  # fmt: skip
+        kept = [one.evidence for one in explanation.rules]
+        if kept:
+            inside, negated = np.mean([e.inside for e in kept]), np.mean([e.negated for e in kept])
+            names = {schema.features[v].name for one in explanation.rules for v in one.rule.conditions}
+            lines.append(
+                {"method": "rules", "Init.K": explanation.severity,
+                 "Size": float(np.mean([len(one.rule.conditions) for one in explanation.rules])), "K": float(inside),
+                 "Pert.K": float(negated), "Diff": float(inside - negated),
+                 "Cov": float(np.mean([e.samples for e in kept]) * len(explanation.labelled.raw)),
+                 "features": ", ".join(f.name for f in schema.features if f.name in names)}
+            )  # fmt: skip
+    return lines

@@ -1,0 +1,284 @@
+"""Rules that say where a network discriminates: paths of a decision tree, kept when negating them helps.  (HyFair, Algorithm 2)
+
+A rule is a conjunction of conditions on features that are not protected, so its region is a box of raw variables.
+Findings, never proofs: a rule's numbers are means over samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+from encoders.network import Array
+from encoders.problem import Booleans
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, Severity, label
+from verifair.systems.hyfair.search.space import Space
+
+CHECKS = 1000
+"""Samples on which each rule is validated, inside it and against it."""
+TRIES = 30
+LISTED = 8
+"""So many categories of one feature are listed in words."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule:
+    """The closed raw box [lower, upper], (V,) each; infinite where the rule says nothing."""
+
+    lower: Array
+    upper: Array
+
+    @property
+    def conditions(self) -> tuple[int, ...]:
+        """The variables that the rule restricts. Their number is its size: an interval is one condition."""
+        return tuple(int(v) for v in np.flatnonzero(np.isfinite(self.lower) | np.isfinite(self.upper)))
+
+    def contain(self, raw: Array) -> Booleans:
+        """(N,) which raw points the rule is true of."""
+        return np.asarray(((raw >= self.lower) & (raw <= self.upper)).all(axis=1))
+
+    def words(self, schema: Schema) -> str:
+        """In the schema's words, such as "age between 31 and 45 and relationship is Husband or Wife"."""
+        return " and ".join(condition_words(schema, v, self.lower[v], self.upper[v]) for v in self.conditions) or "always"
+
+    def share(self, space: Space) -> float:
+        """Share of the domain that the rule covers: of its lattice in whole variables, of its length in real ones."""
+        share = 1.0
+        for v in self.conditions:
+            low, high = max(self.lower[v], space.lower[v]), min(self.upper[v], space.upper[v])
+            whole = float(space.query.schema.domain.integer[v])
+            share *= max(high - low + whole, 0.0) / (space.upper[v] - space.lower[v] + whole)
+        return float(share)
+
+
+def condition_words(schema: Schema, v: int, low: float, high: float) -> str:
+    """One condition in words."""
+    feature, domain = schema.features[v], schema.domain
+    name = feature.name
+    if feature.categories is not None:
+        first, last = int(max(low, 0)), int(min(high, len(feature.categories) - 1))
+        inside = feature.categories[first : last + 1]
+        outside = feature.categories[:first] + feature.categories[last + 1 :]
+        if min(len(inside), len(outside)) > LISTED:
+            return f"{name} from {inside[0]} to {inside[-1]} in the schema's order"
+        if len(inside) <= len(outside):
+            return f"{name} is {_listed(inside, 'or')}"
+        return f"{name} is not {_listed(outside, 'nor')}"
+    ends = (max(low, domain.lower[v]), min(high, domain.upper[v]))
+    shown = [f"{int(end)}" if domain.integer[v] else f"{end:.6g}" for end in ends]
+    if low == high:
+        return f"{name} is {shown[0]}"
+    if high >= domain.upper[v]:
+        return f"{name} is at least {shown[0]}"
+    return f"{name} is at most {shown[1]}" if low <= domain.lower[v] else f"{name} between {shown[0]} and {shown[1]}"
+
+
+def _listed(names: Sequence[str], last: str) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def refused(rules: Sequence[Rule], raw: Array) -> Booleans:
+    """(N,) which raw points some rule is true of."""
+    found = np.zeros(len(raw), dtype=bool)
+    for rule in rules:
+        found |= rule.contain(raw)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What samples say about a rule: mean severities (and their standard deviations), and how much it covers.
+
+    inside: of CHECKS fresh samples within the rule.   negated: of the same samples with one condition turned into its opposite.
+    outside: of the local samples that the rule is false of.   effects: for each condition, by how much severity falls when
+    that one alone is negated.   samples, domain, rows: share of the local samples, of the declared domain, and of the rows of
+    data (None without data) that the rule covers.
+    """
+
+    inside: float
+    inside_deviation: float
+    negated: float
+    negated_deviation: float
+    outside: float
+    effects: tuple[float, ...]
+    samples: float
+    domain: float
+    rows: float | None
+
+    @property
+    def difference(self) -> float:
+        """Mean severity inside less that of the negations: what is compared with delta."""
+        return self.inside - self.negated
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explained:
+    rule: Rule
+    evidence: Evidence
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation:
+    """The rules found around one cluster.
+
+    centre: (V,) the cluster's raw point.   severity: its own.   labelled: the local samples.   tree, columns: the decision tree
+    and the variables that it saw.   rules: those kept, by falling difference.   dropped: those that negation did not confirm.
+    """
+
+    centre: Array
+    severity: float
+    labelled: Labelled
+    tree: DecisionTreeClassifier
+    columns: tuple[int, ...]
+    rules: tuple[Explained, ...]
+    dropped: tuple[Explained, ...]
+
+
+def explain(
+    space: Space,
+    centre: Array,
+    severity: Severity,
+    *,
+    rows: Array | None = None,
+    samples: int = 5000,
+    quantile: float = 0.95,
+    delta: float = 0.5,
+    depth: int = 8,
+    leaf: int = 25,
+    purity: float = 0.3,
+    seed: int = 0,
+) -> Explanation:
+    """Explain the discrimination around one raw point by rules.  (HyFair, Algorithm 2)
+
+    rows: (N, V) raw data, for spreads and coverage.   samples, quantile, delta: n, kappa's quantile and the significant
+    difference of Algorithm 2.   depth, leaf, purity: of the decision tree, its depth, the fewest samples of a leaf, and the
+    share of high samples from which on a leaf is high. They are our choice, the paper gives none: of 5 % high samples hardly
+    any leaf holds a majority.
+    Sound? findings only.  Raises QueryError when severity is the same everywhere, or the tree has no leaf of high severity.
+    """
+    rng = np.random.default_rng(seed)
+    near = Neighbourhood.of(space, centre, rows)
+    raw = near.draw(samples, rng)
+    labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), quantile)
+    columns = tuple(int(v) for v in space.free)
+    if not columns:
+        raise QueryError("every feature is protected or has a single value: there is nothing that a rule could be about")
+    tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=seed)
+    tree.fit(raw[:, columns], labelled.high)
+    paths = list(high_leaves(tree, columns, near.whole, purity))
+    if not paths:
+        raise QueryError(
+            f"no leaf of the decision tree is high: {int(labelled.high.sum())} of {len(raw)} samples have a severity of at least "
+            f"{labelled.threshold:g}, but nowhere are they {100 * purity:g} % of a leaf; allow a deeper tree or smaller leaves, "
+            "draw more samples, or ask for less purity"
+        )
+    judged = [Explained(rule=rule, evidence=judge(rule, near, labelled, severity, rows, rng)) for rule in paths]
+    judged.sort(key=lambda one: -one.evidence.difference)
+    return Explanation(
+        centre=near.centre,
+        severity=float(severity(near.centre[None, :])[0]),
+        labelled=labelled,
+        tree=tree,
+        columns=columns,
+        rules=tuple(one for one in judged if one.evidence.difference >= delta),
+        dropped=tuple(one for one in judged if not one.evidence.difference >= delta),
+    )
+
+
+def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], whole: Booleans, purity: float) -> Iterator[Rule]:
+    """The paths to leaves where at least a share `purity` of the samples is high, each as one box; whole variables get whole ends.
+
+    Real variables: "x > t" becomes x >= t, so that boxes are closed.
+    """
+    inner, values = tree.tree_, tree.tree_.value[:, 0, :]
+    stack = [(0, np.full(len(whole), -np.inf), np.full(len(whole), np.inf))]
+    high = list(tree.classes_).index(True)
+    while stack:
+        node, lower, upper = stack.pop()
+        if inner.children_left[node] < 0:
+            if values[node, high] >= purity * values[node].sum():
+                yield Rule(lower=lower, upper=upper)
+            continue
+        v, threshold = columns[inner.feature[node]], float(inner.threshold[node])
+        below, above = upper.copy(), lower.copy()
+        below[v] = np.floor(threshold) if whole[v] else threshold
+        above[v] = np.floor(threshold) + 1 if whole[v] else threshold
+        stack.append((inner.children_right[node], above, upper))
+        stack.append((inner.children_left[node], lower, below))
+
+
+def judge(
+    rule: Rule, near: Neighbourhood, labelled: Labelled, severity: Severity, rows: Array | None, rng: np.random.Generator
+) -> Evidence:
+    """Validate a rule by negation, on fresh samples.  (Algorithm 2, lines 8 to 10)
+
+    Samples inside are local ones given that the rule holds; their negations have one condition's feature drawn evenly from where
+    that condition is false.
+    """
+    local = near.draw(CHECKS, rng)
+    inside = _legal(near, into(rule, near, local, rng))
+    value = np.asarray(severity(inside), dtype=np.float64) if len(inside) else np.array([np.nan])
+    falls, negated = [], []
+    for v in rule.conditions:
+        flipped = _legal(near, against(rule, near, inside, v, rng))
+        k = np.asarray(severity(flipped), dtype=np.float64) if len(flipped) else np.array([])
+        falls.append(float(value.mean() - k.mean()) if len(k) else float("nan"))
+        negated.append(k[rng.permutation(len(k))[: max(1, CHECKS // len(rule.conditions))]])
+    opposite = np.concatenate(negated) if negated else np.array([])
+    beside = labelled.severity[~rule.contain(labelled.raw)]
+    return Evidence(
+        inside=float(value.mean()),
+        inside_deviation=float(value.std()),
+        negated=float(opposite.mean()) if len(opposite) else float("nan"),
+        negated_deviation=float(opposite.std()) if len(opposite) else float("nan"),
+        outside=float(beside.mean()) if len(beside) else float("nan"),
+        effects=tuple(falls),
+        samples=float(rule.contain(labelled.raw).mean()),
+        domain=rule.share(near.space),
+        rows=None if rows is None else float(rule.contain(rows).mean()),
+    )
+
+
+def _legal(near: Neighbourhood, raw: Array) -> Array:
+    return raw[near.space.legal(raw)]
+
+
+def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
+    """Local samples with every feature that a condition is false of drawn again as a neighbour's, until it fits.
+
+    Features are drawn independently, so these are local samples given that the rule holds. What TRIES draws do not bring in is
+    drawn evenly from where the condition is true.
+    """
+    out = raw.copy()
+    for v in rule.conditions:
+        for _ in range(TRIES):
+            wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
+            if not len(wrong):
+                break
+            out[wrong, v] = near.neighbours(v, len(wrong), rng)
+        wrong = np.flatnonzero((out[:, v] < rule.lower[v]) | (out[:, v] > rule.upper[v]))
+        out[wrong, v] = near.between(v, rule.lower[v], rule.upper[v], len(wrong), rng)
+    return out
+
+
+def against(rule: Rule, near: Neighbourhood, raw: Array, v: int, rng: np.random.Generator) -> Array:
+    """The points with variable v drawn evenly from where its condition is false."""
+    step = 1.0 if near.whole[v] else 0.0
+    below = (float(near.space.lower[v]), rule.lower[v] - step)
+    above = (rule.upper[v] + step, float(near.space.upper[v]))
+    sides = [(low, high) for low, high in (below, above) if np.isfinite(low) and np.isfinite(high) and low <= high]
+    out = raw.copy()
+    if not sides:
+        return out[:0]
+    weight = np.array([high - low + step for low, high in sides])
+    total = weight.sum()
+    side = rng.choice(len(sides), size=len(raw), p=weight / total if total > 0 else None)
+    for k, (low, high) in enumerate(sides):
+        chosen = np.flatnonzero(side == k)
+        out[chosen, v] = near.between(v, low, high, len(chosen), rng)
+    return out[~rule.contain(out)]

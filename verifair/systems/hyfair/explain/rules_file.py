@@ -1,0 +1,190 @@
+"""Rules as a JSON file, for `verifair guard` and for people: conditions are written as in a schema's constraints.
+
+    {"rules": [{"when": {"age": {"low": 31, "high": 45}, "relationship": ["Husband", "Wife"]}}], ...}
+
+A hand-written file needs no more than that; `verifair explain` adds what it found and how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from encoders.network import Array
+from verifair.engine.queries import KDiscrimination
+from verifair.errors import DataError, SchemaError
+from verifair.schema.constraint import Constraint
+from verifair.schema.constraint_boxes import boxes_of
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rules import Explained, Explanation, Rule
+
+KIND = "verifair-rules"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleFile:
+    """What a file of rules holds.
+
+    rules: their boxes; a rule whose categories are no run in the schema's order becomes several.   words: one text a box.
+    model_sha256: of the network that was explained (None in hand-written files).   query: the arguments of KDiscrimination.
+    clusters: (C, V) raw points that were explained.   settings: how the samples were drawn.
+    """
+
+    rules: tuple[Rule, ...]
+    words: tuple[str, ...]
+    model_sha256: str | None
+    query: dict[str, Any]
+    clusters: Array
+    settings: dict[str, Any]
+
+
+NOTHING = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.empty((0, 0)), settings={})
+
+
+def when(rule: Rule, schema: Schema) -> dict[str, Any]:
+    """The conditions of a rule as a constraint's `never` takes them."""
+    domain = schema.domain
+    out: dict[str, Any] = {}
+    for v in rule.conditions:
+        feature = schema.features[v]
+        low, high = max(rule.lower[v], domain.lower[v]), min(rule.upper[v], domain.upper[v])
+        if feature.categories is not None:
+            out[feature.name] = list(feature.categories[int(low) : int(high) + 1])
+        else:
+            ends = (("low", low, low > domain.lower[v]), ("high", high, high < domain.upper[v]))
+            given = {key: int(end) if domain.integer[v] else float(end) for key, end, inner in ends if inner}
+            if given:
+                out[feature.name] = given
+    return out
+
+
+def content(
+    query: KDiscrimination, found: Sequence[Explanation], settings: Mapping[str, Any], *, dropped: bool = False
+) -> dict[str, Any]:
+    """The file as a dictionary. dropped: also tell the rules that negation did not confirm, under their own key."""
+    schema = query.schema
+    answer: dict[str, Any] = {
+        "kind": KIND,
+        "model_sha256": query.network.source_sha256,
+        "schema_sha256": schema.sha256,
+        "query": {
+            "protected": list(query.protected), "buckets": query.buckets,
+            "box": {name: list(map(_plain, v)) if isinstance(v, (tuple, list)) else _plain(v) for name, v in query.box.items()},
+            "values": {name: [float(v) for v in listed] for name, listed in query.values.items()},
+        },
+        "settings": dict(settings),
+        "clusters": [
+            {"x": schema.decode(one.centre), "severity": one.severity, "high_from": one.labelled.threshold} for one in found
+        ],
+        "rules": [_rule(one, schema, k) for k, explanation in enumerate(found) for one in explanation.rules],
+    }  # fmt: skip
+    if dropped:
+        answer["not_confirmed"] = [_rule(one, schema, k) for k, explanation in enumerate(found) for one in explanation.dropped]
+    return answer
+
+
+def _rule(one: Explained, schema: Schema, cluster: int) -> dict[str, Any]:
+    evidence = asdict(one.evidence) | {"difference": one.evidence.difference}
+    evidence = {key: None if isinstance(value, float) and value != value else value for key, value in evidence.items()}
+    evidence["effects"] = {
+        schema.features[v].name: None if fall != fall else fall
+        for v, fall in zip(one.rule.conditions, one.evidence.effects, strict=True)
+    }
+    return {
+        "when": when(one.rule, schema), "words": one.rule.words(schema), "size": len(one.rule.conditions), "cluster": cluster,
+        "evidence": evidence,
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def save(path: Path, answer: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load(path: Path, schema: Schema) -> RuleFile:
+    """Read rules about a schema. Raises DataError naming the file, the rule and the remedy."""
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(given, ensure_ascii=False).encode()  # escapes may stand for half characters, which nothing can write again
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); pass the rules.json of `verifair explain`") from error
+    except ValueError as error:  # no UTF-8, no JSON, a number of 5,000 digits, half a character
+        raise DataError(f"{path}: is not valid JSON ({error}); pass the rules.json of `verifair explain`") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is nested too deeply; pass the rules.json of `verifair explain`") from error
+    listed = given.get("rules") if isinstance(given, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise DataError(f'{path}: has no list of rules; expected {{"rules": [{{"when": {{...}}}}, ...]}}')
+    if not listed:
+        raise DataError(f"{path}: holds no rule, so there is nothing to refuse; explain with a smaller --delta or another cluster")
+    rules, words = [], []
+    for number, one in enumerate(listed, start=1):
+        for rule in _read(path, number, one, schema):
+            rules.append(rule)
+            words.append(rule.words(schema))
+    query = _query(path, given.get("query", {}))
+    check_protected(path, rules, query.get("protected", []), schema)
+    return RuleFile(
+        rules=tuple(rules),
+        words=tuple(words),
+        model_sha256=given.get("model_sha256"),
+        query=query,
+        clusters=_clusters(path, given.get("clusters", []), schema),
+        settings=given.get("settings", {}),
+    )
+
+
+def _read(path: Path, number: int, one: dict[str, Any], schema: Schema) -> list[Rule]:
+    try:
+        boxes = boxes_of(Constraint.model_validate({"name": f"rule {number}", "never": one.get("when")}), schema.features)
+    except SchemaError as error:
+        said = str(error).replace(f"constraint 'rule {number}': ", "")
+        raise DataError(f"{path}: rule {number}: {said}") from None
+    return [Rule(lower=lower, upper=upper) for lower, upper in zip(boxes.lower, boxes.upper, strict=True)]
+
+
+class _Query(BaseModel):
+    """What the rules were found by, as far as `verifair guard` asks the same again."""
+
+    protected: list[str] = []
+    buckets: int = 20
+    box: dict[str, float | str | tuple[float | str, float | str]] = {}
+    values: dict[str, list[float]] = {}
+
+
+def _query(path: Path, given: Any) -> dict[str, Any]:
+    try:
+        return _Query.model_validate(given).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        place = ".".join(["query", *map(str, error.errors()[0]["loc"][:2])])
+        raise DataError(f"{path}: {place} is not as `verifair explain` writes it; leave it out, or explain again") from error
+
+
+def check_protected(path: Path | None, rules: Sequence[Rule], protected: Sequence[str], schema: Schema) -> None:
+    """A guardrail that looked at protected features would itself treat people differently by them."""
+    for number, rule in enumerate(rules, start=1):
+        for name in (schema.features[v].name for v in rule.conditions):
+            if name in protected or schema[name].protected:
+                raise DataError(
+                    f"{path}: rule {number} is about {name!r}, which is protected: to refuse some people by it would be "
+                    "discrimination itself; take this condition out"
+                )
+
+
+def _clusters(path: Path, listed: Sequence[Any], schema: Schema) -> Array:
+    try:
+        rows = [[schema.raw_value(f.name, one["x"][f.name]) for f in schema.features] for one in listed]
+    except (KeyError, TypeError, SchemaError) as error:
+        flaw = str(error) if isinstance(error, SchemaError) else "expected a list of people, each with an x of all features"
+        raise DataError(f"{path}: clusters: {flaw}; leave them out, or explain again with this schema") from error
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(schema.features))

@@ -1,0 +1,156 @@
+"""Local samples around one person, and which of them are discriminated against most.  (HyFair, Algorithm 2, lines 1 to 3)
+
+A *severity* says how badly the network treats a raw point: k(x), the number of outcome buckets over all protected combinations, or
+the largest probability gap between two of them. All functions here take it as a callable, (N, V) raw points -> (N,) numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+
+from encoders.network import Array
+from encoders.problem import Booleans
+from verifair.errors import QueryError
+from verifair.systems.hyfair.search.space import Space
+
+Severity = Callable[[Array], Array]
+MEASURES = ("k", "gap")
+ATTEMPTS = 100
+"""Rounds of drawing until enough rows are legal; without constraints in the schema one is enough."""
+
+
+def severity_of(space: Space, measure: str) -> Severity:
+    """k: the number of outcome buckets.   gap: the largest difference of two probabilities.   Float32 evaluation, a guide."""
+    if measure not in MEASURES:
+        raise QueryError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
+    if measure == "k":
+        return lambda raw: space.count(raw).astype(np.float64)
+
+    def gap(raw: Array) -> Array:
+        probability = scipy.special.expit(space.logits(raw).astype(np.float64))
+        possible = space.possible(raw)
+        highest = np.where(possible, probability, -np.inf).max(axis=1)
+        return np.asarray(highest - np.where(possible, probability, np.inf).min(axis=1))
+
+    return gap
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Neighbourhood:
+    """How raw points near `centre` (V,) are drawn.
+
+    Every free feature keeps the centre's value with probability `keep`. Otherwise a number moves by a normal step with the
+    standard deviation of the data (without data, that of the uniform distribution over its range), rounded where it is whole and
+    clipped to its range; a category is drawn from the data's frequencies (without data, evenly). Protected features stay: their
+    value does not matter to a severity. LIME draws its samples likewise (Ribeiro et al. 2016).
+
+    spread: (V,) standard deviations.   shares: for each category feature the frequencies of its values, None for a number.
+    """
+
+    space: Space
+    centre: Array
+    spread: Array
+    shares: tuple[Array | None, ...]
+    keep: float = 0.5
+
+    @classmethod
+    def of(cls, space: Space, centre: Array, rows: Array | None = None) -> Neighbourhood:
+        """rows: (N, V) raw rows of data, for spreads and frequencies (None: there are none)."""
+        spread = (space.upper - space.lower) / np.sqrt(12.0) if rows is None or len(rows) < 2 else rows.std(axis=0)
+        shares = tuple(
+            None if feature.numeric else _frequencies(space, v, rows) for v, feature in enumerate(space.query.schema.features)
+        )
+        return cls(space=space, centre=space.canonical(centre[None, :])[0], spread=spread, shares=shares)
+
+    @property
+    def whole(self) -> Booleans:
+        """(V,) which variables take whole values only."""
+        return self.space.query.schema.domain.integer
+
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
+        """(count, V) legal raw points. Raises QueryError where next to nothing around the centre is legal."""
+        parts, found = [], 0
+        for _ in range(ATTEMPTS):
+            raw = self._draw(count, rng)
+            raw = raw[self.space.legal(raw)]
+            parts.append(raw)
+            found += len(raw)
+            if found >= count:
+                return np.concatenate(parts)[:count]
+        raise QueryError(
+            f"only {found} of {ATTEMPTS * count} random rows around the cluster are legal, {count} are needed: the schema's "
+            "constraints forbid nearly everything there; loosen them, or explain another cluster"
+        )
+
+    def _draw(self, count: int, rng: np.random.Generator) -> Array:
+        raw = np.repeat(self.centre[None, :], count, axis=0)
+        for v in self.space.free:
+            raw[:, v] = self.neighbours(int(v), count, rng)
+        return raw
+
+    def neighbours(self, v: int, count: int, rng: np.random.Generator) -> Array:
+        """(count,) values of variable v near the centre's."""
+        values = np.full(count, self.centre[v])
+        moved = rng.random(count) >= self.keep
+        values[moved] = self.redraw(v, values[moved], rng)
+        return values
+
+    def redraw(self, v: int, values: Array, rng: np.random.Generator) -> Array:
+        """New values (N,) of variable v for points that had `values`."""
+        shares = self.shares[v]
+        if shares is not None:
+            return np.asarray(self.space.lower[v] + rng.choice(len(shares), size=len(values), p=shares))
+        moved = values + self.spread[v] * rng.standard_normal(len(values))
+        moved = np.rint(moved) if self.whole[v] else moved
+        return np.asarray(np.clip(moved, self.space.lower[v], self.space.upper[v]))
+
+    def between(self, v: int, low: float, high: float, count: int, rng: np.random.Generator) -> Array:
+        """`count` values of variable v drawn evenly from [low, high] within its range."""
+        low, high = max(low, float(self.space.lower[v])), min(high, float(self.space.upper[v]))
+        if self.whole[v]:
+            return np.asarray(rng.integers(int(np.ceil(low)), int(np.floor(high)), size=count, endpoint=True), dtype=np.float64)
+        return np.asarray(rng.uniform(low, high, size=count))
+
+
+def _frequencies(space: Space, v: int, rows: Array | None) -> Array:
+    first, count = int(space.lower[v]), int(space.upper[v] - space.lower[v]) + 1
+    index = np.empty(0, dtype=np.int64) if rows is None else rows[:, v].astype(np.int64) - first
+    found = np.bincount(index[(index >= 0) & (index < count)], minlength=count).astype(np.float64)
+    return found / found.sum() if found.sum() else np.full(count, 1 / count)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labelled:
+    """raw (N, V) samples, severity (N,) of each, and which are `high` (N,): severity of at least `threshold`."""
+
+    raw: Array
+    severity: Array
+    threshold: float
+
+    @property
+    def high(self) -> Booleans:
+        return np.asarray(self.severity >= self.threshold)
+
+
+def label(raw: Array, severity: Array, quantile: float = 0.95) -> Labelled:
+    """The samples with the top share of the severity are high (HyFair: quantile 0.95, so the top 5 %).
+
+    Severities are often whole numbers, and ties would make everybody high where the quantile is the least value met: the
+    threshold is then the next larger one. Raises QueryError when all samples have the same severity.
+    """
+    if not 0 < quantile < 1:
+        raise QueryError(f"quantile = {quantile}, expected a share between 0 and 1, such as 0.95 for the top 5 %")
+    least, most = float(severity.min()), float(severity.max())
+    if least == most:
+        raise QueryError(
+            f"all {len(raw)} samples around the cluster have the same severity, {least:g}: there is nothing to explain; "
+            "explain another cluster, or measure with finer buckets or by the probability gap"
+        )
+    threshold = float(np.quantile(severity, quantile, method="higher"))
+    if threshold == least:
+        threshold = float(severity[severity > least].min())
+    return Labelled(raw=raw, severity=np.asarray(severity, dtype=np.float64), threshold=threshold)

@@ -1,0 +1,1 @@
+"""Guardrails and retraining (HyFair, mitigation 1 and 2)."""

@@ -1,0 +1,276 @@
+"""A guardrail: the network with an extra output that says which inputs it refuses to judge.  (HyFair, mitigation 1)
+
+Rules are closed boxes of raw variables; the deployed network sees float32 columns. Encoding is monotone, so a raw box is a box
+of columns, but a real-valued raw number just outside may round to the same float32 column as the box's end. `snapped` therefore
+moves each end to the outermost raw number with the same column. After that, for every legal row,
+
+    the wrapper refuses the columns of the row    iff    the row lies in a raw box,
+
+so what is certified outside the boxes (see `guarded_schema`) holds for everything that the wrapper answers. Sound? yes.
+
+Refused rows get NaN in every output of floating type, so that nobody acts on them by oversight; outputs of other types (class
+labels) have no such value and stay: read `abstain` first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from encoders.errors import ModelError
+from encoders.network import Array, Network
+from encoders.onnx import file as onnx_file
+from encoders.onnx.inputs import graph_input
+from encoders.onnx.runtime import open_session
+from encoders.problem import Booleans, Domain
+from verifair.errors import DataError, QueryError
+from verifair.schema.constraint_boxes import boxes_of
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rules import Rule, refused
+from verifair.systems.hyfair.explain.rules_file import when
+
+ABSTAIN = "abstain"
+OLDEST_OPSET = 9
+"""Where `Where` came into ONNX."""
+PREFIX = "guard/"
+REFUSED = "refused"
+NAME = re.compile(rf"{REFUSED}( \(\d+\))?( \d+)?")
+"""What the constraints of a guarded schema are called."""
+
+
+def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:
+    """The rules with every end at the outermost raw number that becomes the same float32 column.
+
+    Raises QueryError when a rule covers everything, for then nobody would be answered.
+    """
+    out = []
+    for number, rule in enumerate(rules, start=1):
+        lower, upper = np.full_like(rule.lower, -np.inf), np.full_like(rule.upper, np.inf)
+        for v in rule.conditions:
+            lower[v] = _outermost(schema.domain, v, rule.lower[v], -1)
+            upper[v] = _outermost(schema.domain, v, rule.upper[v], 1)
+        if not (np.isfinite(lower) | np.isfinite(upper)).any():
+            raise QueryError(f"rule {number} covers the whole domain ({rule.words(schema)}): the guarded network would answer none")
+        out.append(Rule(lower=lower, upper=upper))
+    return tuple(out)
+
+
+def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
+    """The raw number furthest to the side (1 up, -1 down) of `end` whose column is that of `end`; infinite at the range's end."""
+    limit = float(domain.upper[v] if side > 0 else domain.lower[v])
+    if not side * end < side * limit or domain.one_hot[v]:
+        return end if side * end < side * limit else side * np.inf
+    column = domain.take(np.array([v]))
+
+    def same(raw: float) -> bool:
+        return bool(column.encode(np.array([[raw]]))[0, 0] == column.encode(np.array([[end]]))[0, 0])
+
+    if same(limit):
+        return side * np.inf
+    near, far = float(end), limit  # same(near), not same(far): bisection, to neighbours
+    while True:
+        middle = near + (far - near) / 2
+        middle = float(np.floor(middle) if side > 0 else np.ceil(middle)) if domain.integer[v] else middle
+        if middle in (near, far):
+            return near
+        near, far = (middle, far) if same(middle) else (near, middle)
+
+
+def guarded_schema(schema: Schema, rules: Sequence[Rule]) -> Schema:
+    """The schema with each (snapped) rule as a constraint: proofs about it are proofs about everything that is answered, by a
+    network that refuses these rules and those of `earlier`."""
+    taken = {constraint.name or "" for constraint in schema.constraints}
+    free = (REFUSED if n == 1 else f"{REFUSED} ({n})" for n in count(1))
+    name = next(one for one in free if not any(other == one or other.startswith(f"{one} ") for other in taken))
+    return schema.forbidding([when(rule, schema) for rule in rules], name)
+
+
+def earlier(schema: Schema) -> tuple[Rule, ...]:
+    """The snapped rules of guardrails that the schema was made for: what it forbids because they refuse it.
+
+    A new guardrail of the model itself must refuse them as well, or it would answer people of whom no proof speaks.
+    """
+    rules = []
+    for constraint in schema.constraints:
+        if constraint.never is not None and NAME.fullmatch(constraint.name or ""):
+            boxes = boxes_of(constraint, schema.features)
+            rules += [Rule(lower=lower, upper=upper) for lower, upper in zip(boxes.lower, boxes.upper, strict=True)]
+    return snapped(rules, schema)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Columns:
+    """The rules in network columns: row x is refused by rule f iff lower[f] <= x[columns] <= upper[f], (F, C) each."""
+
+    columns: npt.NDArray[np.int64]
+    lower: Array
+    upper: Array
+
+
+def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
+    """Thresholds of snapped rules, float32 numbers. A one-hot block lies in a set of categories iff no other column is 1."""
+    lower = np.full((len(rules), domain.columns), -np.inf)
+    upper = np.full((len(rules), domain.columns), np.inf)
+    for f, rule in enumerate(rules):
+        for v in rule.conditions:
+            start, width = int(domain.start[v]), int(domain.width[v])
+            if domain.one_hot[v]:
+                index = np.arange(width)
+                upper[f, start : start + width][(index < rule.lower[v]) | (index > rule.upper[v])] = 0.5
+                continue
+            column = domain.take(np.array([v]))
+            for ends, raw in ((lower, rule.lower[v]), (upper, rule.upper[v])):
+                if np.isfinite(raw):
+                    ends[f, start] = column.encode(np.array([[raw]]))[0, 0]
+    used = np.flatnonzero(np.isfinite(lower).any(axis=0) | np.isfinite(upper).any(axis=0))
+    return Columns(columns=used, lower=lower[:, used], upper=upper[:, used])
+
+
+def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
+    """The stored model with its outputs masked and a new bool output `abstain` [N]; rules must be snapped.
+
+    It refuses these rules and the `earlier` ones of a schema that is guarded already.
+    model: the ONNX file, or a network that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
+    OLDEST_OPSET, an output called `abstain`, or a network without a file.
+    """
+    if isinstance(model, Network):
+        if model.source is None:
+            raise ModelError("network", "was not read from a file; a guardrail wraps an ONNX file: export it, and pass the file")
+        model = model.source
+    model = Path(model)
+    stored = onnx_file.load(model)
+    name, shape, _ = graph_input(model, stored.model)
+    graph = stored.model.graph
+    if onnx_file.opset(stored.model) < OLDEST_OPSET:
+        found = onnx_file.opset(stored.model)
+        raise ModelError(model, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again")
+    if ABSTAIN in {output.name for output in graph.output}:
+        raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
+    width = int(np.prod(shape))
+    if width != schema.domain.columns:
+        raise ModelError(model, f"takes {width} columns, the schema describes {schema.domain.columns}")
+    (kind,) = (i.type.tensor_type.elem_type for i in graph.input if i.name == name)
+    rules = [*earlier(schema), *rules]
+    _add_abstain(graph, name, width, helper.tensor_dtype_to_np_dtype(kind), columns_of(rules, schema.domain))
+    for output in graph.output:
+        if output.type.tensor_type.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
+            _mask(model, graph, output)
+    graph.output.append(helper.make_tensor_value_info(ABSTAIN, TensorProto.BOOL, [None]))
+    helper.set_model_props(
+        stored.model,
+        {p.key: p.value for p in stored.model.metadata_props}
+        | {"guard_model_sha256": stored.sha256, "guard_rules_sha256": _digest(rules, schema)},
+    )
+    onnx.checker.check_model(stored.model)
+    return stored.model
+
+
+def is_guarded(model: Path) -> bool:
+    """Has the ONNX file a guardrail?"""
+    return ABSTAIN in {output.name for output in onnx_file.load(model).model.graph.output}
+
+
+def _digest(rules: Sequence[Rule], schema: Schema) -> str:
+    return hashlib.sha256(json.dumps([when(rule, schema) for rule in rules], sort_keys=True).encode()).hexdigest()
+
+
+def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DTypeLike, rules: Columns) -> None:
+    """abstain = some rule has no column outside. Counts of columns and of rules are small whole numbers: sums are exact."""
+    f, c = rules.lower.shape
+    constants = {
+        "wide": np.array([-1, width]), "pick": rules.columns, "apart": np.array([-1, 1, c]), "flat": np.array([-1]),
+        "lower": rules.lower.astype(dtype)[None], "upper": rules.upper.astype(dtype)[None],
+        "sum_columns": np.ones((c, 1), dtype=np.float32), "sum_rules": np.ones((1, f), dtype=np.float32),
+        "half": np.array(0.5, dtype=np.float32),
+    }  # fmt: skip
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), PREFIX + key) for key, value in constants.items())
+
+    def node(op: str, inputs: str, output: str, attributes: dict[str, Any] | None = None) -> None:
+        operands = [one if one == name else PREFIX + one for one in inputs.split("|")]
+        result = output if output == ABSTAIN else PREFIX + output
+        graph.node.append(helper.make_node(op, operands, [result], name=PREFIX + "node/" + output, **(attributes or {})))
+
+    node("Reshape", f"{name}|wide", "rows")
+    node("Gather", "rows|pick", "picked", {"axis": 1})
+    node("Reshape", "picked|apart", "points")  # (N, 1, C) against (1, F, C)
+    node("Less", "points|lower", "below")
+    node("Greater", "points|upper", "above")
+    node("Or", "below|above", "outside")
+    node("Cast", "outside", "outside_number", {"to": TensorProto.FLOAT})
+    node("MatMul", "outside_number|sum_columns", "columns_outside")  # (N, F, 1)
+    node("Less", "columns_outside|half", "hit")
+    node("Cast", "hit", "hit_number", {"to": TensorProto.FLOAT})
+    node("MatMul", "sum_rules|hit_number", "rules_hit")  # (N, 1, 1)
+    node("Greater", "rules_hit|half", "refused")
+    node("Reshape", "refused|flat", ABSTAIN)
+
+
+def _mask(model: Path, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
+    """output = NaN where abstain; what computed it goes on under a name of its own."""
+    shown, inner = output.name, PREFIX + "answer/" + output.name
+    if not any(shown in node.output for node in graph.node):
+        raise ModelError(model, f"output {shown!r} is an input or a constant, not computed; there is nothing to guard")
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for k, one in enumerate(names):
+                if one == shown:
+                    names[k] = inner
+    dtype = helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
+    rank = max(1, len(output.type.tensor_type.shape.dim))
+    tag = PREFIX + "mask/" + shown
+    graph.initializer.append(numpy_helper.from_array(np.array(np.nan, dtype=dtype), tag + "/nan"))
+    graph.initializer.append(numpy_helper.from_array(np.array([-1] + [1] * (rank - 1), dtype=np.int64), tag + "/shape"))
+    graph.node.append(helper.make_node("Reshape", [ABSTAIN, tag + "/shape"], [tag + "/refused"], name=tag + "/reshape"))
+    graph.node.append(helper.make_node("Where", [tag + "/refused", tag + "/nan", inner], [shown], name=tag + "/where"))
+
+
+def abstains(path: Path, model: onnx.ModelProto, x: Array) -> Booleans:
+    """(B,) what onnxruntime's `abstain` says about network inputs x (B, n)."""
+    (said,) = open_session(path, model, [ABSTAIN]).run(x, [ABSTAIN])
+    return np.asarray(said[:, 0] != 0)
+
+
+def edge_rows(rules: Sequence[Rule], schema: Schema, count: int, rng: np.random.Generator) -> Array:
+    """(M, V) legal raw rows in every rule, with each of its ends taken in turn: at the end, and one step inside and outside."""
+    domain, rows = schema.domain, []
+    for rule in rules:
+        low, high = np.maximum(rule.lower, domain.lower), np.minimum(rule.upper, domain.upper)
+        within = low + (high - low) * rng.random((count, domain.variables))
+        within = np.where(domain.integer, np.clip(np.rint(within), low, high), within)
+        rows.append(within)
+        for v in rule.conditions:
+            for end in (rule.lower[v], rule.upper[v]):
+                for towards in (-np.inf, np.inf):
+                    step = end + np.sign(towards) if domain.integer[v] else np.nextafter(end, towards)
+                    for value in (end, step):
+                        moved = within.copy()
+                        moved[:, v] = value
+                        rows.append(moved)
+    raw = np.concatenate(rows)
+    plain = np.isfinite(raw).all(axis=1)
+    return np.asarray(raw[plain][domain.legal(raw[plain])])
+
+
+def check_agreement(path: Path, model: onnx.ModelProto, rules: Sequence[Rule], schema: Schema, raw: Array) -> None:
+    """Raise DataError unless the wrapper refuses exactly the raw rows (B, V) that lie in a rule's box."""
+    if not len(raw):
+        return
+    said, expected = abstains(path, model, schema.encode(raw)), refused(rules, raw)
+    wrong = np.flatnonzero(said != expected)
+    if len(wrong):
+        raise DataError(
+            f"{path}: the guarded network and the rules disagree on {len(wrong)} of {len(raw)} rows, first "
+            f"{schema.decode(raw[wrong[0]])}: refused {bool(said[wrong[0]])}, by the rules {bool(expected[wrong[0]])}; nothing was "
+            "written, please report this"
+        )

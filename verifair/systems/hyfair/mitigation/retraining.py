@@ -1,0 +1,154 @@
+"""Retraining on discriminatory instances, all protected variants of a person labelled alike.  (HyFair, mitigation 2)
+
+No guarantee: the largest k often rises (HyFair, Table IV); certify the new network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import scipy.special
+
+from encoders.network import Array, Network
+from encoders.problem import Integers
+from verifair.datasets import Dataset
+from verifair.errors import DataError, MissingPackage, TrainingError
+from verifair.systems.hyfair.explain.samples import Neighbourhood, label
+from verifair.systems.hyfair.search.space import Space
+from verifair.training.onnx_writer import Weights, onnx_model
+
+SHARE = 1.0
+"""Added rows, as a share of the training rows, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instances:
+    """Discriminatory instances with all their protected variants: raw (M, V), labels (M,), the same for all variants of an x.
+
+    people: how many x.   from_data, from_samples: where they come from.
+    """
+
+    raw: Array
+    labels: Integers
+    from_data: int
+    from_samples: int
+
+    @property
+    def people(self) -> int:
+        return self.from_data + self.from_samples
+
+
+def instances(
+    space: Space, rows: Array, labels: Integers, clusters: Array, *, samples: int = 5000, seed: int = 0, share: float = SHARE
+) -> Instances:
+    """Data rows and local samples around the clusters that fall into several outcome buckets, the worst first.
+
+    rows (N, V), labels (N,): the training rows. A data row keeps its own label for all its variants; a sample takes the label
+    that most of its variants get from the network (a tie: that of their mean probability). Half of them are samples, as far as
+    there are any; all together add at most share * N rows. Raises DataError when nothing discriminates.
+    """
+    rng = np.random.default_rng(seed)
+    budget = max(1, int(share * len(rows) / len(space.combinations)))
+    near = [_samples(space, centre, rows, samples, rng) for centre in clusters]
+    drawn = _worst(space, np.concatenate(near), budget // 2 if len(rows) else budget, rng) if near else np.empty((0, rows.shape[1]))
+    inside = np.flatnonzero(space.legal(rows))
+    order = _order(space.count(rows[inside]), rng)[: budget - len(drawn)]
+    own = inside[order]
+    if not len(own) + len(drawn):
+        raise DataError("no row of the data or near a cluster falls into two outcome buckets: there is nothing to retrain on")
+    people = np.concatenate([rows[own], drawn])
+    given = np.concatenate([labels[own], majority(space, drawn)])
+    possible = space.possible(people)
+    variants = [space.rows(x, space.combinations[allowed]) for x, allowed in zip(people, possible, strict=True)]
+    return Instances(
+        raw=np.concatenate(variants),
+        labels=np.repeat(given, possible.sum(axis=1)).astype(np.int64),
+        from_data=len(own),
+        from_samples=len(drawn),
+    )
+
+
+def _samples(space: Space, centre: Array, rows: Array, count: int, rng: np.random.Generator) -> Array:
+    raw = Neighbourhood.of(space, centre, rows).draw(count, rng)
+    k = space.count(raw).astype(np.float64)
+    return raw[label(raw, k).high] if k.min() < k.max() else raw
+
+
+def _worst(space: Space, raw: Array, count: int, rng: np.random.Generator) -> Array:
+    raw = np.unique(raw, axis=0)
+    return np.asarray(raw[_order(space.count(raw), rng)[:count]])
+
+
+def _order(k: Integers, rng: np.random.Generator) -> Integers:
+    """Positions with k >= 2 by falling k, equal ones in random order."""
+    order = np.lexsort((rng.random(len(k)), -k))
+    return np.asarray(order[k[order] >= 2])
+
+
+def majority(space: Space, raw: Array) -> Integers:
+    """(N,) the class that most possible variants of each x get."""
+    logits, possible = space.logits(raw).astype(np.float64), space.possible(raw)
+    positive = ((logits > 0) & possible).sum(axis=1) - possible.sum(axis=1) / 2
+    mean = np.where(possible, scipy.special.expit(logits), 0.0).sum(axis=1) / np.maximum(possible.sum(axis=1), 1)
+    return np.asarray(np.where(positive == 0, mean > 0.5, positive > 0), dtype=np.int64)
+
+
+def weights_of(network: Network) -> Weights:
+    """The float32 weights of a ReLU network. Raises TrainingError for other activations, and for more than two classes."""
+    if network.outputs > 2:
+        raise TrainingError(f"the network has {network.outputs} classes; only networks of two classes are retrained")
+    for number, layer in enumerate(network.layers[:-1], start=1):
+        if layer.slope.any():
+            raise TrainingError(f"layer {number} is not a plain ReLU layer; only plain ReLU networks are retrained")
+    return tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in network.layers)
+
+
+def retrain(
+    space: Space,
+    dataset: Dataset,
+    clusters: Array,
+    out: Path,
+    *,
+    epochs: int = 5,
+    learning_rate: float = 1e-3,
+    samples: int = 5000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Instances:
+    """Train the network on, on the dataset's training rows and the instances, and write it to `out` (ONNX); seeded.
+
+    Raises MissingPackage without torch, TrainingError for networks that are no plain ReLU networks, DataError for rows that do
+    not fit the schema or when nothing discriminates.
+    """
+    augment = _augment()
+    settings = augment.FineTuning(epochs=epochs, learning_rate=learning_rate, seed=seed)
+    weights, schema = weights_of(space.query.network), space.query.schema
+    rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
+    added = instances(space, rows, labels, clusters, samples=samples, seed=seed)
+    x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
+    trained, _ = augment.fine_tune(weights, x, np.concatenate([labels, added.labels]), settings, progress)
+    metadata = {
+        "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
+        "people": str(added.people), "seed": str(seed),
+    }  # fmt: skip
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_suffix(".onnx.part")
+    part.write_bytes(onnx_model(trained, metadata).SerializeToString(deterministic=True))
+    part.replace(out)
+    return added
+
+
+def _augment() -> ModuleType:
+    try:
+        from verifair.training import augment  # imports torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingPackage('retraining needs torch, which is not installed; run: pip install "verifair[torch]"') from None
+    return augment
+
+

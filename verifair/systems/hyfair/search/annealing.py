@@ -1,0 +1,266 @@
+"""HyFair's search for the largest k (Algorithm 1): random walk, simulated annealing, and annealing among nearest neighbours.
+
+Many chains walk at once, one array row each. In every step each chain proposes a candidate, all candidates are judged in one
+forward pass over all protected combinations, and each chain accepts its own or stays. The listing asks the solver for a new
+current solution whenever the last step was no improvement; here a chain asks after `patience` such steps, for a solver's
+witness costs thousands of steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from encoders.network import Array
+from encoders.problem import Booleans
+from verifair.engine.queries import KDiscrimination
+from verifair.engine.questions import Integers
+from verifair.errors import QueryError
+from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, recount
+from verifair.systems.hyfair.search.neighbours import Move, Mutation, Nearest, Pool
+from verifair.systems.hyfair.search.space import Space
+
+METHODS = ("rw", "sa", "sa-knn")
+PEERS = 20
+"""Rows at the best k that are kept for an explanation."""
+COUNTED = 100_000
+"""Distinct rows at the best k are told apart up to here; beyond, the count is a lower bound."""
+Reseed = Callable[[np.random.Generator, int], Array]
+"""Gives so many raw rows (count, V) to walk on from: the solver's witnesses, or rows of a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """chains: rows that walk at once.   stay: p, the chance of a neighbour rather than a random row of the data (sa, sa-knn).
+
+    Temp(i) = max(coldest, start * cooling^i), i counting the steps since the chain's last seed.   patience: steps without
+    improvement on what the chain has met since its seed, after which it asks for a new one. Raises QueryError.
+    """
+
+    chains: int = 64
+    stay: float = 0.95
+    start: float = 1.0
+    cooling: float = 0.98
+    coldest: float = 0.15
+    patience: int = 300
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.chains <= 100_000:
+            raise QueryError(f"chains = {self.chains}: expected between 1 and 100000")
+        if not 0 <= self.stay <= 1:
+            raise QueryError(f"stay = {self.stay}: a probability lies between 0 and 1 (HyFair: at least 0.9)")
+        if not (0 < self.coldest <= self.start and 0 < self.cooling <= 1):
+            raise QueryError("temperatures: expected 0 < coldest <= start and 0 < cooling <= 1")
+        if self.patience < 1:
+            raise QueryError(f"patience = {self.patience}: expected at least 1 step")
+
+
+def search(
+    query: KDiscrimination,
+    *,
+    method: str = "sa",
+    data: Array | None = None,
+    seconds: float = 10.0,
+    iterations: int | None = None,
+    schedule: Schedule | None = None,
+    seed: int = 0,
+    reseed: Reseed | None = None,
+    enough: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ClusterSearch:
+    """Look for the row of the box that falls into the most outcome buckets (HyFair, Algorithm 1).
+
+    data: raw rows (N, V) of a table, the paper's A; without it, random rows of the box take its place.   iterations: steps, each
+    of one candidate a chain.   reseed: where chains start, and start anew (default: rows of the data).   enough: stop at this k
+    (default: at the largest possible, min(K, buckets)).   progress(done, total) counts seconds, or steps where these are limited.
+    Ctrl-C ends the search like a time-out. The same seed and iterations give the same result, if the time does not run out first.
+
+    Sound? its k is exact at the row found.  Complete? no: the largest k may be larger, `verifair.engine.buckets.kmax` bounds it.
+    Raises QueryError and DataError where there is nothing to search, or no data to walk among.
+    """
+    if method not in METHODS:
+        raise QueryError(f"search {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    if not seconds > 0:
+        raise QueryError(f"seconds = {seconds}: a search needs a positive time limit")
+    schedule = schedule or Schedule()
+    space = Space.of(query)
+    run = _Run(space=space, pool=Pool.of(space, data), method=method, schedule=schedule, rng=np.random.default_rng(seed))
+    run.reseed = reseed or (lambda rng, count: run.pool.draw(space, rng, count)[0])
+    deadline = run.started + seconds
+    goal = space.cap if enough is None else enough
+    stopped = "time"
+    try:
+        run.begin()
+        while run.best is None or run.best.k < goal:
+            if not len(space.free):  # the box is one row, and it has been judged
+                stopped = "exhausted"
+                break
+            if time.monotonic() >= deadline:
+                break
+            if iterations is not None and run.iterations >= iterations:
+                stopped = "iterations"
+                break
+            run.step()
+            if progress is not None:
+                limit = (int(time.monotonic() - run.started), int(np.ceil(seconds)))
+                progress(*(limit if iterations is None else (run.iterations, iterations)))
+        else:
+            stopped = "enough"
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    return run.result(stopped, seed)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Run:
+    """The chains and what they have met. Arrays over chains: x (C, V), origin, k, since (steps since the seed), top, stale."""
+
+    space: Space
+    pool: Pool
+    method: str
+    schedule: Schedule
+    rng: np.random.Generator
+    started: float = field(default_factory=time.monotonic)
+    reseed: Reseed = field(init=False)
+    move: Move = field(init=False)
+    x: Array = field(init=False)
+    origin: Integers = field(init=False)
+    k: Integers = field(init=False)
+    since: Integers = field(init=False)
+    top: Integers = field(init=False)
+    stale: Integers = field(init=False)
+    best: Cluster | None = None
+    trace: list[TracePoint] = field(default_factory=list)
+    peers: dict[bytes, Array] = field(default_factory=dict)
+    at_best: set[bytes] = field(default_factory=set)
+    iterations: int = 0
+    rows: int = 0
+    instances: int = 0
+    sum_k: int = 0
+    first: TracePoint | None = None
+    restarts: int = 0
+    illegal_seeds: int = 0
+
+    def __post_init__(self) -> None:
+        self.move = Nearest.of(self.space, self.pool) if self.method == "sa-knn" else Mutation(space=self.space)
+
+    def begin(self) -> None:
+        """Line 2-4: every chain at a seed."""
+        chains = self.schedule.chains
+        self.x, self.origin = self._seeds(chains)
+        self.k = self._judge(self.x)
+        self.since, self.stale, self.top = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64), self.k.copy()
+
+    def step(self) -> None:
+        """Line 5-28, for all chains."""
+        candidates, origin = self._propose()
+        k = self._judge(candidates)
+        accepted = self._accepted(k)
+        self.x[accepted], self.origin[accepted], self.k[accepted] = candidates[accepted], origin[accepted], k[accepted]
+        self.iterations += 1
+        self.since += 1
+        self.stale = np.where(self.k > self.top, 0, self.stale + 1)
+        self.top = np.maximum(self.top, self.k)
+        self._restart(np.flatnonzero(self.stale >= self.schedule.patience))
+
+    def _propose(self) -> tuple[Array, Integers]:
+        """Line 12-19."""
+        candidates, origin = self.move(self.x, self.origin, self.rng)
+        if self.method == "rw":
+            return candidates, origin
+        away = np.flatnonzero(self.rng.random(len(self.x)) >= self.schedule.stay)
+        candidates[away], origin[away] = self.pool.draw(self.space, self.rng, len(away))
+        return candidates, origin
+
+    def _accepted(self, k: Integers) -> Booleans:
+        """Line 22-25, maximising: exp(-(cur - cand) / T) >= U(0, 1). A random walk accepts everything."""
+        if self.method == "rw":
+            return np.ones(len(k), dtype=bool)
+        temperature = np.maximum(self.schedule.coldest, self.schedule.start * self.schedule.cooling**self.since)
+        ratio = np.exp(np.minimum(k - self.k, 0) / temperature)
+        return np.asarray(ratio >= self.rng.random(len(k)))
+
+    def _restart(self, chains: Integers) -> None:
+        """Line 10: where nothing improves, walk on from a new seed."""
+        if not len(chains):
+            return
+        self.x[chains], self.origin[chains] = self._seeds(len(chains))
+        self.k[chains] = self._judge(self.x[chains])
+        self.since[chains] = self.stale[chains] = 0
+        self.top[chains] = self.k[chains]
+        self.restarts += len(chains)
+
+    def _seeds(self, count: int) -> tuple[Array, Integers]:
+        """Legal rows to start from; those of the caller that are none are replaced."""
+        x = self.space.canonical(self.reseed(self.rng, count))
+        wrong = np.flatnonzero(~self.space.legal(x))
+        if len(wrong):
+            x[wrong] = self.space.random(self.rng, len(wrong))
+            self.illegal_seeds += len(wrong)
+        return x, np.full(count, -1)
+
+    def _judge(self, x: Array) -> Integers:
+        """k of rows, noted in the statistics, the best one counted exactly."""
+        k = self.space.count(x)
+        self.rows += len(x)
+        self.instances += int((k >= 2).sum())
+        self.sum_k += int(k[k >= 2].sum())
+        if self.first is None and (k >= 2).any():
+            self.first = self._now(int(k[k >= 2][0]))
+        known = self.best.k if self.best is not None else 0
+        if k.max() > known:
+            row = x[int(k.argmax())]
+            cluster = recount(self.space, row)
+            if cluster.k > known:
+                self.best, known = cluster, cluster.k
+                self.trace.append(self._now(cluster.k))
+                self.peers, self.at_best = {row.tobytes(): row.copy()}, set()
+        self._note(x[k >= known])
+        return k
+
+    def _note(self, x: Array) -> None:
+        """Tell distinct rows at the best k apart; the first of them are kept."""
+        for row in x[: COUNTED - len(self.at_best)]:
+            self.at_best.add(row.tobytes())
+            if len(self.peers) < PEERS:
+                self.peers.setdefault(row.tobytes(), row.copy())
+
+    def _now(self, k: int) -> TracePoint:
+        evaluations = self.rows * len(self.space.combinations)
+        return TracePoint(seconds=time.monotonic() - self.started, evaluations=evaluations, k=k)
+
+    def result(self, stopped: str, seed: int) -> ClusterSearch:
+        if self.best is None:  # interrupted before the first rows were judged
+            self.best = recount(self.space, self.space.random(self.rng, 1)[0])
+        end = self._now(self.best.k)
+        statistics = Statistics(
+            rows=self.rows,
+            iterations=self.iterations,
+            evaluations=end.evaluations,
+            instances=self.instances,
+            mean_k=self.sum_k / self.instances if self.instances else float("nan"),
+            first_seconds=self.first.seconds if self.first else None,
+            first_k=self.first.k if self.first else None,
+            at_best=len(self.at_best),
+            at_best_capped=len(self.at_best) >= COUNTED,
+            best_seconds=self.trace[-1].seconds if self.trace else 0.0,
+            restarts=self.restarts,
+            skipped=self.pool.skipped,
+            illegal_seeds=self.illegal_seeds,
+            seconds=end.seconds,
+            stopped=stopped,
+        )
+        return ClusterSearch(
+            kind="k-discrimination",
+            value=float(self.best.k),
+            method=self.method,
+            seed=seed,
+            details={"schedule": asdict(self.schedule)},
+            cluster=self.best,
+            statistics=statistics,
+            trace=(*self.trace, end),
+            peers=self.space.shown(np.array([*self.peers.values()]).reshape(-1, len(self.space.lower))),
+        )

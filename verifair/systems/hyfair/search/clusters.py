@@ -1,0 +1,212 @@
+"""Discrimination clusters: one person, all its protected variants, and the buckets that they fall into, counted exactly.
+
+What a search returns is a `Finding`: its k is exact where it was found, hence a lower bound on the largest k, and says nothing
+about how much larger k can be (`verifair.engine.buckets.kmax` bounds that).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Layer, affine
+from encoders.onnx.runtime import runtime_logits
+from encoders.probability import bucket
+from verifair.engine.questions import Integers, margin
+from verifair.engine.verdict import Finding
+from verifair.systems.hyfair.search.space import Space, edges
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cluster:
+    """A row x with every protected combination that can be, L of them.
+
+    x: (V,) raw row, the first such combination in its protected variables.   combinations: (L, P) raw values.
+    logits: (L,) of the positive class, the exact values rounded to float64.   bucket: (L,) decided exactly.
+    runtime_k: how many buckets the float32 runtime's own logits fall into (None: the model file was not at hand).
+    """
+
+    x: Array
+    combinations: Array
+    logits: Array
+    bucket: Integers
+    buckets: int
+    runtime_k: int | None
+
+    @property
+    def k(self) -> int:
+        """In how many buckets the person is found."""
+        return len(set(self.bucket.tolist()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracePoint:
+    """When the best k so far was found: seconds since the start, network evaluations (pairs (x, z)), and that k."""
+
+    seconds: float
+    evaluations: int
+    k: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """The columns of HyFair's Table II for one run.
+
+    rows: x generated.   iterations: steps of all chains together (rows / chains).   evaluations: network evaluations, K a row.
+    instances: #ID, generated rows with k >= 2.   mean_k: Avg.K, over those.   first_seconds, first_k: T.1st, #K.1st.
+    at_best: #ID.maxK, distinct rows seen at the largest k (`at_best_capped`: at least so many).   best_seconds: T.maxK.
+    restarts: chains that were given a new seed.   skipped: rows of the table that lie outside box or domain.
+    illegal_seeds: seeds that the caller gave and that were replaced because they do.
+    stopped: why the search ended: time, iterations, enough, exhausted (the box holds one row) or interrupted.
+    Rows are counted in float32; only the best one's k is exact.
+    """
+
+    rows: int
+    iterations: int
+    evaluations: int
+    instances: int
+    mean_k: float
+    first_seconds: float | None
+    first_k: int | None
+    at_best: int
+    at_best_capped: bool
+    best_seconds: float
+    restarts: int
+    skipped: int
+    illegal_seeds: int
+    seconds: float
+    stopped: str
+
+    @property
+    def success_rate(self) -> float:
+        """Succ. rate: the share of generated rows that are ID instances."""
+        return self.instances / self.rows if self.rows else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSearch(Finding):
+    """What Algorithm 1 found: a Finding with value = the largest k met, exact at `cluster.x`, and never a proof.
+
+    peers: (R, V) more distinct rows at that k by float32's count, the best row first: what a cluster's explanation starts from.
+    """
+
+    cluster: Cluster
+    statistics: Statistics
+    trace: tuple[TracePoint, ...]
+    peers: Array = field(repr=False)
+
+    @property
+    def k(self) -> int:
+        return self.cluster.k
+
+    def table_two(self) -> dict[str, float | int | None]:
+        """The run as a line of HyFair's Table II, under its column names (Iter in thousands of rows)."""
+        s = self.statistics
+        return {
+            "Iter (x1K)": s.rows / 1000,
+            "Max.K": self.k,
+            "Avg.K": s.mean_k,
+            "T.1st": s.first_seconds,
+            "#ID": s.instances,
+            "Succ.rate": 100 * s.success_rate,
+            "#ID.maxK": s.at_best,
+            "T.maxK": s.best_seconds,
+        }
+
+
+def recount(space: Space, x: Array) -> Cluster:
+    """Count one row (V,) exactly, and note what the runtime counts.
+
+    Sound? yes: error-free arithmetic over the stored weights and the float32 inputs; buckets in ball arithmetic.
+    Raises ModelError where the model's file changed since it was read.
+    """
+    network, buckets = space.query.network, space.query.buckets
+    combinations = space.combinations[space.possible(x[None, :])[0]]
+    rows = space.rows(x, combinations)
+    inputs = space.query.schema.encode(rows)
+    weights = margin(network, 1, 0)
+    values = affine(network.forward(exact(inputs)), Layer(weight=weights[None, :], bias=np.zeros(1), slope=np.ones(1)))
+    found = np.array([bucket(value, buckets) for value in values.to_fractions()[:, 0]])
+    runtime_k = None
+    if network.source is not None:
+        shown = runtime_logits(network, inputs) @ weights
+        runtime_k = len(np.unique(np.searchsorted(edges(buckets), shown, side="right")))
+    return Cluster(
+        x=rows[0], combinations=combinations, logits=values.to_float()[:, 0], bucket=found, buckets=buckets, runtime_k=runtime_k
+    )
+
+
+def outcomes(space: Space, cluster: Cluster) -> pd.DataFrame:
+    """One line a combination: its protected values in the schema's words, logit, probability, bucket; sorted by logit."""
+    schema, protected = space.query.schema, space.query.protected
+    frame = pd.DataFrame(
+        {
+            _heading(name): [schema[name].word(value) for value in column]
+            for name, column in zip(protected, cluster.combinations.T, strict=True)
+        }
+    )
+    frame["logit"] = cluster.logits
+    frame["probability"] = scipy.special.expit(cluster.logits)
+    frame["bucket"] = cluster.bucket
+    return frame.sort_values("logit", kind="stable", ignore_index=True)
+
+
+def by_bucket(space: Space, cluster: Cluster) -> pd.DataFrame:
+    """One line a bucket that is hit: its interval, how many combinations fall into it, and the lowest of them as an example."""
+    frame = outcomes(space, cluster)
+    lowest = frame.drop_duplicates("bucket")  # buckets follow logits
+    interval = [f"{low / cluster.buckets:.4g} .. {(low + 1) / cluster.buckets:.4g}" for low in lowest["bucket"]]
+    lines = lowest.drop(columns=["logit", "bucket", "probability"])
+    lines.insert(0, "outcome", interval)
+    lines.insert(1, "variants", frame["bucket"].value_counts().loc[lowest["bucket"]].to_numpy())
+    return lines.assign(probability=lowest["probability"]).reset_index(drop=True)
+
+
+def _heading(name: str) -> str:
+    """A protected feature's column, also where the feature is called like one of ours."""
+    return f"{name} (protected)" if name in ("logit", "probability", "bucket", "outcome", "variants") else name
+
+
+def person(space: Space, cluster: Cluster) -> dict[str, Any]:
+    """The features that all variants share, in the schema's words."""
+    decoded = space.query.schema.decode(cluster.x)
+    return {name: value for name, value in decoded.items() if name not in space.query.protected}
+
+
+def to_dict(space: Space, found: ClusterSearch) -> dict[str, Any]:
+    """JSON-ready form: everything but the peers' counts."""
+    s = found.statistics
+    schema = space.query.schema
+    return {
+        "kind": found.kind,
+        "k": found.k,
+        "proof": False,
+        "method": found.method,
+        "seed": found.seed,
+        "buckets": space.query.buckets,
+        "combinations": len(space.combinations),
+        "person": person(space, found.cluster),
+        "outcomes": outcomes(space, found.cluster).to_dict(orient="records"),
+        "runtime_k": found.cluster.runtime_k,
+        "peers": [{n: v for n, v in schema.decode(x).items() if n not in space.query.protected} for x in found.peers],
+        "statistics": {**s.__dict__, "success_rate": s.success_rate},
+        "table_two": found.table_two(),
+        "trace": [point.__dict__ for point in found.trace],
+        "details": found.details,
+    }
+
+
+def save(space: Space, found: ClusterSearch, path: str | Path) -> None:
+    """`to_dict` as a JSON file."""
+    Path(path).write_text(json.dumps(to_dict(space, found), indent=2, default=_plain) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,162 @@
+"""Moves of the search: from rows x to neighbouring rows, by changing features or by walking among the data.
+
+Every move takes rows (N, V), and for each the data row that it is (origin (N,), -1: none), and gives candidates and theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from encoders.network import Array
+from verifair.engine.questions import Integers
+from verifair.errors import DataError, QueryError
+from verifair.systems.hyfair.search.space import Space
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import NearestNeighbors
+
+NEAREST = 10
+"""Neighbours in the data among which SA+KNN chooses; the paper gives no number."""
+NEARBY = 0.05
+"""A small step's standard deviation, in widths of the feature's range."""
+
+
+class Move(Protocol):
+    def __call__(self, x: Array, origin: Integers, rng: np.random.Generator) -> tuple[Array, Integers]: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pool:
+    """The distinct rows of a table, as far as the search is concerned: x (N, V), and how many rows of the table were left out
+    because they lie outside the box or the declared domain."""
+
+    x: Array
+    skipped: int
+
+    @classmethod
+    def of(cls, space: Space, data: Array | None) -> Pool:
+        """Of raw rows (N, V), or of no table. Raises DataError where a table has rows and none of them can be used."""
+        if data is None:
+            return cls(x=np.empty((0, len(space.lower))), skipped=0)
+        kept = space.legal(data)
+        if len(data) and not kept.any():
+            raise DataError(
+                f"none of the {len(data)} rows lies in the box and the schema's domain; widen the box, or search without a table"
+            )
+        return cls(x=np.unique(space.canonical(data[kept]), axis=0), skipped=int((~kept).sum()))
+
+    def draw(self, space: Space, rng: np.random.Generator, count: int) -> tuple[Array, Integers]:
+        """Rand(A): rows (count, V) of the table, uniformly; without a table, of the box."""
+        if not len(self.x):
+            return space.random(rng, count), np.full(count, -1)
+        origin = rng.integers(len(self.x), size=count)
+        return self.x[origin].copy(), origin
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mutation:
+    """Some features of x get other values, one on average: nearby or anywhere in the range, a coin a feature; categories anywhere.
+
+    Candidates that the schema forbids are drawn back to x itself.
+    """
+
+    space: Space
+
+    def __call__(self, x: Array, origin: Integers, rng: np.random.Generator) -> tuple[Array, Integers]:
+        space, free = self.space, self.space.free
+        if not len(free):
+            return x.copy(), origin
+        picked = rng.random((len(x), len(free))) < 1 / len(free)
+        picked[np.arange(len(x)), rng.integers(len(free), size=len(x))] = True
+        row, position = np.nonzero(picked)
+        variable = free[position]
+        number = np.array([feature.numeric for feature in space.query.schema.features])[variable]
+        far = space.uniform_values(rng, variable)
+        near = self._near(x[row, variable], variable, rng)
+        out = x.copy()
+        out[row, variable] = np.where(number & (rng.random(len(row)) < 0.5), near, far)
+        if space.query.schema.domain.forbidden is not None:
+            wrong = ~space.legal(out)
+            out[wrong] = x[wrong]
+        return out, np.where((out == x).all(axis=1), origin, -1)
+
+    def _near(self, value: Array, variable: Integers, rng: np.random.Generator) -> Array:
+        """Values a small step away, at least one unit for whole numbers, kept within the box."""
+        space = self.space
+        low, high = space.lower[variable], space.upper[variable]
+        step = NEARBY * (high - low) * rng.standard_normal(len(value))
+        whole = space.query.schema.domain.integer[variable]
+        step = np.where(whole, np.copysign(np.maximum(np.rint(np.abs(step)), 1), step), step)
+        return np.clip(value + step, low, high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nearest:
+    """One of the nearest rows of the table, uniformly (HyFair's KNN move).
+
+    Distances are Euclidean on raw rows, numbers in widths of their range, another category at distance 1. The neighbours of a
+    table row are looked up once: table (N, k), -1 where they have not been asked for.
+    """
+
+    pool: Pool
+    tree: NearestNeighbors
+    scale: Array
+    categories: tuple[tuple[int, int], ...]
+    table: Integers
+
+    @classmethod
+    def of(cls, space: Space, pool: Pool) -> Nearest:
+        """Raises QueryError without at least two different rows to walk among."""
+        if len(pool.x) < 2:
+            raise QueryError(
+                f"sa-knn walks among the rows of a table, and {len(pool.x)} different one(s) can be used; pass --data, or choose sa"
+            )
+        features = space.query.schema.features
+        domain = space.query.schema.domain
+        width = domain.upper - domain.lower
+        number = np.array([feature.numeric for feature in features])
+        scale = np.where(number & (width > 0), 1 / np.where(width > 0, width, 1.0), 0.0)
+        scale[space.protected] = 0.0
+        named = tuple(
+            (v, len(f.categories)) for v, f in enumerate(features) if f.categories is not None and v not in space.protected
+        )
+        from sklearn.neighbors import NearestNeighbors  # only this search needs it, and it takes a second to import
+
+        k = min(NEAREST, len(pool.x) - 1)
+        found = cls(
+            pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=named,
+            table=np.full((len(pool.x), k), -1),
+        )  # fmt: skip
+        found.tree.fit(found._scaled(pool.x))
+        return found
+
+    def __call__(self, x: Array, origin: Integers, rng: np.random.Generator) -> tuple[Array, Integers]:
+        known = origin[origin >= 0]
+        new = np.unique(known[self.table[known, 0] < 0])
+        if len(new):
+            self.table[new] = self._without(new, self._nearest(self.pool.x[new]))
+        neighbours = self.table[np.maximum(origin, 0)]
+        stray = np.flatnonzero(origin < 0)  # a row that is not of the table, such as a solver's
+        if len(stray):
+            neighbours = neighbours.copy()
+            neighbours[stray] = self._nearest(x[stray])[:, : neighbours.shape[1]]
+        chosen = neighbours[np.arange(len(x)), rng.integers(neighbours.shape[1], size=len(x))]
+        return self.pool.x[chosen].copy(), chosen
+
+    def _nearest(self, x: Array) -> Integers:
+        return np.asarray(self.tree.kneighbors(self._scaled(x), return_distance=False), dtype=np.int64)
+
+    @staticmethod
+    def _without(rows: Integers, nearest: Integers) -> Integers:
+        """(N, k) of (N, k + 1): the row itself left out, or the farthest where rows at distance 0 pushed it out."""
+        own = nearest == rows[:, None]
+        own[~own.any(axis=1), -1] = True
+        return np.asarray(nearest[~own].reshape(len(nearest), -1))
+
+    def _scaled(self, x: Array) -> Array:
+        """Points whose Euclidean distance is the one above: a category as an indicator of length 1 / sqrt 2."""
+        blocks = [np.eye(count)[x[:, v].astype(np.int64)] / np.sqrt(2) for v, count in self.categories]
+        return np.concatenate([x * self.scale, *blocks], axis=1)

@@ -1,0 +1,298 @@
+"""The certified share of a partition: how much of a domain is proved, how much is refuted, what is open, and along which features.
+
+A store is read chunk by chunk: memory is that of one chunk, however many parts there are. Of proved chunks only the verdicts are
+read; those with refuted or open parts are opened for their witnesses and reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from encoders.evaluate import gap
+from encoders.network import Array
+from verifair.checker.partition import Partition
+from verifair.checker.partition_store import UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partitioned import describe
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of, goals_of
+from verifair.engine.verdict import Reason
+from verifair.engine.witness import Witness
+from verifair.errors import CertificateError, DataError, QueryError
+
+Integers = npt.NDArray[np.int64]
+OUTCOMES = ("unknown", "proved", "violated", "not_reached")
+"""By their number in a store; what no chunk holds yet is not reached."""
+NOT_REACHED = 3
+REASONS = tuple(Reason)
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
+    """One feature that was cut: low, high: (B,) raw ends of its blocks.   parts: (B, 3) reached parts by outcome."""
+
+    feature: str
+    low: Array
+    high: Array
+    parts: Integers
+
+    @property
+    def refuted(self) -> Array:
+        """(B,) share of the reached parts that are refuted; NaN where none was reached."""
+        reached = self.parts.sum(axis=1)
+        return np.where(reached > 0, self.parts[:, VIOLATED] / np.maximum(reached, 1), np.nan)
+
+    @property
+    def variation(self) -> tuple[float, float]:
+        """Variance of that share over the blocks, beyond what chance would make of as many parts; and as it is. For ranking."""
+        reached = self.parts.sum(axis=1)
+        some, count = reached > 0, max(int(reached.sum()), 1)
+        mean = float(self.parts[:, VIOLATED].sum() / count)
+        variance = float((reached[some] * (self.refuted[some] - mean) ** 2).sum() / count)
+        return variance - mean * (1 - mean) * (int(some.sum()) - 1) / count, variance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartitionSummary:
+    """What a store says. The keys of parts, volume and rows are OUTCOMES, of rows "outside" as well.
+
+    parts: how many.   volume: share of the box's lattice points (and of the length of real features).   rows: of the table, by
+    the outcome of the part that holds them (None: no table).   reasons: of unknown parts.   float32: of the witnesses, whether
+    onnxruntime shows them too: "agrees", "disagrees", "not_replayed".   nodes: boxes bounded.   seconds: of work, over all
+    processes.   blocks: of every feature that was cut.   examples: the starkest witnesses.
+    """
+
+    about: dict[str, Any] = field(repr=False)
+    parts: dict[str, int]
+    volume: dict[str, float]
+    rows: dict[str, int] | None
+    reasons: dict[str, int]
+    float32: dict[str, int]
+    nodes: int
+    seconds: float
+    blocks: tuple[Blocks, ...] = field(repr=False)
+    examples: tuple[Witness, ...] = field(repr=False)
+
+    @property
+    def shares(self) -> dict[str, dict[str, float] | None]:
+        """By measure and outcome, of all parts, of the volume, and of all rows."""
+        return {"parts": _shares(self.parts), "volume": self.volume, "rows": None if self.rows is None else _shares(self.rows)}
+
+    @property
+    def trust(self) -> dict[str, int]:
+        """Parts by what their proofs rest on. A store holds trees and nothing else: none rests on a solver's word."""
+        return {"checked": self.parts["proved"], "claimed": 0}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form, as the command line writes it."""
+        return {
+            "parts": {"all": sum(self.parts.values()), **self.parts},
+            "rows": None if self.rows is None else {"all": sum(self.rows.values()), **self.rows},
+            "shares": self.shares,
+            "reasons": self.reasons,
+            "trust": self.trust,
+            "float32": self.float32,
+            "nodes": self.nodes,
+            "work_seconds": self.seconds,
+            "blocks": [
+                {
+                    "feature": one.feature, "low": one.low.tolist(), "high": one.high.tolist(),
+                    **{outcome: one.parts[:, k].tolist() for k, outcome in enumerate(OUTCOMES[:NOT_REACHED])},
+                }
+                for one in self.blocks
+            ],
+            "examples": [one.to_dict() for one in self.examples],
+        }  # fmt: skip
+
+
+def summary(
+    path: str | Path,
+    *,
+    query: IndividualFairness,
+    rows: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PartitionSummary:
+    """Read the store of a query that `certify_partition` wrote, also an unfinished one; rows: (N, V) raw rows of a table.
+
+    progress is told parts read and in all. Raises DataError for a store of another query, CertificateError for a broken one, and
+    QueryError for rows where features are relaxed: a part then speaks of the pairs that begin in it, not of those that end there.
+    """
+    if rows is not None and query.relax:
+        raise QueryError("rows cannot be weighed where features are relaxed: a pair may end in another part; drop one of the two")
+    with PartitionStore(path) as store:
+        box = box_of(query.schema, query.box)
+        partition = _partition_of(store, query, box)
+        placed = _Placed.of(query, partition, rows)
+        counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
+        blocks, opened = _blocks(query, partition), _Opened(query=query, pairs=Pairs.of(query, *box))
+        for first, status in _statuses(store, partition.count):
+            part = np.arange(first, first + len(status))
+            counts += np.bincount(status, minlength=4)
+            volume += np.bincount(status, weights=partition.volume(part), minlength=4)
+            _count_blocks(blocks, partition, part, status)
+            placed.settle(first, status)
+            if (status == UNKNOWN).any() or (status == VIOLATED).any():
+                opened.read(store.chunk(first), status)
+            if progress is not None:
+                progress(first + len(status), partition.count)
+        counts[NOT_REACHED] = partition.count - counts.sum()
+        volume[NOT_REACHED] = max(0.0, 1 - volume.sum())
+        volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, volume))  # rid of rounding
+        nodes, seconds = store.effort()
+        return PartitionSummary(
+            about=store.about,
+            parts=dict(zip(OUTCOMES, counts.tolist(), strict=True)),
+            volume=dict(zip(OUTCOMES, volume.tolist(), strict=True)),
+            rows=placed.counts(),
+            reasons={REASONS[k].value: int(n) for k, n in enumerate(opened.reasons) if n},
+            float32=dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True)),
+            nodes=nodes,
+            seconds=seconds,
+            blocks=tuple(blocks.values()),
+            examples=tuple(opened.witness(one) for one in opened.starkest),
+        )
+
+
+def _shares(counts: dict[str, int]) -> dict[str, float]:
+    every = max(sum(counts.values()), 1)
+    return {outcome: count / every for outcome, count in counts.items()}
+
+
+def _partition_of(store: PartitionStore, query: IndividualFairness, box: tuple[Array, Array]) -> Partition:
+    size = store.about.get("size")
+    if not isinstance(size, int) or {k: v for k, v in store.about.items() if k != "format"} != describe(query, size, box):
+        raise DataError(f"{store.path}: holds another question; pass the same model, schema and options as it was made with")
+    whole = [query.schema.index(name) for name in query.protected]
+    return Partition.of(query.schema.domain, *box, size=size, whole=whole)
+
+
+def _statuses(store: PartitionStore, count: int) -> Iterator[tuple[int, Integers]]:
+    """The store's verdicts, in order; every part at most once."""
+    end = 0
+    for first, status in store.statuses():
+        if first < end or first + len(status) > count or not np.isin(status, (0, 1, 2)).all():
+            raise CertificateError(f"{store.path}: the chunk of part {first} does not fit the partition; see `verifair check`")
+        end = first + len(status)
+        yield first, status.astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Placed:
+    """Rows of a table by the parts that hold them. part, outcome: (N,), by part, those outside first (part -1)."""
+
+    part: Integers
+    outcome: Integers
+    given: bool
+
+    @classmethod
+    def of(cls, query: IndividualFairness, partition: Partition, rows: Array | None) -> _Placed:
+        if rows is None:
+            return cls(part=np.empty(0, dtype=np.int64), outcome=np.empty(0, dtype=np.int64), given=False)
+        part = np.sort(np.where(query.schema.inside(rows), partition.locate(rows), -1))
+        return cls(part=part, outcome=np.full(len(part), NOT_REACHED), given=True)
+
+    def settle(self, first: int, status: Integers) -> None:
+        low, high = np.searchsorted(self.part, (first, first + len(status)))
+        self.outcome[low:high] = status[self.part[low:high] - first]
+
+    def counts(self) -> dict[str, int] | None:
+        inside = np.bincount(self.outcome[self.part >= 0], minlength=4)
+        outside = int((self.part < 0).sum())
+        return dict(zip(OUTCOMES, inside.tolist(), strict=True)) | {"outside": outside} if self.given else None
+
+
+def _blocks(query: IndividualFairness, partition: Partition) -> dict[int, Blocks]:
+    out = {}
+    for v in np.flatnonzero(partition.blocks > 1).tolist():
+        low = partition.lower[v] + np.arange(partition.blocks[v]) * float(partition.width[v])
+        high = np.minimum(low + partition.width[v] - 1, partition.upper[v])
+        parts = np.zeros((len(low), NOT_REACHED), dtype=np.int64)
+        out[v] = Blocks(feature=query.schema.features[v].name, low=low, high=high, parts=parts)
+    return out
+
+
+def _count_blocks(blocks: dict[int, Blocks], partition: Partition, part: Integers, status: Integers) -> None:
+    rest = part
+    for v in range(len(partition.blocks) - 1, -1, -1):
+        rest, digit = np.divmod(rest, partition.blocks[v])
+        if v in blocks:
+            np.add.at(blocks[v].parts, (digit, status), 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """One witness as a store holds it. rank: among those of its chunk, the starkest being 0.   apart: their probabilities."""
+
+    rank: int
+    apart: float
+    x: Array
+    margins: Array
+    pair: int
+    goal: int
+    agrees: int
+
+
+@dataclass(kw_only=True, eq=False)
+class _Opened:
+    """What the chunks with witnesses and open parts add up to."""
+
+    query: IndividualFairness
+    pairs: Pairs
+    reasons: Integers = field(default_factory=lambda: np.zeros(len(REASONS), dtype=np.int64))
+    float32: Integers = field(default_factory=lambda: np.zeros(3, dtype=np.int64))
+    starkest: list[_Found] = field(default_factory=list)
+
+    def read(self, chunk: Chunk, status: Integers) -> None:
+        """status: of the same parts, as the store lists it beside the chunk."""
+        if not self._fits(chunk, status):
+            raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
+        self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
+        self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
+        apart = np.abs(expit(chunk.margins[:, 0]) - expit(chunk.margins[:, 1]))
+        new = [
+            _Found(
+                rank=rank, apart=float(apart[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
+                goal=int(chunk.goal[w]), agrees=int(chunk.agrees[w]),
+            )
+            for rank, w in enumerate(np.argsort(-apart, kind="stable")[:EXAMPLES].tolist())
+        ]  # fmt: skip
+        # One of each chunk first: the starkest of all are often neighbours.
+        self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
+
+    def _fits(self, chunk: Chunk, status: Integers) -> bool:
+        """Whether a chunk's arrays are as long as they should be, and its witnesses are pairs of rows that can be."""
+        domain, why = self.query.schema.domain, chunk.reason
+        lengths = {len(chunk.x), len(chunk.margins), len(chunk.agrees), len(chunk.pair), len(chunk.goal)}
+        shapes = chunk.x.shape[1] == domain.variables and chunk.margins.shape[1] == 2
+        if len(lengths) != 1 or not shapes or len(why) != len(status) or not np.array_equal(chunk.status, status):
+            return False
+        goals = len(goals_of(self.query))
+        known = (chunk.pair >= 0) & (chunk.pair < len(self.pairs.z)) & (chunk.goal >= 0) & (chunk.goal < goals)
+        if not (known.all() and np.isfinite(chunk.margins).all() and np.isin(why[status == UNKNOWN], range(len(REASONS))).all()):
+            return False
+        return bool((domain.legal(chunk.x) & domain.legal(self._second(chunk.x, chunk.pair))).all())
+
+    def _second(self, x: Array, pair: Integers) -> Array:
+        """x' (W, V) of raw rows x (W, V)."""
+        second = x + self.pairs.shift[pair]
+        second[:, self.pairs.index] = self.pairs.z_prime[pair]
+        return second
+
+    def witness(self, found: _Found) -> Witness:
+        goal, margins = goals_of(self.query)[found.goal], found.margins
+        x_prime = self._second(found.x[None], np.array([found.pair]))[0]
+        return Witness(
+            x=self.query.schema.decode(found.x),
+            x_prime=self.query.schema.decode(x_prime),
+            outputs=(float(margins[0]), float(margins[1])),
+            probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
+            margin=float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap)),
+            float32_agrees=None if found.agrees < 0 else bool(found.agrees),
+        )

@@ -1,0 +1,1 @@
+"""PBA: persistent bias, row by row (Ceteris Paribus Persistent-Bias-Aware fairness)."""

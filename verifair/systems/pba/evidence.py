@@ -1,0 +1,64 @@
+"""What a batch run leaves behind for others: its proofs as one certificate, its counterexamples as witnesses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+from scipy.special import expit
+
+from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
+from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.store import load_tree
+from verifair.engine.witness import Witness
+from verifair.systems.pba.rows import Table
+
+
+def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: pd.DataFrame) -> Certificate:
+    """All proofs of a run of one query, each with the statement that it proves."""
+    proved = verdicts[verdicts["status"] == "proved"]
+    return Certificate(
+        network_sha256=query.network.source_sha256,
+        schema_sha256=query.schema.sha256,
+        semantics=semantics(query.network),
+        query=RowsQuery(
+            kind="persistent-bias" if isinstance(query, PersistentBias) else "robustness",
+            protected=(query.sensitive,) if query.sensitive else (),
+            delta=tuple(float(d) for d in query.delta),
+        ),
+        features=tuple(feature.name for feature in query.schema.features),
+        proofs=tuple(_proof(query, table, line) for line in proved.itertuples(index=False)),
+    )
+
+
+def _proof(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof:
+    row = table.raw[line.row].copy()
+    bias = line.goal in ("observed", "flipped")
+    if line.goal == "robust-flipped":
+        row[query.schema.index(line.sensitive)] = line.to
+    statement = RowStatement(
+        goal=line.goal if bias else "robust",
+        row=tuple(float(v) for v in row),
+        delta=float(line.delta),
+        classes=(int(line.label), int(line.against)),
+        prime={line.sensitive: float(line.to)} if bias else {},
+    )
+    evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
+    return Proof(statement=statement, evidence=evidence)
+
+
+def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
+    """The counterexample behind one VIOLATED line of `verify_rows`."""
+    schema = query.schema
+    x = json.loads(line.witness)
+    x_prime = list(x)
+    if line.goal in ("observed", "flipped"):
+        x_prime[schema.index(line.sensitive)] = line.to
+    first, second = json.loads(line.margins)
+    value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
+    return Witness(
+        x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
+        probabilities=(float(expit(first)), float(expit(second))), margin=value,
+        float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
+    )  # fmt: skip

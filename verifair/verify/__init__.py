@@ -1,1 +1,0 @@
-"""Answers to queries: the engine's cascade, certificates, their independent check, and the store."""
