@@ -23,11 +23,10 @@ from verifair.engine.buckets.kmax import kmax
 from verifair.engine.buckets.verdict import KmaxVerdict
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.parallel import cluster
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
-from verifair.engine.verdict import Finding, Reason, Status, Verdict
+from verifair.engine.verdict import Finding, Reason, Status, Verdict, Witness
 from verifair.engine.verify import verify
-from verifair.engine.witness import Witness
 from verifair.schema.schema import Feature, Schema
 from verifair.systems.hyfair.search.annealing import search as search_clusters
 from verifair.systems.hyfair.search.clusters import ClusterSearch

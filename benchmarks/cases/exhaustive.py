@@ -37,7 +37,7 @@ from verifair.checker.check import check
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition_store import VIOLATED, PartitionStore
 from verifair.engine.gap.maximise import maximise
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.verdict import Status

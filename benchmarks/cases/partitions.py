@@ -25,7 +25,7 @@ from solvers.outcome import Budget
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.engine.partitioned import REASONS, certify_partition
+from verifair.engine.partition import REASONS, certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.verdict import Reason

@@ -27,7 +27,7 @@ from benchmarks.cases.partitions import Counts
 from benchmarks.fairify import FAMILIES, Subject, data_folder, measured, subjects
 from solvers.outcome import Budget
 from verifair.checker.partition_store import UNKNOWN, PartitionStore
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.errors import Disagreement
 
 SAMPLE, REPORT = 0.5, 30.0

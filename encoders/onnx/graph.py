@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,10 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.exact.affine import exact
 from encoders.onnx.file import LogitsModel, attributes, node_name, opset, producers
-from encoders.onnx.growth import IN_ALL, MOST, RATIONAL, size_of
 from encoders.onnx.inputs import Inputs, graph_inputs
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
 from encoders.onnx.operators.table import SUPPORTED
-from encoders.onnx.refusals import refusal
 from encoders.onnx.tensor import Constant, Node, Source, Tensor
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
@@ -196,3 +195,111 @@ def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
     except Exception as error:      # the reference evaluator raises whatever NumPy does
         name = node_name(proto)
         raise ModelError(reading.path, f"cannot be computed: {error}", node=name, op=proto.op_type) from error
+
+
+MOST = 2**24
+"""Numbers in one computed constant, and ..."""
+IN_ALL = 2**26
+"""... in all computed constants of a graph, where one that is computed in rationals counts for RATIONAL."""
+RATIONAL = 8
+
+
+def size_of(op: str, values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    """An upper bound of the numbers that a node makes of constants; of nonsense any number, computing it will say what is wrong."""
+    try:
+        return GROWING.get(op, _elementwise)(values, attributes)
+    except (ArithmeticError, IndexError, TypeError, ValueError):
+        return 0
+
+
+def _numbers(value: Constant) -> list[int]:
+    """Numbers of an axis each, none of them negative."""
+    return [max(0, int(v)) for v in np.asarray(value).ravel().tolist()]
+
+
+def _elementwise(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    """By broadcasting; for operators that only rearrange one input, no more than it holds."""
+    rank = max((v.ndim for v in values), default=0)
+    shapes = [(1,) * (rank - v.ndim) + v.shape for v in values]
+    return math.prod(max(axis) for axis in zip(*shapes, strict=True))
+
+
+def _moved(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    return values[0].size if values else 0
+
+
+def _expand(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    target = _numbers(values[1])
+    rank = max(values[0].ndim, len(target))
+    shapes = [[1] * (rank - len(shape)) + shape for shape in (list(values[0].shape), target)]
+    return math.prod(max(axis) for axis in zip(*shapes, strict=True))
+
+
+def _gather(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    axis = attributes.get("axis", 0)
+    assert isinstance(axis, int)
+    return int(values[0].size // max(1, values[0].shape[axis]) * values[1].size)
+
+
+def _product(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    """Of matrices, maybe transposed (then the longer axis counts), maybe many of them."""
+    left, right = (v.reshape(1, -1) if v.ndim < 2 else v for v in values[:2])
+    sides = max(left.shape[-2:]) if attributes.get("transA") else left.shape[-2], max(right.shape[-2:])
+    return int(math.prod(sides)) * max(math.prod(left.shape[:-2]), 1) * max(math.prod(right.shape[:-2]), 1)
+
+
+def _pad(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    pads = _numbers(values[1]) if len(values) > 1 else _numbers(np.array(attributes.get("pads", ())))
+    return math.prod(length + sum(pads) for length in values[0].shape)
+
+
+def _range(values: Sequence[Constant], attributes: Mapping[str, object]) -> int:
+    start, limit, step = (float(v) for v in values)
+    return max(0, math.ceil((limit - start) / step))
+
+
+GROWING: dict[str, Callable[[Sequence[Constant], Mapping[str, object]], int]] = {
+    **dict.fromkeys(("Cast", "Dropout", "Flatten", "Identity", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Split", "Squeeze",
+                     "Transpose", "Unsqueeze"), _moved),
+    "Concat": lambda values, _: sum(v.size for v in values),
+    "ConstantOfShape": lambda values, _: math.prod(_numbers(values[0])),
+    "Expand": _expand, "Gather": _gather, "Gemm": _product, "MatMul": _product, "Pad": _pad, "Range": _range,
+    "Tile": lambda values, _: values[0].size * math.prod(_numbers(values[1])),
+}
+"""Those whose result is not as large as broadcasting makes it."""
+
+
+_TREES = "trees are step functions, and networks are what is verified here; train a network (MLPClassifier, say)"
+_RECURRENT = "a recurrent network is not one chain of layers; unroll it, or use a feed-forward network"
+_CURVED = "it is neither piecewise linear nor a curve that is bounded here; train with ReLU, LeakyReLU or HardSigmoid instead"
+_JUMPS = "it jumps, and a network of continuous layers has no jumps; leave it out, or export the model behind it"
+_QUADRATIC = "it multiplies the data with itself; train with ReLU or HardSigmoid instead"
+_WHY = {
+    "TreeEnsembleClassifier": _TREES, "TreeEnsembleRegressor": _TREES, "TreeEnsemble": _TREES,
+    "SVMClassifier": "kernels are not piecewise linear; use a linear model or a network",
+    "SVMRegressor": "kernels are not piecewise linear; use a linear model or a network",
+    "LSTM": _RECURRENT, "GRU": _RECURRENT, "RNN": _RECURRENT, "Loop": _RECURRENT, "Scan": _RECURRENT,
+    "If": "branches of a graph are not followed; export the model for inference, without control flow",
+    "HardSwish": _QUADRATIC, "Attention": _QUADRATIC, "Erf": _CURVED, "Gelu": _CURVED, "Elu": _CURVED, "Selu": _CURVED,
+    "Celu": _CURVED, "Softplus": _CURVED, "Softsign": _CURVED, "Mish": _CURVED, "Exp": _CURVED, "Log": _CURVED, "Sqrt": _CURVED,
+    "Pow": _CURVED, "Reciprocal": _CURVED,
+    "ThresholdedRelu": _JUMPS, "Binarizer": _JUMPS, "Floor": _JUMPS, "Ceil": _JUMPS, "Round": _JUMPS, "Sign": _JUMPS,
+    "ArgMax": _JUMPS, "ArgMin": _JUMPS, "TopK": _JUMPS, "Greater": _JUMPS, "Less": _JUMPS, "Where": _JUMPS, "Equal": _JUMPS,
+    "Softmax": "it is supported only at the end, as the model's probabilities; attention and voting classifiers have it in the "
+               "middle: read the tensor in front of it with output=...",
+    "LogSoftmax": "it is supported only at the end, as the model's probabilities",
+    "Normalizer": "it divides each row by its own norm, which is not piecewise linear; use StandardScaler or MinMaxScaler",
+    "LayerNormalization": "it divides each row by its own deviation, which is not piecewise linear; use BatchNormalization",
+    "InstanceNormalization": "it divides each row by its own deviation, which is not piecewise linear; use BatchNormalization",
+    "LpNormalization": "it divides each row by its own norm, which is not piecewise linear; leave it out",
+    "Imputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
+    "SimpleImputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
+    "ConvTranspose": "upsampling is not read; networks that decide on rows or small images need none",
+}
+
+
+def refusal(op: str, supported: Iterable[str]) -> str:
+    """What is wrong with an operator that is not among the supported ones."""
+    why = f" ({_WHY[op]})" if op in _WHY else ""
+    return (f"operator {op} is not supported here{why}; supported are {', '.join(sorted(supported))}; at the end Sigmoid, Softmax, "
+            "LogSoftmax")

@@ -18,9 +18,8 @@ import onnx
 from onnx import TensorProto
 
 from encoders.errors import ModelError
-from encoders.exact.affine import exact
-from encoders.exact.matrix import selection
-from encoders.feed import NO_COLUMN, TEXT, WHOLE, Category, Feed
+from encoders.exact.affine import exact, selection
+from encoders.network import NO_COLUMN, TEXT, WHOLE, Category, Feed
 from encoders.onnx.tensor import MOST, Index, Tensor, concatenated
 
 KINDS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.INT64: "int64", TensorProto.INT32: "int32",

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.feed import Feed
-from encoders.network import Array, Network
+from encoders.network import Array, Feed, Network
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx.inputs import graph_inputs
 

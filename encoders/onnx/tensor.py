@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from encoders.curves import Curve
 from encoders.errors import ModelError
-from encoders.exact.affine import Exact, exact, stack
-from encoders.exact.matrix import ExactMatrix, as_column, as_vector, empty, selection, stacked
+from encoders.exact.affine import Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
 from encoders.network import Array
 
 if TYPE_CHECKING:

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.programs.exits import exit_rows
 from encoders.programs.rows import Rows
-from encoders.programs.twin import Encoding, Layout
-from encoders.programs.twin_box import TwinBox
-from encoders.programs.twin_difference import difference_rows
+from encoders.programs.twin import Encoding, Layout, difference_rows
+from encoders.programs.twin_box import TwinBox, exit_rows
 
 
 def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:

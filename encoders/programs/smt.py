@@ -25,10 +25,9 @@ import scipy.sparse as sp
 
 from encoders.network import Array
 from encoders.problem import Goal
-from encoders.programs.exits import exit_clauses
 from encoders.programs.rows import Rows
 from encoders.programs.twin import Encoding
-from encoders.programs.twin_box import TwinBox
+from encoders.programs.twin_box import TwinBox, exit_clauses
 from encoders.programs.twin_full import FullTwin
 from solvers.program import Clause, Program
 

@@ -25,9 +25,8 @@ from __future__ import annotations
 import numpy as np
 
 from encoders.programs.rows import Rows
-from encoders.programs.twin import Encoding, Layout, Neurons, edge_slope
+from encoders.programs.twin import Encoding, Layout, Neurons, difference_rows, edge_slope
 from encoders.programs.twin_box import TwinBox
-from encoders.programs.twin_difference import difference_rows
 from encoders.programs.twin_full import FullTwin
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
+import scipy.sparse as sp
 
 from encoders.bounds.difference import every_row, interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
@@ -13,8 +14,9 @@ from encoders.bounds.linear import first_forms, hidden_forms
 from encoders.bounds.twin import Indices, Twin
 from encoders.network import Array
 from encoders.problem import Booleans
-from encoders.programs.forbidden import nearest_legal
+from encoders.programs.forbidden import Exit, exits, nearest_legal
 from encoders.programs.rows import Rows
+from solvers.program import Clause
 
 
 class Method(Enum):
@@ -164,3 +166,86 @@ class Inputs:
             block = np.flatnonzero((self.variable == variable) & self.one_hot)
             raw[variable] = self.category[block[np.argmax(v[block])]]
         return nearest_legal(box.twin.problem, box.question, box.lower, box.upper, raw)[None, :]
+
+
+def exit_rows(inputs: Inputs, first: int) -> tuple[list[Rows], int]:
+    """Rows for the MILP, and how many binaries they take: columns from `first` on."""
+    binary: dict[Exit, int] = {}
+    rows: list[Rows] = []
+    for ways in _ways(inputs):
+        columns: list[int] = []
+        values: list[float] = []
+        needed = 1.0
+        for way in ways:
+            at = np.flatnonzero(inputs.variable == way.variable)
+            if inputs.one_hot[at[0]]:
+                out = _categories(inputs, at, way)
+                columns += out.tolist()
+                values += [1.0] * len(out)
+            elif inputs.integer[at[0]] and inputs.upper[at[0]] == 1:  # counted from the lower end: 0 is below, 1 is above
+                columns.append(int(at[0]))
+                values.append(-1.0 if way.below else 1.0)
+                needed -= way.below
+            else:
+                if way not in binary:
+                    binary[way] = first + len(binary)
+                    rows.append(_linked(inputs, int(at[0]), way, binary[way]))
+                columns.append(binary[way])
+                values.append(1.0)
+        rows.append(
+            Rows(
+                columns=np.array([columns], dtype=np.int64),
+                values=np.array([values]),
+                lower=np.array([needed]),
+                upper=np.array([np.inf]),
+            )
+        )
+    return rows, len(binary)
+
+
+def exit_clauses(inputs: Inputs, counts: Indices, width: int) -> tuple[Clause, ...]:
+    """Clauses over `width` columns. inputs: the network columns themselves; counts: (c,) for each of them the column of its whole
+    number in raw units, -1 where it has none."""
+    clauses = []
+    for ways in _ways(inputs):
+        rows, bound = np.zeros((len(ways), width)), np.zeros(len(ways))
+        for k, way in enumerate(ways):
+            at = np.flatnonzero(inputs.variable == way.variable)
+            if inputs.one_hot[at[0]]:
+                rows[k, _categories(inputs, at, way)], bound[k] = 1.0, 1.0
+                continue
+            column, end = (int(at[0]), _value(inputs, int(at[0]), way)) if counts[at[0]] < 0 else (int(counts[at[0]]), way.end)
+            sign = -1.0 if way.below else 1.0
+            rows[k, column], bound[k] = sign, sign * end
+        clauses.append(Clause(rows=sp.csr_array(rows), bound=bound, strict=np.zeros(len(ways), dtype=bool)))
+    return tuple(clauses)
+
+
+def _ways(inputs: Inputs) -> list[list[Exit]]:
+    """The exits of each forbidden box. A box that can be left along a variable that no network column shows is left out: that
+    exit costs nothing."""
+    box = inputs.box
+    every = exits(box.twin.problem, box.question, box.lower, box.upper)
+    return [ways for ways in every if np.isin([way.variable for way in ways], inputs.variable).all()]
+
+
+def _categories(inputs: Inputs, at: Indices, way: Exit) -> Indices:
+    category = inputs.category[at]
+    return at[category <= way.end if way.below else category >= way.end]
+
+
+def _linked(inputs: Inputs, j: int, way: Exit, d: int) -> Rows:
+    low, high, end = inputs.lower[j], inputs.upper[j], _value(inputs, j, way)
+    columns = [np.array([j]), np.array([d])]
+    if way.below:
+        return Rows.of(columns, [1.0, high - end], -np.inf, high)
+    return Rows.of(columns, [1.0, low - end], low, np.inf)
+
+
+def _value(inputs: Inputs, j: int, way: Exit) -> float:
+    """The exit's end on the scale of input column j."""
+    box, domain = inputs.box, inputs.box.twin.problem.domain
+    if inputs.integer[j]:
+        return float(way.end - box.lower[way.variable])
+    network = np.float64(np.float32((way.end - domain.offset[way.variable]) / domain.scale[way.variable]))
+    return float(np.clip((network - inputs.origin[j]) / inputs.unit[j], inputs.lower[j], inputs.upper[j]))

@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifair import cli, datasets
 from verifair.checker.partition_store import TABLES
-from verifair.engine import partitioned
+from verifair.engine import partition as partitioned
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import verifair as vf
 from tests.fuzz import certificate_target, mutate, world
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.engine.store import count
 from verifair.systems.pba.evidence import certificate_of, witness_of
 from verifair.systems.pba.rows import Table

@@ -17,7 +17,7 @@ from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from tests.support import lattice, random_network
 from verifair.engine.buckets.kmax import kmax
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference

@@ -16,7 +16,7 @@ from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify

@@ -14,7 +14,7 @@ from encoders.bounds.gradient import gradient_zonotopes
 from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
-from verifair.checker.kinds.explanations import explanations, surely_near
+from verifair.checker.kinds.consistency import explanations, surely_near
 from verifair.systems.cec.score import EPSILON, cec_score
 
 POINTS, CLIMBS, N = 24, 12, 4

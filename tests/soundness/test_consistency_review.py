@@ -14,8 +14,7 @@ from encoders.bounds.attribution import attributions
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
 from tests.soundness.random_twins import STYLES, random_network
-from verifair.checker.kinds.consistency import _near, check_consistency
-from verifair.checker.kinds.explanations import explanations
+from verifair.checker.kinds.consistency import _near, check_consistency, explanations
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema

@@ -15,7 +15,7 @@ from encoders.bounds.twin import Twin
 from encoders.exact.dyadic import exact
 from tests.support import fractions
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import OPEN, PROVED
+from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum
 
 from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, truth

@@ -24,9 +24,8 @@ from encoders.problem import Forbidden, TwinProblem
 from tests.support import exact_forward
 from verifair.checker.kernel.phases import check_phases
 from verifair.checker.phase_tree import PhaseTree
-from verifair.engine.gap.inputs import InputSearch
-from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
-from verifair.engine.gap.phases import PhaseSearch
+from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
+from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere

@@ -17,7 +17,7 @@ from encoders.probability import exceeds, gap_rows
 from encoders.problem import Forbidden, Gap, Goal, TwinProblem
 from tests.support import exact_forward
 from verifair.checker.kernel.phases import check_phases
-from verifair.engine.search.phases import claim_of, decide_by_phases
+from verifair.engine.search.neurons import claim_of, decide_by_phases
 from verifair.engine.verdict import Status
 
 from .random_twins import FLIP, STYLES, brute_force, random_network, random_problem

@@ -15,7 +15,7 @@ from verifair.checker.check import check
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import OPEN
+from verifair.engine.search.open_goals import OPEN
 from verifair.engine.store import Record, Store
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify

@@ -15,7 +15,7 @@ from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import OPEN, PROVED
+from verifair.engine.search.open_goals import OPEN, PROVED
 
 from .random_smooth import MIXES, brute_force, smooth_problem
 from .random_twins import FLIP, PBA, ROBUST, STYLES

@@ -12,8 +12,8 @@ from flint import arb, ctx
 import verifair as vf
 from encoders.network import Layer, SmoothLayer
 from verifair.checker.certificate import Tree
-from verifair.engine.fairness_certificate import fairness_certificate
 from verifair.engine.questions import Pairs, box_of
+from verifair.engine.verify import fairness_certificate
 
 from .fairness_truth import Case
 from .random_fairness import small_cases

@@ -15,7 +15,7 @@ from solvers.outcome import Budget, Limit, Outcome, Termination
 from verifair.engine import cascade as engine
 from verifair.engine import solver as by_solver
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import OPEN
+from verifair.engine.search.open_goals import OPEN
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
 

@@ -16,7 +16,7 @@ from encoders.problem import Booleans
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.errors import DataError
 
 from .fairness_truth import Case

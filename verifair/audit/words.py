@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verifair.audit.result import Standing, WitnessRow
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.share_views import percent
 

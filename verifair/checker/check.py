@@ -28,8 +28,7 @@ from verifair.checker.certificate import Certificate, Claim, FairnessQuery, Quer
 from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
 from verifair.checker.kernel.boxes import Checker, Rejection
 from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
-from verifair.checker.kernel.phase_bounds import PhaseClaim
-from verifair.checker.kernel.phases import check_phases
+from verifair.checker.kernel.phases import PhaseClaim, check_phases
 from verifair.checker.kinds.counterfactuals import counterfactual_task, decisions_missing, query_flaw
 from verifair.checker.phase_tree import PhaseTree
 from verifair.schema.schema import Schema

@@ -23,8 +23,7 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array
-from verifair.checker.certificate import Trust
-from verifair.checker.certificate_file import read, write
+from verifair.checker.certificate import Trust, read, write
 from verifair.checker.fields import NO_MORE, Distance, Index, Number, Sha256, Text
 
 FORMAT = "verifair-consistency-certificate/1"

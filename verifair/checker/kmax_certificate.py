@@ -18,8 +18,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.certificate import Tree, Trust
-from verifair.checker.certificate_file import read, write
+from verifair.checker.certificate import Tree, Trust, read, write
 from verifair.checker.fields import NO_MORE, Number, Sha256, Text
 
 FORMAT = "verifair-kmax-certificate/1"

@@ -17,7 +17,7 @@ from verifair.checker.certificate import semantics
 from verifair.cli import options
 from verifair.cli.certify_verdict import EXIT_CODES, asked, holds
 from verifair.engine import parallel
-from verifair.engine.partitioned import certify_partition, describe, run_key
+from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of
 from verifair.engine.verdict import Status

@@ -18,9 +18,8 @@ from solvers.outcome import Budget
 from verifair.cli import options
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of
-from verifair.engine.verdict import Status, Verdict
+from verifair.engine.verdict import Status, Verdict, Witness
 from verifair.engine.verify import describe, verify
-from verifair.engine.witness import Witness
 from verifair.errors import QueryError
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}

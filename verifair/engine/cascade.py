@@ -19,8 +19,8 @@ from solvers import registry
 from solvers.outcome import Budget
 from verifair.engine.answer import Answer, replayed
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import OPEN, PROVED, VIOLATED, Decision
-from verifair.engine.search.phases import decide_by_phases
+from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.open_goals import OPEN, PROVED, VIOLATED, Decision
 from verifair.engine.solver import ask, left
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,13 @@ from encoders.evaluate import gap
 from encoders.network import Array
 from encoders.problem import TwinBatch, TwinProblem
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim, semantics
+from verifair.checker.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree, semantics
+from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import solve
-from verifair.engine.fairness_certificate import fairness_certificate
-from verifair.engine.queries import IndividualFairness
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
-from verifair.engine.verdict import Status, Verdict
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Status, Verdict, Witness
 from verifair.errors import QueryError
 
 
@@ -102,3 +102,50 @@ def describe(verdict: Verdict, query: IndividualFairness) -> pd.DataFrame:
     x, x_prime = verdict.witness.x, verdict.witness.x_prime
     rows: list[dict[str, Any]] = [{"feature": name, "x": x[name], "x'": x_prime[name]} for name in x]
     return pd.DataFrame(rows)
+
+
+DIRECTIONS = ((1, 0), (0, 1))
+"""Classes (i, j) of a question's two goals: what holds of x at class 1 and its counterfactual, and the reverse."""
+
+
+def fairness_certificate(
+    query: IndividualFairness | ProbabilityGap,
+    batch: TwinBatch,
+    box: tuple[Array, Array],
+    evidence: Sequence[Sequence[Tree | PhaseTree | Claim]],
+    *,
+    epsilon: float | None,
+    scale: Literal["probability", "logit"],
+) -> Certificate:
+    """evidence: [question][direction].   epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
+    schema = query.schema
+    index = [schema.index(name) for name in query.protected]
+    proofs = []
+    for q, g in product(range(len(batch)), range(2)):
+        shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
+        statement = BoxStatement(
+            goal="no-flip" if epsilon is None else "no-gap",
+            lower=tuple(batch.lower[q].tolist()),
+            upper=tuple(batch.upper[q].tolist()),
+            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)},
+            classes=DIRECTIONS[g],
+            offset=shift,
+        )
+        proofs.append(Proof(statement=statement, evidence=evidence[q][g]))
+    features = tuple(feature.name for feature in schema.features)
+    return Certificate(
+        network_sha256=query.network.source_sha256,
+        schema_sha256=schema.sha256,
+        semantics=semantics(query.network),
+        query=FairnessQuery(
+            kind="individual-fairness",
+            protected=tuple(query.protected),
+            box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
+            differ="all" if query.differ == "all" else "any",
+            epsilon=epsilon,
+            scale=scale,
+            relax={name: int(width) for name, width in query.relax.items()},
+        ),
+        features=features,
+        proofs=tuple(proofs),
+    )

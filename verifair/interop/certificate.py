@@ -26,14 +26,12 @@ from encoders.network import Array, Network
 from encoders.problem import Integers
 from encoders.vnnlib.cases import Case, cases
 from encoders.vnnlib.query import VnnlibQuery
-from verifair.checker.certificate import Tree, semantics
-from verifair.checker.certificate_file import read, write
+from verifair.checker.certificate import Tree, read, semantics, write
 from verifair.checker.fields import NO_MORE, Index, Number, Sha256, Text
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.boxes import Checker
 from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, leaves_of
-from verifair.checker.kernel.phase_bounds import PhaseClaim
-from verifair.checker.kernel.phases import check_phases
+from verifair.checker.kernel.phases import PhaseClaim, check_phases
 from verifair.checker.phase_tree import PhaseTree
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment

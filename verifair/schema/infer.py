@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from encoders.feed import NO_COLUMN
-from encoders.network import Network
+from encoders.network import NO_COLUMN, Network
 from verifair.errors import DataError
 from verifair.schema.feature import text
 from verifair.schema.network import exported, other_class

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from encoders.feed import NO_COLUMN, WHOLE, Feed
-from encoders.network import Network
+from encoders.network import NO_COLUMN, WHOLE, Feed, Network
 from encoders.problem import Domain
 from verifair.errors import SchemaError
 from verifair.schema.feature import Feature, text

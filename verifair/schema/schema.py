@@ -26,8 +26,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
-from verifair.schema.constraint import Constraint
-from verifair.schema.constraint_boxes import broken, forbidden, nothing_left, told
+from verifair.schema.constraint import Constraint, broken, forbidden, nothing_left, told
 from verifair.schema.feature import Feature, Scale, repeated, text
 
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]

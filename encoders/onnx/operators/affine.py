@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.exact.affine import Exact, exact
-from encoders.exact.matrix import matrix
+from encoders.exact.affine import Exact, exact, matrix
 from encoders.network import Array
 from encoders.onnx.tensor import Node, Source, Tensor, source_tensor
 

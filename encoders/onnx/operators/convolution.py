@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from encoders.exact.affine import exact, reciprocal
-from encoders.exact.matrix import ExactMatrix, matrix
+from encoders.exact.affine import ExactMatrix, exact, matrix, reciprocal
 from encoders.onnx.operators.affine import plus
 from encoders.onnx.operators.windows import PADDING, flat_windows, joined, kernel_shape, spatial_shape, window_axes
 from encoders.onnx.tensor import MOST, Index, Node, Result, Tensor, concatenated

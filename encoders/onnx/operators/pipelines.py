@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from encoders.exact.affine import exact
-from encoders.exact.matrix import matrix, selection
-from encoders.feed import TEXT, WHOLE, Category
+from encoders.exact.affine import exact, matrix, selection
+from encoders.network import TEXT, WHOLE, Category
 from encoders.onnx.file import FLOATS, class_labels
 from encoders.onnx.operators.affine import broadcast, last_axis
 from encoders.onnx.operators.shapes import SHAPE_OPERATORS

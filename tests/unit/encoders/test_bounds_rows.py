@@ -17,7 +17,7 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.soundness.random_twins import STYLES, random_problem
 from tests.support import exact_forward, fractions
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.engine.search.slots import MIXTURES, Slots
+from verifair.engine.search.open_goals import MIXTURES, Slots
 
 ROWS = 6
 POINTS = 100

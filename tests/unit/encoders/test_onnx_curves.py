@@ -11,7 +11,7 @@ import pytest
 from encoders.curves import Curve
 from encoders.errors import CurveError, ModelError
 from encoders.network import Layer, Link, Network, SmoothLayer
-from encoders.onnx import check as onnx_check
+from encoders.onnx import reader as onnx_check
 from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, onnxruntime_output, save

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.onnx import graph as onnx_graph
 from encoders.onnx import reader as onnx_reader
-from encoders.onnx.growth import size_of
+from encoders.onnx.graph import size_of
 from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, save

@@ -12,9 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelFileError
-from encoders.onnx.file import load
+from encoders.onnx.file import load, stored_tensors
 from encoders.onnx.reader import read_onnx
-from encoders.onnx.stored import stored_tensors
 
 WEIGHT = np.arange(8, dtype=np.float32).reshape(4, 2)
 

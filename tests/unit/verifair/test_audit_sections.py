@@ -34,7 +34,7 @@ from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.checker.check import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.answers import plain
 from verifair.systems.figures import figure

@@ -15,11 +15,10 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from tests.support import fractions
-from verifair.checker.kernel.phase_bounds import PhaseBounds, PhaseClaim, Regions
-from verifair.checker.kernel.phases import check_phases
+from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, Regions, check_phases
 from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.questions import no_gap
-from verifair.engine.search.phases import claim_of, decide_by_phases, unstable_and_wide
+from verifair.engine.search.neurons import claim_of, decide_by_phases, unstable_and_wide
 from verifair.engine.verdict import Status
 
 ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])

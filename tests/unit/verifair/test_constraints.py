@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from encoders.problem import Domain, Forbidden
 from verifair.errors import DataError, SchemaError
-from verifair.schema.constraint import Constraint
-from verifair.schema.constraint_boxes import boxes_of, nothing_left
+from verifair.schema.constraint import Constraint, boxes_of, nothing_left
 from verifair.schema.schema import Schema
 
 HOME = """

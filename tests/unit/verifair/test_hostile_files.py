@@ -27,9 +27,10 @@ from tests.cli_support import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.journal import Journal
-from verifair.checker import certificate_file, partition_store
+from verifair.checker import certificate as certificate_file
+from verifair.checker import partition_store
 from verifair.checker.certificate import FORMAT, Certificate
-from verifair.checker.kinds.explanations import Explanation, surely_near
+from verifair.checker.kinds.consistency import Explanation, surely_near
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition_store import PartitionStore
 from verifair.datasets import table

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.feed import Feed
-from encoders.network import Layer, Link, Network
+from encoders.network import Feed, Layer, Link, Network
 from verifair import datasets
 from verifair.errors import DataError, SchemaError
 from verifair.schema.infer import draft, infer

@@ -13,7 +13,7 @@ from scipy.special import logit
 
 from encoders.network import Layer, Link, Network
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.engine.partitioned import describe
+from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of
 from verifair.engine.verdict import Reason

@@ -12,7 +12,7 @@ import pytest
 import verifair as vf
 from verifair import datasets
 from verifair.checker.partition_store import UNKNOWN, PartitionStore
-from verifair.engine.partitioned import certify_partition
+from verifair.engine.partition import certify_partition
 from verifair.engine.store import Record, Store
 from verifair.systems.pba import rows
 

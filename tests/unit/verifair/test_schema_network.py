@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.feed import Feed
-from encoders.network import Layer, Link, Network
+from encoders.network import Feed, Layer, Link, Network
 from verifair.checker.certificate import semantics
 from verifair.errors import DataError, SchemaError
 from verifair.schema.infer import draft

@@ -29,7 +29,7 @@ from encoders.programs.twin_box import Method, TwinBox
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.cascade import solve
-from verifair.engine.search.phases import decide_by_phases
+from verifair.engine.search.neurons import decide_by_phases
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.mitigation.retraining import weights_of

@@ -22,12 +22,11 @@ from verifair.checker.certificate import semantics
 from verifair.checker.check import check
 from verifair.checker.kinds.partition import check_partition
 from verifair.engine.gap.maximise import maximise
-from verifair.engine.partitioned import certify_partition, describe, run_key
+from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import box_of, decisions, margin
-from verifair.engine.verdict import Status
+from verifair.engine.verdict import Status, Witness
 from verifair.engine.verify import verify
-from verifair.engine.witness import Witness
 from verifair.systems.hyfair.share import summary
 from verifair.systems.hyfair.share_views import partition_plot, percent
 from verifair.systems.numbers import rounded

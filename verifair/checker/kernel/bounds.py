@@ -43,8 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Layer, Network, SmoothLayer
-from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth
-from verifair.checker.kernel.planes import chord, plane
+from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth, chord, plane
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

@@ -23,9 +23,8 @@ from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Booleans, Gap, Integers
 from verifair.checker.certificate import Tree
 from verifair.checker.check import CheckReport, about_another, phase_flaw
-from verifair.checker.kernel.boxes import Checker, Rejection
+from verifair.checker.kernel.boxes import Checker, Rejection, witnessed
 from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
-from verifair.checker.kernel.points import witnessed
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
 from verifair.checker.phase_tree import PhaseTree

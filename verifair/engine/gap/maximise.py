@@ -20,12 +20,11 @@ from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, semantics
 from verifair.checker.phase_tree import PhaseTree
-from verifair.engine.fairness_certificate import fairness_certificate
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, Pairs, box_of, twin_problem
-from verifair.engine.verdict import Reason
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Reason, Witness
+from verifair.engine.verify import fairness_certificate
 from verifair.errors import QueryError
 
 SPARE = 0.1

@@ -10,9 +10,13 @@ Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; correc
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Literal
 
 import numpy as np
@@ -22,8 +26,7 @@ from encoders.problem import TwinProblem
 from verifair.checker.certificate import Tree
 from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.gap.inputs import InputSearch
-from verifair.engine.gap.phases import PhaseSearch
-from verifair.engine.interrupts import held_back
+from verifair.engine.gap.neurons import PhaseSearch
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
 """Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end."""
@@ -217,3 +220,27 @@ class _Search:
             upper = max(float(np.nextafter(upper, np.inf)), *larger)
         of_boxes = self.inputs.forest.tree
         return float(upper), [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
+
+
+@contextmanager
+def held_back() -> Iterator[Callable[[], bool]]:
+    """Within the context a first Ctrl-C only makes the function that is given out return True; a second one interrupts.
+
+    Where Python does not turn Ctrl-C into KeyboardInterrupt (another thread, a handler of the caller's) nothing is changed.
+    """
+    asked = False
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

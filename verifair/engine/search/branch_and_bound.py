@@ -35,8 +35,7 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-from verifair.engine.search.ledger import OPEN, Decision, Ledger
-from verifair.engine.search.slots import Chosen, Slots
+from verifair.engine.search.open_goals import OPEN, Chosen, Decision, Ledger, Slots
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

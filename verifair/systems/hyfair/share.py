@@ -19,11 +19,10 @@ from encoders.evaluate import gap
 from encoders.network import Array
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.engine.partitioned import describe
+from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
-from verifair.engine.verdict import Reason
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Reason, Witness
 from verifair.errors import CertificateError, DataError, QueryError
 
 Integers = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.figures import figure
 from verifair.systems.hyfair.share import Blocks, PartitionSummary

@@ -11,7 +11,7 @@ from scipy.special import expit
 from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
-from verifair.engine.witness import Witness
+from verifair.engine.verdict import Witness
 from verifair.systems.pba.rows import Table
 
 

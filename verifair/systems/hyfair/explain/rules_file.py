@@ -19,8 +19,7 @@ from pydantic import BaseModel, ValidationError
 from encoders.network import Array
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, SchemaError
-from verifair.schema.constraint import Constraint
-from verifair.schema.constraint_boxes import boxes_of
+from verifair.schema.constraint import Constraint, boxes_of
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rules import Explained, Explanation, Rule
 

@@ -35,7 +35,7 @@ from encoders.onnx.inputs import graph_input
 from encoders.onnx.runtime import open_session
 from encoders.problem import Booleans, Domain
 from verifair.errors import DataError, QueryError
-from verifair.schema.constraint_boxes import boxes_of
+from verifair.schema.constraint import boxes_of
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.rules_file import when

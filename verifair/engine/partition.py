@@ -32,10 +32,10 @@ from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
-from verifair.engine.search import ledger
+from verifair.engine.search import open_goals as ledger
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.ledger import Decision
-from verifair.engine.search.phases import decide_by_phases
+from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.open_goals import Decision
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 

@@ -21,15 +21,12 @@ from scipy.special import expit
 
 from encoders.network import Array
 from encoders.problem import Booleans, Goal
-from verifair.checker.kernel.phase_bounds import PhaseClaim, Regions
-from verifair.checker.kernel.phases import check_phases
+from verifair.checker.kernel.phases import PhaseClaim, Regions, check_phases
 from verifair.checker.phase_tree import PhaseTree
-from verifair.engine.gap.inputs import InputSearch
-from verifair.engine.gap.lines import SLACK, STEEPEST, conjugate, gap_of, weights_of
+from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
-from verifair.engine.search.phase_growing import GrowingTree
-from verifair.engine.search.phase_relaxation import Relaxation, Relaxed
-from verifair.engine.search.phases import claim_of
+from verifair.engine.search.neuron_lp import Relaxation, Relaxed
+from verifair.engine.search.neurons import GrowingTree, claim_of
 
 ROOM = 1e-9
 """Between an epsilon that is claimed and 0 or 1."""

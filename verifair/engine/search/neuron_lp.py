@@ -21,8 +21,7 @@ from encoders.programs.phase_lp import Intervals, PhaseLP
 from solvers.highs import HotStart
 from solvers.outcome import Outcome
 from verifair.checker.kernel.bounds import Span
-from verifair.checker.kernel.phase_bounds import LeafBounds, PhaseBounds, PhaseClaim, Regions
-from verifair.checker.kernel.phases import holds_at, vacuous
+from verifair.checker.kernel.phases import LeafBounds, PhaseBounds, PhaseClaim, Regions, holds_at, vacuous
 
 NEAR = 1e-6
 """LP values down to -NEAR (relative to the rows' size) are worth asking the kernel about; gaps below it count as none."""
