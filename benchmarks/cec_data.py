@@ -14,11 +14,12 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from benchmarks.fairify import data_folder
+from encoders.network import Integers
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
-from verifair.systems.cec.people import Integers, People, people_of
+from verifair.systems.cec.people import People, people_of
 from verifair.systems.cec.score import regimes
 from verifair.training.baselines import Columns, Decider, audit_decider
 from verifair.training.onnx_writer import onnx_model

@@ -19,6 +19,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 
+from encoders.network import Array, Integers
 from verifair.datasets import read_table
 from verifair.errors import DataError
 from verifair.schema.feature import Change, Feature
@@ -26,7 +27,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Array, Integers, Space
+from verifair.systems.fgce.space import Space
 
 SEED, TEST = 482, 0.3
 """random_state and the test part of the paper's split (appendix C); the classifier takes the same seed."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoders.network import Network
+from encoders.network import Integers, Network
 from encoders.onnx.reader import read_onnx
-from encoders.problem import Integers, TwinProblem
+from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.engine.questions import bias_problem, decisions
 from verifair.schema.schema import Schema

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.special
 from flint import arb
 
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Layer, affine
+from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import exceeds
-from encoders.problem import Booleans, Gap, Goal, Integers, TwinProblem
+from encoders.problem import Gap, Goal, TwinProblem
 
 CHUNK = 128
 """Points a chunk: the limbs of one chunk of a wide layer fit the cache."""
@@ -87,7 +86,7 @@ def _gap_values(gap: Gap, g: arb, g_prime: arb, same: bool) -> list[arb]:
     return [ball(gap.epsilon) - (-difference if gap.rise else difference)]
 
 
-def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[npt.NDArray[np.bool_], Array]:
+def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Booleans, Array]:
     """Which goals are met (B, G) at raw points (B, V), decided exactly, and the margins g(x), g(x') (B, 2) for display.
 
     Raises CurveError for a smooth network: it has no exact margins (see `settled_goals`).
@@ -119,7 +118,7 @@ def _gap_exceeded(margins: Dyadic, gap: Gap) -> bool:
     return exceeds(second, first, gap.epsilon) if gap.rise else exceeds(first, second, gap.epsilon)
 
 
-def seems_unmet(problem: TwinProblem, margins: Array, noise: Array) -> npt.NDArray[np.bool_]:
+def seems_unmet(problem: TwinProblem, margins: Array, noise: Array) -> Booleans:
     """(B, G) which goals float64 margins (B, 2), off by up to noise (B,), do not surely show to be met: to be decided exactly."""
     values = margins @ problem.rows.T + problem.constants
     unmet = ~problem.goals_met(problem.rows_met(values - noise[:, None]))

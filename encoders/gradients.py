@@ -22,12 +22,9 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from joblib import Parallel, delayed
 
-from encoders.network import Array, Layer, Network, activate, affine
-
-Indices = npt.NDArray[np.int64]
+from encoders.network import Array, Integers, Layer, Network, activate, affine
 
 POINTS = 4096
 """Points of paths held at once: their activations in a layer of 128 take 4 MiB. Fewer fit a core's cache, but leave threads to wait
@@ -79,7 +76,7 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     return np.asarray((x - baseline) * (summed @ first.weight))
 
 
-def _along(start: Array, direction: Array, row: Indices, alpha: Array) -> Array:
+def _along(start: Array, direction: Array, row: Integers, alpha: Array) -> Array:
     """start + alpha direction (Q, n_1) at the points (row, alpha) of the paths."""
     out = direction[row]
     out *= alpha[:, None]
@@ -106,7 +103,7 @@ def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]
     return pulled
 
 
-def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[Indices, Array, list[Array]]:
+def _pieces(layers: Sequence[Layer], start: Array, direction: Array) -> tuple[Integers, Array, list[Array]]:
     """Pieces of the paths: path (Q,), length (Q,) and the mean derivative (Q, n_k) of every activation over the piece.
 
     Inside a piece no neuron changes its sign but those of the last layer with kinks, and a pre-activation that goes linearly from
@@ -150,7 +147,7 @@ def _ends(layers: Sequence[Layer], start: Array, direction: Array) -> Array:
     return ends
 
 
-def _with_roots(ends: Array, row: Indices, root: Array) -> Array:
+def _with_roots(ends: Array, row: Integers, root: Array) -> Array:
     """`ends` with more of them, row (R,) in increasing order -> root (R,)."""
     count = np.bincount(row, minlength=len(ends))
     more = np.ones((len(ends), int(count.max(initial=0))))

@@ -30,6 +30,9 @@ from encoders.curves import Curve, Kinds, value
 from encoders.errors import CurveError, ModelError
 
 Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 Numbers = TypeVar("Numbers")
 
 
@@ -92,12 +95,12 @@ class SmoothLayer(Layer):
         return False
 
     @property
-    def smooth(self) -> npt.NDArray[np.bool_]:
+    def smooth(self) -> Booleans:
         """(m,) which neurons are curves."""
         return np.asarray(self.curve != Curve.BENT)
 
     @property
-    def sigmoid(self) -> npt.NDArray[np.bool_]:
+    def sigmoid(self) -> Booleans:
         """(m,) which neurons are sigmoids."""
         return np.asarray(self.curve == Curve.SIGMOID)
 
@@ -236,7 +239,7 @@ class Feed:
     name: str
     kind: str
     shape: tuple[int, ...]
-    start: npt.NDArray[np.int64]
+    start: Integers
     categories: Mapping[int, tuple[Category, ...]] = field(default_factory=dict)
 
     @property

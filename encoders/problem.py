@@ -17,10 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Network
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+from encoders.network import Array, Booleans, Integers, Network
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Array, Booleans
+
 EQUAL = 1e-9
 """Distances closer than this are one distance."""
 Row = Mapping[str, Any]
-Numbers = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def wald(p_c: float, n_c: float, p_t: float, n_t: float, z: float) -> tuple[floa
 
 
 def authors_counts(
-    table: Numbers, tilde: Numbers, protected: Booleans, negative: Booleans, negative_tilde: Booleans, k: int,
+    table: Array, tilde: Array, protected: Booleans, negative: Booleans, negative_tilde: Booleans, k: int,
     *, own_scale: bool = True,
 ) -> dict[str, int]:  # fmt: skip
     """The authors' numbers of cases, and of significant ones (`_sig`), for one k. Ties go to the earlier row.
@@ -158,6 +158,6 @@ def authors_counts(
     return found
 
 
-def _nearest(center: Numbers, points: Numbers, rows: npt.NDArray[np.int64], k: int) -> list[int]:
+def _nearest(center: Array, points: Array, rows: npt.NDArray[np.int64], k: int) -> list[int]:
     gaps = np.round(np.abs(points[rows] - center).mean(axis=1), 9)
     return [int(i) for i in rows[np.argsort(gaps, kind="stable")[:k]]]

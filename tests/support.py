@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.optimize
 
-from encoders.network import Array, Layer, Link, Network
-from encoders.problem import Booleans, Domain, Goal, TwinBatch, TwinProblem
+from encoders.network import Array, Booleans, Layer, Link, Network
+from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from encoders.programs.twin import Encoding
 from solvers.program import Program
 

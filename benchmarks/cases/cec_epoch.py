@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.table import show
+from encoders.network import Floats
 from verifair import datasets
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.people import merit_columns, people_of
@@ -27,7 +28,6 @@ from verifair.training.fit import fit
 from verifair.training.losses import explanation_gap
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
-from verifair.training.rows import Floats
 
 ROUNDS, NAIVE_ROWS = 5, 1280
 

@@ -21,23 +21,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.cst_data import Audit, law_school
 from benchmarks.cst_paper import K
 from benchmarks.fairify import data_folder
 from benchmarks.table import show
+from encoders.network import Array
 from tests.situation_reference import authors_counts, people_tested
 from verifair import datasets
 from verifair.systems.cst.testing import Situations
 
-Numbers = npt.NDArray[np.float64]
 CHUNK = 400
 DIGITS = 9
 """Distances equal to so many decimals are ties: coordinates are at most 1."""
 PARTS = ("law school", "command", "authors", "loops")
-Counts = dict[str, tuple[Numbers, Numbers, Numbers]]
+Counts = dict[str, tuple[Array, Array, Array]]
 """Intervention -> negative decisions (K, C) of control groups, ST's and CST's test groups."""
 
 
@@ -65,7 +64,7 @@ def ours(audit: Audit, frame: pd.DataFrame, threads: int) -> Counts:
     return {words: _counts(one) for words, one in found.items()}
 
 
-def _counts(found: Situations) -> tuple[Numbers, Numbers, Numbers]:
+def _counts(found: Situations) -> tuple[Array, Array, Array]:
     for method in found.methods:
         for k in found.k:
             found.claims(method, k).significant  # noqa: B018  intervals are part of the work
@@ -92,7 +91,7 @@ def brute(audit: Audit, frame: pd.DataFrame) -> Counts:
     return found
 
 
-def shared(centers: Numbers, points: Numbers, refused: Numbers, *, own: bool = False) -> Numbers:
+def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) -> Array:
     """(K, C) how many of the k nearest points were refused; ties share. own: the c-th center is the c-th point, and not counted."""
     found = np.empty((len(K), len(centers)))
     for begin in range(0, len(centers), CHUNK):

@@ -30,8 +30,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.cases.partitions import partition_of
 from benchmarks.fairify import Subject, data_folder, measured, subjects
 from encoders.evaluate import exact_goals
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans
 from solvers.outcome import Budget
 from verifair.checker.check import check
 from verifair.checker.kinds.partition import check_partition

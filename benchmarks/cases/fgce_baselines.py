@@ -15,6 +15,7 @@ from benchmarks.fairify import data_folder
 from benchmarks.fgce_data import CONFIDENT, classifier, load
 from benchmarks.fgce_paper import TABLE_VI
 from benchmarks.table import show
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.ares import ares
 from verifair.systems.fgce.baselines.comparison import compare
@@ -23,7 +24,6 @@ from verifair.systems.fgce.decider import frame_of
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import centers
 from verifair.systems.fgce.optimum.cover import largest_coverage
-from verifair.systems.fgce.space import Array, Booleans, Integers
 
 SHARE = 0.9
 CASES = {"Student": (5, ("age", "health")), "COMPAS": (9, ("age", "priors_count"))}

@@ -35,10 +35,10 @@ from benchmarks.fairify import data_folder
 from benchmarks.fgce_data import LOADERS, PaperData, audits, load
 from benchmarks.fgce_paper import TABLE_II, TABLE_VIII, TABLES_III_IX, TABLES_IV_X, TABLES_V_XI
 from benchmarks.table import show
+from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures import cost_table, coverage_table, curves, reach
-from verifair.systems.fgce.space import Array
 
 KS = range(1, 11)
 DIGIT = 0.01

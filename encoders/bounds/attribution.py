@@ -41,13 +41,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.gradient import Zonotopes
 from encoders.bounds.rounding import TINY, UNIT, factor
-from encoders.network import Array
-
-Indices = npt.NDArray[np.int64]
+from encoders.network import Array, Integers
 
 GENERATORS = 256
 """Of one person: more are joined, the smallest ones into a box."""
@@ -67,7 +64,7 @@ class Attributions:
 
     centre: Array
     generator: Array
-    start: Indices
+    start: Integers
     rest: Array
     radius: Array
     length: Array

@@ -19,8 +19,8 @@ from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.rounding import TINY, UNIT, factor
-from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array, SmoothLayer
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Integers, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +44,7 @@ def row_parts(rows: Array) -> tuple[Array, Array, Array]:
     return t, a - t, b + t
 
 
-def interval_goals(twin: Twin, question: Indices, margins: LayerBounds) -> Array:
+def interval_goals(twin: Twin, question: Integers, margins: LayerBounds) -> Array:
     """Lower bounds (B, R) of all rows, constants included, from the intervals of g, g' and g - g' alone."""
     t, a, b = row_parts(twin.rows)
 
@@ -69,7 +69,7 @@ def with_constants(lower: Array, constants: Array) -> Array:
 
 def linear_goals(
     twin: Twin,
-    question: Indices,
+    question: Integers,
     low: Array,
     high: Array,
     intervals: list[LayerBounds],
@@ -155,7 +155,7 @@ class _Functional:
         self.first, self.second, self.delta, self.constant, self.error = first, second, delta, constant, error
 
     @classmethod
-    def of(cls, twin: Twin, question: Indices, rows: Array) -> _Functional:
+    def of(cls, twin: Twin, question: Integers, rows: Array) -> _Functional:
         """The rows (B, S, 2) as functionals over the outputs of the last hidden layer (or over a_1 when there is none)."""
         t, a, b = row_parts(rows)
         if not twin.depth:  # one affine layer: g = a_1 itself
@@ -279,7 +279,7 @@ class _Functional:
         self.delta = self.delta @ twin.weights[k]
 
 
-def goal_bounds(twin: Twin, question: Indices, low: Array, high: Array, wanted: Array) -> GoalBounds:
+def goal_bounds(twin: Twin, question: Integers, low: Array, high: Array, wanted: Array) -> GoalBounds:
     """Both passes over boxes low, high (B, d) of moving columns, all rows: the better of interval and linear lower bounds."""
     intervals = interval_bounds(twin, question, low, high)
     bounds = linear_goals(twin, question, low, high, intervals, *every_row(twin, len(question)), wanted)

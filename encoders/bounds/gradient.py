@@ -32,15 +32,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.hinges import ReluLines
 from encoders.bounds.interval import activation
 from encoders.bounds.linear import Forms
 from encoders.bounds.rounding import TINY, factor, magnitude
-from encoders.network import Array, Layer, Network
-
-Indices = npt.NDArray[np.int64]
+from encoders.network import Array, Integers, Layer, Network
 
 TIME = 2.0**-48
 """What a share of a slice may be off by."""
@@ -56,7 +53,7 @@ class Zonotopes:
 
     centre: Array
     generator: Array
-    owner: Indices
+    owner: Integers
     error: Array
     lower: Array
     upper: Array
@@ -179,7 +176,7 @@ def _rounded(value: Array, error: Array, count: int, sign: int) -> Array:
 
 
 def _first_forms(
-    layer: Layer, baseline: Array, middle: Array, radius: Array, moving: Indices, start: Array, length: Array
+    layer: Layer, baseline: Array, middle: Array, radius: Array, moving: Integers, start: Array, length: Array
 ) -> Forms:
     """The exact form (n_1, S, d + 2) of the first layer: coefficients of the moving inputs, of the time, and the constant."""
     boxes, count, d = len(middle), len(start), len(moving)
@@ -227,14 +224,14 @@ def _share(constant: Array, slope: Array) -> Array:
     return np.where(np.isfinite(constant) & np.isfinite(slope), share, 0.0)
 
 
-def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxes: int) -> tuple[Array, Array, Indices]:
+def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxes: int) -> tuple[Array, Array, Integers]:
     """Centres (B, n_0) of the zonotopes, their generators (L, n_0), and whose they are (L,)."""
     slices, hidden = len(length), len(layers) - 1
     per_box = slices // boxes
     h = np.broadcast_to(layers[-1].weight, (slices, layers[-1].weight.shape[1]))
     radius = np.zeros(h.shape)
     generators: list[Array] = []
-    owners: list[Indices] = []
+    owners: list[Integers] = []
     for k in range(hidden - 1, -1, -1):
         mask, layer = masks[k], layers[k]
         size = length[:, None] * (mask.rho * np.abs(h) + mask.kappa * radius)
@@ -256,7 +253,7 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
     return centre, generator[order], owner[order]
 
 
-def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, at: Indices, neuron: Indices) -> Array:
+def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, at: Integers, neuron: Integers) -> Array:
     """Columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `at`."""
     row = layers[k].weight[neuron]
     for below in range(k - 1, -1, -1):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.bounds.curve_intervals import curved, curved_difference
-from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array, SmoothLayer
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Integers, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class LayerBounds:
     delta_lower: Array
     delta_upper: Array
 
-    def take(self, index: Indices) -> LayerBounds:
+    def take(self, index: Integers) -> LayerBounds:
         return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
 
@@ -41,7 +41,7 @@ def activation(a: Array, slope: Array) -> Array:
     return np.maximum(a, slope * a) if slope.any() else np.maximum(a, 0.0)
 
 
-def interval_bounds(twin: Twin, question: Indices, low: Array, high: Array) -> list[LayerBounds]:
+def interval_bounds(twin: Twin, question: Integers, low: Array, high: Array) -> list[LayerBounds]:
     """Bounds of every layer, the last being the margins g(x), g(x') and g(x) - g(x') as (B, 1).
 
     question: (B,) position of each box's question in the twin.   low, high: (B, d) network box of the moving columns.
@@ -52,7 +52,7 @@ def interval_bounds(twin: Twin, question: Indices, low: Array, high: Array) -> l
     return layers
 
 
-def _first_layer(twin: Twin, question: Indices, low: Array, high: Array) -> LayerBounds:
+def _first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> LayerBounds:
     middle, radius = (low + high) / 2, (high - low) / 2
     centre = twin.base[question] + middle @ twin.weights[0].T
     spread = radius @ twin.absolute[0].T + twin.error[0][question]
@@ -69,7 +69,7 @@ def _first_layer(twin: Twin, question: Indices, low: Array, high: Array) -> Laye
     )
 
 
-def _next_layer(twin: Twin, question: Indices, k: int, below: LayerBounds) -> LayerBounds:
+def _next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> LayerBounds:
     layer = twin.hidden[k - 1]
     slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
     error = twin.error[k][question]

@@ -19,8 +19,8 @@ import numpy as np
 from encoders.bounds.curve_lines import copy_lines, difference_lines, pair_line
 from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
 from encoders.bounds.interval import LayerBounds, crossed
-from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array, SmoothLayer
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Integers, SmoothLayer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class LayerForms:
         return Forms(lower=self.first.lower - self.delta.upper, upper=self.first.upper - self.delta.lower)
 
 
-def first_forms(twin: Twin, question: Indices, middle: Array, radius: Array) -> Array:
+def first_forms(twin: Twin, question: Integers, middle: Array, radius: Array) -> Array:
     """The exact form (n_1, B, d + 1) of the first layer's a."""
     weight = twin.weights[0]
     form = np.empty((len(weight), len(question), len(twin.moving) + 1))
@@ -73,7 +73,7 @@ def first_forms(twin: Twin, question: Indices, middle: Array, radius: Array) -> 
 
 
 def hidden_forms(
-    twin: Twin, question: Indices, intervals: list[LayerBounds], first: Array
+    twin: Twin, question: Integers, intervals: list[LayerBounds], first: Array
 ) -> tuple[list[LayerForms], list[LayerBounds]]:
     """Forms of hidden layers 2 ... N-1 and the bounds of all layers tightened by them."""
     bounds = list(intervals)
@@ -111,7 +111,7 @@ def _line(form: Array, slope: Array, constant: Array | float) -> Array:
     return out
 
 
-def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Array) -> tuple[Forms, Forms]:
+def _relaxed_first(twin: Twin, question: Integers, below: LayerBounds, first: Array) -> tuple[Forms, Forms]:
     """Forms of y and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
     slope = twin.hidden[0].slope
     shift = twin.shift[question]
@@ -125,7 +125,7 @@ def _relaxed_first(twin: Twin, question: Indices, below: LayerBounds, first: Arr
 
 
 def _curved(
-    twin: Twin, question: Indices, below: LayerBounds, layer: SmoothLayer, forms: LayerForms | Array
+    twin: Twin, question: Integers, below: LayerBounds, layer: SmoothLayer, forms: LayerForms | Array
 ) -> tuple[Forms, Forms]:
     """Forms of y and d = y - y' above a smooth layer, from its forms: the one exact form of a where it is the first layer."""
     lines = copy_lines(layer, below.lower, below.upper)

@@ -11,15 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.curve_intervals import curved
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
 from encoders.curves import Curve
-from encoders.network import Array, Layer, SmoothLayer, activate
+from encoders.network import Array, Booleans, Integers, Layer, SmoothLayer, activate
 from encoders.problem import Domain, TwinProblem
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,8 +33,8 @@ class Twin:
     """
 
     problem: TwinProblem
-    variables: Indices
-    moving: Indices
+    variables: Integers
+    moving: Integers
     local: Domain
     weights: tuple[Array, ...]
     absolute: tuple[Array, ...]
@@ -45,7 +42,7 @@ class Twin:
     hidden: tuple[Layer, ...]
     base: Array
     shift: Array
-    equal: npt.NDArray[np.bool_]
+    equal: Booleans
     error: tuple[Array, ...]
     form_error: tuple[Array, ...]
     magnitude: tuple[Array, ...]
@@ -128,7 +125,7 @@ class Twin:
             constants=problem.constants,
         )
 
-    def evaluate(self, question: Indices, x: Array) -> Array:
+    def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""
         a = self.base[question] + x @ self.weights[0].T
         pair = np.stack([a, a - self.shift[question]])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import fmpq
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 
 Objects = npt.NDArray[np.object_]
 _SPLIT = float(2**27 + 1)
@@ -43,14 +43,14 @@ class Exact:
         return bool(self.values.dtype != object)
 
     @property
-    def nonzero(self) -> npt.NDArray[np.bool_]:
+    def nonzero(self) -> Booleans:
         return np.asarray(self.values != 0, dtype=bool)
 
     def as_rational(self) -> Objects:
         """The numbers as an object array of flint.fmpq."""
         return _rational(self.values)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Exact:
+    def take(self, rows: Integers) -> Exact:
         return Exact(values=self.values[rows], size=self.size[rows])
 
     def reshape(self, *shape: int) -> Exact:
@@ -132,7 +132,7 @@ def reciprocal_root(values: Array, *, plus: float) -> Exact:
     return exact(np.array(roots, dtype=object).reshape(values.shape))
 
 
-def group_sums(numbers: Exact, first: npt.NDArray[np.int64]) -> Exact:
+def group_sums(numbers: Exact, first: Integers) -> Exact:
     """The sums (g,) of the groups of numbers (e,) that begin at the places `first` and reach to the next."""
     count = np.diff(np.r_[first, len(numbers.values)])
     if count.max(initial=0) > 4:
@@ -210,7 +210,6 @@ def _two_product(a: Array, b: Array) -> tuple[Array, bool]:
     return product, not error.any()
 
 
-Integers = npt.NDArray[np.int64]
 MOST_PRODUCTS = 2**31
 """Terms of one exact product, minutes of work."""
 

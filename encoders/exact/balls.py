@@ -15,11 +15,10 @@ from fractions import Fraction
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb, arb_mat, ctx, fmpq
 
 from encoders.curves import Curve
-from encoders.network import Array, Layer, Network, SmoothLayer, activate, affine
+from encoders.network import Array, Booleans, Layer, Network, SmoothLayer, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
 """Bits, one after the other, at which points are tried: float32 weights and inputs are exact from the first on."""
@@ -69,7 +68,7 @@ def sigmoid(a: arb) -> arb:
     return 1 / (1 + (-a).exp())
 
 
-def same_start(network: Network, x: Array, x_prime: Array) -> npt.NDArray[np.bool_]:
+def same_start(network: Network, x: Array, x_prime: Array) -> Booleans:
     """(B,) where no column that differs between x and x' (B, n) has a weight: both copies have one value, whatever it is."""
     reach = (x != x_prime).astype(np.float64) @ (network.layers[0].weight != 0).T.astype(np.float64)
     return np.asarray((reach == 0).all(axis=1))

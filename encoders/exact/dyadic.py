@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Layer, activate, affine
+from encoders.network import Array, Integers, Layer, activate, affine
 
 BITS = 21
 """Bits of a limb: float32 weights of one layer mostly fit two. Products of limbs are at most 2^42 in size, so ..."""
@@ -37,7 +37,7 @@ class Dyadic:
     exponent: int
 
     @property
-    def sign(self) -> npt.NDArray[np.int64]:
+    def sign(self) -> Integers:
         """-1, 0 or 1 for every number, exactly. With lower limbs in [0, 2^BITS) the top limb's sign decides, unless it is 0."""
         top, rest = self.limbs[-1], self.limbs[:-1]
         return np.where(top < 0, -1, np.where((top > 0) | (rest > 0).any(axis=0), 1, 0)).astype(np.int64)

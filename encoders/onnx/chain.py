@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse
 
 from encoders.curves import Curve, Kinds
 from encoders.errors import ModelError
-from encoders.network import Array, Layer, SmoothLayer
+from encoders.network import Array, Booleans, Integers, Layer, SmoothLayer
 from encoders.onnx.graph import Reading
 from encoders.onnx.tensor import Tensor
 
-Integers = npt.NDArray[np.int64]
 LARGEST = 2**27
 """Weights that all layers together may have as dense matrices (1 GiB)."""
 
@@ -58,7 +56,7 @@ class Neurons:
     slope: Array
     curve: Kinds
     last: Integers
-    used: npt.NDArray[np.bool_]
+    used: Booleans
 
     @staticmethod
     def of(reading: Reading, final: Tensor, place: Integers) -> Neurons:

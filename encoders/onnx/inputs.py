@@ -19,8 +19,8 @@ from onnx import TensorProto
 
 from encoders.errors import ModelError
 from encoders.exact.affine import exact, selection
-from encoders.network import NO_COLUMN, TEXT, WHOLE, Category, Feed
-from encoders.onnx.tensor import MOST, Index, Tensor, concatenated
+from encoders.network import NO_COLUMN, TEXT, WHOLE, Category, Feed, Integers
+from encoders.onnx.tensor import MOST, Tensor, concatenated
 
 KINDS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.INT64: "int64", TensorProto.INT32: "int32",
          TensorProto.STRING: TEXT}
@@ -78,7 +78,7 @@ class Inputs:
 
     path: Path
     feeds: Sequence[Feed]
-    number: Index
+    number: Integers
     blocks: dict[int, tuple[int, tuple[Category, ...]]] = field(default_factory=dict)
     count: int = 0
 
@@ -133,7 +133,7 @@ class Inputs:
         return ModelError(self.path, "is used both as a number and as a category; pass it to the model as two columns",
                           node=self.feed(column).name, op="input")
 
-    def layout(self) -> tuple[tuple[Feed, ...], Index]:
+    def layout(self) -> tuple[tuple[Feed, ...], Integers]:
         """The feeds with their network columns, in the graph's order, and for each neuron of source 0 its network column.
 
         Numbers that the model does not read have a column as well; words that it does not read have none.

@@ -20,21 +20,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array, Integers, Layer, Link, Network
 
 OPSET, IR_VERSION = 13, 7
 """Old enough for every verifier, new enough for onnx: Gemm, Relu, LeakyRelu and PRelu have not changed since."""
 
-Columns = npt.NDArray[np.int64]
 NONE = np.empty(0, dtype=np.int64)
 
 
 def product_network(
-    network: Network, *, own: Columns, shift: Columns = NONE, margin: Array | None = None, rows: Array | None = None
+    network: Network, *, own: Integers, shift: Integers = NONE, margin: Array | None = None, rows: Array | None = None
 ) -> Network:
     """The network of x and x' (see above); outputs are the logits of both copies, one after the other.
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.curves import Curve
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Link, Network, SmoothLayer, activate, affine
+from encoders.network import Array, Feed, Floats, Link, Network, SmoothLayer, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
@@ -91,7 +90,7 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
 
 
 def _points(path: Path, n: int, count: int, random: np.random.Generator,
-            box: tuple[Array, Array] | None) -> npt.NDArray[np.float32]:
+            box: tuple[Array, Array] | None) -> Floats:
     """Points (count, n) for the comparison, as float32."""
     if box is not None:
         lower, upper = (np.asarray(side, dtype=np.float64) for side in box)
@@ -104,14 +103,14 @@ def _points(path: Path, n: int, count: int, random: np.random.Generator,
     return np.where(np.arange(count)[:, None] % 2 == 0, normal, uniform).astype(np.float32)
 
 
-def _in_parts(x: npt.NDArray[np.float32], reading: Reading) -> Iterator[npt.NDArray[np.float32]]:
+def _in_parts(x: Floats, reading: Reading) -> Iterator[Floats]:
     """So few points at a time that no tensor of the graph takes more than AT_ONCE numbers of the runtime's memory."""
     widest = max(math.prod(tensor.shape) for tensor in reading.tensors.values())
     step = max(1, min(len(x), AT_ONCE // max(1, widest)))
     return (x[start : start + step] for start in range(0, len(x), step))
 
 
-def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: npt.NDArray[np.float32]) -> None:
+def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
     """Compare the outputs that the stored model shows with link(logits), both by onnxruntime."""
     if logits.link is Link.IDENTITY:
         return
@@ -150,7 +149,7 @@ numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
 
 
 def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Sequence[ChainLink], feeds: Sequence[Feed],
-                  x: npt.NDArray[np.float32]) -> None:
+                  x: Floats) -> None:
     """Compare every layer with onnxruntime, from the runtime's own values below it.
 
     So the allowance stays that of one layer however deep the network: K * 2^-24 * (sum of |contributions|), with K the
@@ -198,7 +197,7 @@ def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, 
     return affine(below, link.layer), (link.operations + 4) * _UNIT * sizes + slack @ link.magnitude.T + _TINY
 
 
-def _check_rewritten(path: Path, x: npt.NDArray[np.float32], neurons: Neurons, tensor: Tensor, values: Array, slack: Array,
+def _check_rewritten(path: Path, x: Floats, neurons: Neurons, tensor: Tensor, values: Array, slack: Array,
                      found: Array, name: str) -> None:
     """Compare what a node gives that was rewritten into several activations, where its neurons are part of the network."""
     weight, size, _ = neurons.matrices(tensor)
@@ -213,7 +212,7 @@ def _check_rewritten(path: Path, x: npt.NDArray[np.float32], neurons: Neurons, t
     compare(path, x, here, found, allowed, [name] * here.shape[1])
 
 
-def compare(path: Path, x: npt.NDArray[np.float32], here: Array, there: Array, allowed: Array,
+def compare(path: Path, x: Floats, here: Array, there: Array, allowed: Array,
              nodes: Sequence[str]) -> None:
     if here.shape != there.shape:
         raise ModelError(path, f"the import gives {here.shape[1]} numbers, onnxruntime {there.shape[1]}; please report this model",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Feed, Network
+from encoders.network import Array, Feed, Integers, Network
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx.inputs import graph_inputs
 
@@ -130,14 +130,14 @@ def runtime_outputs(network: Network, x: npt.NDArray[Any]) -> Array:
     return shown
 
 
-def decisions(logits: Array) -> npt.NDArray[np.int64]:
+def decisions(logits: Array) -> Integers:
     """Classes (B,) of logits (B, m): with one logit, 1 where it is positive; with several, the first of the largest."""
     if logits.shape[1] == 1:
         return (logits[:, 0] > 0).astype(np.int64)
     return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
 
-def predictions(network: Network, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def predictions(network: Network, x: npt.NDArray[Any]) -> Integers:
     """Classes (B,) that onnxruntime's float32 logits decide for x (B, n)."""
     return decisions(runtime_logits(network, x))
 

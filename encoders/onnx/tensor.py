@@ -14,13 +14,12 @@ import numpy.typing as npt
 from encoders.curves import Curve
 from encoders.errors import ModelError
 from encoders.exact.affine import Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
-from encoders.network import Array
+from encoders.network import Array, Integers
 
 if TYPE_CHECKING:
     from encoders.onnx.inputs import Inputs
 
 Constant = npt.NDArray[np.generic]
-Index = npt.NDArray[np.int64]
 MOST = 2**18
 """Entries of a tensor: a damaged file may ask for any number of them."""
 
@@ -42,11 +41,11 @@ class Tensor:
     const: Exact
     inexact: tuple[str, ...] = ()
     operations: int = 0
-    raw: Index | None = None
+    raw: Integers | None = None
     whole: bool = False
 
     @property
-    def index(self) -> Index:
+    def index(self) -> Integers:
         """Numbers of the entries, laid out as one row of a batch (1, *shape): shape operators act on it as on data."""
         return np.arange(math.prod(self.shape), dtype=np.int64).reshape(1, *self.shape)
 
@@ -64,7 +63,7 @@ class Tensor:
         """Number of neurons that the entries depend on."""
         return sum(len(term.columns) for term in self.terms.values())
 
-    def take(self, index: Index) -> Tensor:
+    def take(self, index: Integers) -> Tensor:
         """Entries picked by an index array (1, *new shape). Raises MemoryError for more of them than a network can have."""
         if index.size > MOST:
             raise MemoryError(f"a tensor of {index.size} entries, and at most {MOST} are supported")

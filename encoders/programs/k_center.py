@@ -29,13 +29,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from solvers.program import Program
 
-Indices = npt.NDArray[np.int64]
 TOLERANCE = 1e-6
 """Of a solver's claim about d; a bound is rounded down by it before it is raised to the next cost there is."""
 
@@ -49,8 +47,8 @@ class Centers:
     cost: the largest cost of the assignment, the least at which these columns cover as many factuals as asked.
     """
 
-    chosen: Indices
-    assignment: Indices
+    chosen: Integers
+    assignment: Integers
     cost: float
 
     @property
@@ -72,7 +70,7 @@ class KCenter:
     cost: Array
     k: int
     coverage: int
-    candidates: Indices
+    candidates: Integers
     distinct: Array
     ranked: bool
 
@@ -91,7 +89,7 @@ class KCenter:
         return float(self.distinct[first]) if first < len(self.distinct) else np.inf
 
 
-def centers(cost: Array, chosen: Indices, coverage: int) -> Centers | None:
+def centers(cost: Array, chosen: Integers, coverage: int) -> Centers | None:
     """The cheapest way to cover `coverage` factuals of cost (F, C) with the chosen columns; None where they cannot."""
     if not len(chosen):
         return None
@@ -135,7 +133,7 @@ def k_center(cost: Array, *, k: int, coverage: int, ranked: bool = False) -> KCe
 
 
 def _rows(
-    row: Indices, u: Indices, paid: Array, first: int, factuals: int, k: int, coverage: int
+    row: Integers, u: Integers, paid: Array, first: int, factuals: int, k: int, coverage: int
 ) -> tuple[sp.csr_array, Array, Array]:
     """Constraints (1) to (5) with their sides. Pair p is of factual row[p] and column u[p], costs paid[p], r is first + p."""
     pairs = np.arange(len(row))

@@ -27,13 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from solvers.program import Program
 
-Integers = npt.NDArray[np.int64]
 BITS = 62
 """Sums of scaled multipliers stay below 2^BITS, inside int64."""
 
@@ -43,7 +41,7 @@ class Cover:
     """Columns and what they cover.   chosen: (s,) ascending columns.   covered: (F,) bool.   weight: of the covered rows."""
 
     chosen: Integers
-    covered: npt.NDArray[np.bool_]
+    covered: Booleans
     weight: int
 
 

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.bounds.twin import Indices
-from encoders.network import Array
+from encoders.network import Array, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """A block of m rows with k entries each: columns, values (m, k); limits lower, upper (m,)."""
 
-    columns: Indices
+    columns: Integers
     values: Array
     lower: Array
     upper: Array
 
     @classmethod
-    def of(cls, columns: list[Indices], values: list[Array | float], lower: Array | float, upper: Array | float) -> Rows:
+    def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> Rows:
         """Rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
         m = len(columns[0])
         return cls(

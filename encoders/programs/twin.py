@@ -33,9 +33,8 @@ import scipy.sparse as sp
 
 from encoders.bounds.hinges import DifferenceLines
 from encoders.bounds.interval import LayerBounds
-from encoders.bounds.twin import Indices
-from encoders.network import Array
-from encoders.problem import Booleans, Goal
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import Goal
 from encoders.programs.goal_rows import worst_program
 from encoders.programs.rows import Rows, matrix
 from encoders.programs.twin_box import Inputs, TwinBox
@@ -49,9 +48,9 @@ class Neurons:
     index: (u,) which.   positive, negative: (u,) columns of p and n (none in a hull).   lower, upper: (u,) bounds on a = p - n.
     """
 
-    index: Indices
-    positive: Indices
-    negative: Indices
+    index: Integers
+    positive: Integers
+    negative: Integers
     lower: Array
     upper: Array
 
@@ -144,7 +143,7 @@ class _Copy:
     The loop variable of Layout.of, rewritten layer by layer.
     """
 
-    def __init__(self, box: TwinBox, prime: bool, columns: Indices, coefficients: Array, constant: Array) -> None:
+    def __init__(self, box: TwinBox, prime: bool, columns: Integers, coefficients: Array, constant: Array) -> None:
         self.box, self.prime, self.columns, self.coefficients, self.constant = box, prime, columns, coefficients, constant
 
     @classmethod
@@ -158,7 +157,7 @@ class _Copy:
             constant = constant - twin.shift[box.question]
         return cls(box, prime, np.arange(len(inputs.column)), weight[:, inputs.column] * inputs.unit, constant)
 
-    def split(self, k: int, index: Indices, width: int, with_negative: bool) -> Neurons:
+    def split(self, k: int, index: Integers, width: int, with_negative: bool) -> Neurons:
         """Give p, and n when wanted, of the neurons `index` the next columns after `width`."""
         lower, upper = self.box.copy(k, self.prime)
         positive = width + np.arange(len(index))
@@ -182,7 +181,7 @@ class _Copy:
         ]
 
     def _rows(
-        self, neurons: Neurons, factor: Array, columns: list[Indices], values: list[Array], lower: Array, upper: Array
+        self, neurons: Neurons, factor: Array, columns: list[Integers], values: list[Array], lower: Array, upper: Array
     ) -> Rows:
         """factor a, without its constant, and further entries, one row for each neuron."""
         at = np.broadcast_to(self.columns, (len(neurons.index), len(self.columns)))

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from encoders.bounds.difference import every_row, interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
-from encoders.bounds.twin import Indices, Twin
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Booleans, Integers
 from encoders.programs.forbidden import Exit, exits, nearest_legal
 from encoders.programs.rows import Rows
 from solvers.program import Clause
@@ -92,15 +91,15 @@ class Inputs:
     """
 
     box: TwinBox
-    column: Indices
-    variable: Indices
+    column: Integers
+    variable: Integers
     lower: Array
     upper: Array
     integer: Booleans
     origin: Array
     unit: Array
     one_hot: Booleans
-    category: Indices
+    category: Integers
 
     @classmethod
     def of(cls, box: TwinBox, *, integer: bool) -> Inputs:
@@ -203,7 +202,7 @@ def exit_rows(inputs: Inputs, first: int) -> tuple[list[Rows], int]:
     return rows, len(binary)
 
 
-def exit_clauses(inputs: Inputs, counts: Indices, width: int) -> tuple[Clause, ...]:
+def exit_clauses(inputs: Inputs, counts: Integers, width: int) -> tuple[Clause, ...]:
     """Clauses over `width` columns. inputs: the network columns themselves; counts: (c,) for each of them the column of its whole
     number in raw units, -1 where it has none."""
     clauses = []
@@ -229,7 +228,7 @@ def _ways(inputs: Inputs) -> list[list[Exit]]:
     return [ways for ways in every if np.isin([way.variable for way in ways], inputs.variable).all()]
 
 
-def _categories(inputs: Inputs, at: Indices, way: Exit) -> Indices:
+def _categories(inputs: Inputs, at: Integers, way: Exit) -> Integers:
     category = inputs.category[at]
     return at[category <= way.end if way.below else category >= way.end]
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.twin import Indices
-from encoders.network import Array, Layer
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans, Integers, Layer
 from encoders.programs.rows import Rows, matrix
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Inputs, TwinBox
@@ -31,8 +29,8 @@ class FullNeurons:
     neuron (slope 1) counts as active: with r = a the rows above give y = a.
     """
 
-    input: Indices
-    output: Indices
+    input: Integers
+    output: Integers
     lower: Array
     upper: Array
     active: Booleans
@@ -52,8 +50,8 @@ class FullTwin:
     integer: Booleans
     neurons: tuple[FullNeurons, ...]
     rows: tuple[Rows, ...]
-    margins: Indices
-    counts: Indices
+    margins: Integers
+    counts: Integers
 
     @classmethod
     def of(cls, box: TwinBox, *, exact: bool) -> FullTwin:
@@ -85,7 +83,7 @@ class FullTwin:
             counts=counts,
         )
 
-    def encoding(self, rows: list[Rows], relus: Indices | None = None) -> Encoding:
+    def encoding(self, rows: list[Rows], relus: Integers | None = None) -> Encoding:
         """The program of these rows and `rows`, with (k, 2) pairs `relus` (in, out)."""
         width = len(self.lower)
         block, lower, upper = matrix([*self.rows, *rows], width)
@@ -112,7 +110,7 @@ class _Columns:
         self.integer: list[Booleans] = []
         self.width = 0
 
-    def add(self, lower: Array, upper: Array, integer: Booleans | None = None) -> Indices:
+    def add(self, lower: Array, upper: Array, integer: Booleans | None = None) -> Integers:
         """Append m columns and return their positions."""
         self.lower.append(lower)
         self.upper.append(upper)
@@ -120,11 +118,11 @@ class _Columns:
         self.width += len(lower)
         return np.arange(self.width - len(lower), self.width)
 
-    def free(self, m: int) -> Indices:
+    def free(self, m: int) -> Integers:
         return self.add(np.full(m, -np.inf), np.full(m, np.inf))
 
 
-def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[Rows]) -> tuple[Indices, Indices]:
+def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[Rows]) -> tuple[Integers, Integers]:
     """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once, shifted ones tied."""
     problem = box.twin.problem
     batch = problem.batch.take([box.question])
@@ -145,7 +143,7 @@ def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[R
     return x, x_prime
 
 
-def _shift(inputs: Inputs, moving: Indices, offset: Array, x_prime: Indices, columns: _Columns, rows: list[Rows]) -> None:
+def _shift(inputs: Inputs, moving: Integers, offset: Array, x_prime: Integers, columns: _Columns, rows: list[Rows]) -> None:
     """Columns of their own for the moving inputs that x' has shifted:  x' - x = offset / scale.
 
     Exact for inputs that the network takes unscaled; else either end is rounded to float32, which a slack allows for.
@@ -161,7 +159,7 @@ def _shift(inputs: Inputs, moving: Indices, offset: Array, x_prime: Indices, col
     x_prime[moving[at]] = own
 
 
-def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Indices:
+def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Integers:
     """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale); gives
     (c,) the column of k of each input, -1 for those that are no whole numbers.
 
@@ -189,7 +187,7 @@ def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Indices:
     return counts
 
 
-def _affine(columns: _Columns, weight: Array, bias: Array, y: Indices, rows: list[Rows]) -> Indices:
+def _affine(columns: _Columns, weight: Array, bias: Array, y: Integers, rows: list[Rows]) -> Integers:
     """New columns a with  a - weight y = bias."""
     m = len(bias)
     a = columns.free(m)
@@ -205,7 +203,7 @@ def _affine(columns: _Columns, weight: Array, bias: Array, y: Indices, rows: lis
 
 
 def _relu_layer(
-    columns: _Columns, layer: Layer, lower: Array, upper: Array, y: Indices, rows: list[Rows]
+    columns: _Columns, layer: Layer, lower: Array, upper: Array, y: Integers, rows: list[Rows]
 ) -> FullNeurons:
     a = _affine(columns, layer.weight, layer.bias, y, rows)
     identity = layer.slope == 1
@@ -215,7 +213,7 @@ def _relu_layer(
     return FullNeurons(input=a, output=r, lower=lower, upper=upper, active=active, inactive=inactive)
 
 
-def _outputs(columns: _Columns, layer: Layer, neurons: FullNeurons, rows: list[Rows]) -> Indices:
+def _outputs(columns: _Columns, layer: Layer, neurons: FullNeurons, rows: list[Rows]) -> Integers:
     """Columns of y: r itself, or r - s n with n = r - a in a layer with slopes. (No 1 - s, which would be rounded.)"""
     if not layer.slope.any():
         return neurons.output

@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
-from encoders.network import Array, Layer, Link, Network
-
-Columns = npt.NDArray[np.int64]
+from encoders.network import Array, Integers, Layer, Link, Network
 
 
 def scalar_network(
-    networks: Sequence[Network], own: Sequence[Columns], shift: Sequence[Columns], passed: Columns, rows: Array, constants: Array
+    networks: Sequence[Network], own: Sequence[Integers], shift: Sequence[Integers], passed: Integers, rows: Array, constants: Array
 ) -> Network:
     """u (n,) -> max over k of  rows[k] @ (logits of all networks, u[passed]) + constants[k].
 
@@ -59,7 +56,7 @@ def _affine(weight: Array, bias: Array) -> Layer:
     return Layer(weight=weight, bias=bias, slope=np.ones(len(bias)))
 
 
-def _selection(own: Columns, shift: Columns, width: int) -> Array:
+def _selection(own: Integers, shift: Integers, width: int) -> Array:
     """(n_j, n): x_j = selection @ u."""
     out = np.zeros((len(own), width))
     at = np.arange(len(own))

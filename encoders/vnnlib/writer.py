@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
-
-Columns = npt.NDArray[np.int64]
+from encoders.network import Array, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,14 +34,14 @@ class TwinQuery:
 
     lower: Array
     upper: Array
-    own: Columns
+    own: Integers
     own_value: Array
-    shift: Columns
+    shift: Integers
     shift_value: Array
     margin: Array
     rows: Array
     constants: Array
-    blocks: Sequence[Columns] = ()
+    blocks: Sequence[Integers] = ()
 
 
 def decimal(value: float) -> str:

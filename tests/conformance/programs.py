@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from encoders.network import Array
 from solvers.outcome import Outcome
 from solvers.program import Program
 
-Array = npt.NDArray[np.float64]
 INF = np.inf
 
 

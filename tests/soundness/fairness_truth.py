@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import verifair as vf
-from encoders.network import Array, Network
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans, Network
 from tests.support import exact_forward
 from verifair.engine.questions import box_of
 

@@ -15,10 +15,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.schema.feature import Change, Feature
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.space import Booleans, Custom, Integers, Space
+from verifair.systems.fgce.space import Custom, Space
 
 CHANGES: tuple[Change | None, ...] = (None, "free", "free", "increase", "decrease", "fixed")
 KINDS = ("integer", "real", "two", "ordered", "unordered", "one-hot", "constant", "protected", "moves", "ordered-moves")

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from tests.support import exact_forward, lattice, random_network
 from verifair.checker.check import check
@@ -23,7 +23,6 @@ from verifair.systems.fgce.optimum.center import Centers, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.robust import certify_robust
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice, without
-from verifair.systems.fgce.space import Booleans, Integers
 
 PROVED, VIOLATED, UNKNOWN = Status.PROVED, Status.VIOLATED, Status.UNKNOWN
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.problem import Booleans
+from encoders.network import Booleans
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore

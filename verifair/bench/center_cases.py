@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from encoders.network import Integers
 from verifair.bench.family import Family, generator
 from verifair.bench.questions import Center
 from verifair.bench.shipped import SENSITIVE, shipped
@@ -21,7 +22,7 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import fewest, needed
 from verifair.systems.fgce.optimum.cover import largest_coverage
-from verifair.systems.fgce.space import Integers, Space
+from verifair.systems.fgce.space import Space
 
 ROWS = 2500
 """Nodes of a graph at most: seconds to build, enough for the sizes below."""

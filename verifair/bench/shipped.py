@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from encoders.evaluate import pair
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.onnx.reader import read_onnx
-from encoders.problem import Integers, TwinProblem
+from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.engine.questions import bias_problem, decisions, margin

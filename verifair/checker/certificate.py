@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Network
+from encoders.network import Array, Integers, Network
 from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
 from verifair.checker.fields import NO_MORE, Distance, Index, Number, Sha256, Text
 from verifair.checker.phase_tree import PhaseTree
@@ -92,9 +91,9 @@ class Tree:
     that is one single point, decided by exact arithmetic.
     """
 
-    feature: npt.NDArray[np.int64]
-    cut: npt.NDArray[np.float64]
-    bound: npt.NDArray[np.float64]
+    feature: Integers
+    cut: Array
+    bound: Array
 
     @staticmethod
     def leaf(bound: float | None) -> Tree:

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.checker.certificate import Trust, read, write
 from verifair.checker.fields import NO_MORE, Distance, Index, Number, Sha256, Text
 
@@ -80,8 +79,8 @@ class ConsistencyCertificate:
     baselines: Array
     rows: Array
     counterparts: Array
-    baseline: npt.NDArray[np.int64]
-    boxes: npt.NDArray[np.int64]
+    baseline: Integers
+    boxes: Integers
     intact: bool = True
 
     def __len__(self) -> int:

@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
-from encoders.problem import Booleans, Domain
-
-Integers = npt.NDArray[np.int64]
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import Domain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

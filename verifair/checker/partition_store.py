@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.network import Array, Integers
 from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/1"
@@ -34,8 +35,6 @@ MAX_UNPACKED = 1 << 28
 """Bytes of a chunk's arrays: they hold some thousand questions."""
 PBA = {"runs", "verdicts"}
 """Tables of the other store that we write (`verifair.engine.store`)."""
-Integers = npt.NDArray[np.int64]
-Array = npt.NDArray[np.float64]
 UNKNOWN, PROVED, VIOLATED = 0, 1, 2
 
 

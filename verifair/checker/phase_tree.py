@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-Integers = npt.NDArray[np.int64]
+from encoders.network import Array, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +25,7 @@ class PhaseTree:
     """
 
     feature: Integers
-    cut: npt.NDArray[np.float64]
+    cut: Array
     start: Integers
     index: Integers
-    value: npt.NDArray[np.float64]
+    value: Array

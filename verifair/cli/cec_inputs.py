@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from encoders.network import Integers
 from verifair.cli.fgce_inputs import Rows, rows_of
 from verifair.cli.inputs import Inputs
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference
-from verifair.systems.cec.people import Integers, People, merit_columns, people_of
+from verifair.systems.cec.people import People, merit_columns, people_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

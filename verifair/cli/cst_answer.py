@@ -8,11 +8,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
+from encoders.network import Booleans
 from verifair.cli.cst_certify import Proofs
 from verifair.cli.cst_inputs import Given
 from verifair.errors import DataError, QueryError
@@ -237,7 +236,7 @@ def decided_by(given: Given) -> list[str]:
     return []
 
 
-def differing(given: Given, negative: npt.NDArray[np.bool_]) -> list[str]:
+def differing(given: Given, negative: Booleans) -> list[str]:
     """A line where who decides on the counterfactuals decides otherwise on the rows than recorded. negative: (N,) as recorded."""
     who = counterfactually(given.decider)
     if who is None or who is given.decider:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from encoders.network import Booleans
 from verifair.cli.inputs import Inputs
 from verifair.datasets.groups import group_of
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import Change, text
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.space import CHANGES, Booleans
+from verifair.systems.fgce.space import CHANGES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

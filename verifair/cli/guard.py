@@ -15,9 +15,8 @@ import typer
 from rich.console import Console
 
 from encoders.errors import ModelError
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.onnx.reader import read_onnx
-from encoders.problem import Integers
 from verifair.cli import fairness, options
 from verifair.cli.explain import Outside, legal_rows, names
 from verifair.cli.inputs import inputs

@@ -9,9 +9,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Integers
 from verifair.datasets.hmda_table import hmda_frame
 from verifair.datasets.law_school_table import law_school_frame, law_school_schema
 from verifair.datasets.loan_table import loan_frame, loan_schema
@@ -51,7 +51,7 @@ class Dataset:
         return self.frame.iloc[self.split[1]].reset_index(drop=True)
 
     @cached_property
-    def split(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def split(self) -> tuple[Integers, Integers]:
         """Positions in `frame` of the rows to train on, and of those held out."""
         from sklearn.model_selection import train_test_split  # half a second, for commands that do not split
 

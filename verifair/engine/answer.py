@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.evaluate import pair, seems_unmet
-from encoders.network import Array
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
-from encoders.problem import Integers, TwinProblem
+from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
 from verifair.checker.certificate import Tree
 from verifair.checker.phase_tree import PhaseTree

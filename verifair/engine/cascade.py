@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from encoders.bounds.twin import Twin
-from encoders.problem import Integers, TwinProblem
+from encoders.network import Integers
+from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget
 from verifair.engine.answer import Answer, replayed

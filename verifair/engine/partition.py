@@ -21,9 +21,9 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import Replay
-from encoders.problem import Integers, TwinProblem
+from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore

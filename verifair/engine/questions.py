@@ -8,20 +8,17 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.rounding import TINY, factor
 from encoders.curves import ERROR
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Network, SmoothLayer
+from encoders.network import Array, Integers, Network, SmoothLayer
 from encoders.probability import gap_rows
 from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
 from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, ProbabilityGap
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-
-Integers = npt.NDArray[np.int64]
 
 MAX_QUESTIONS = 1_000_000
 """Of one query: pairs of protected combinations times shifts."""

@@ -22,8 +22,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array, Network
-from encoders.problem import Integers
+from encoders.network import Array, Integers, Network
 from encoders.vnnlib.cases import Case, cases
 from encoders.vnnlib.query import VnnlibQuery
 from verifair.checker.certificate import Tree, read, semantics, write

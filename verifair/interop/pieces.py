@@ -14,10 +14,10 @@ from math import prod
 
 import numpy as np
 
-from encoders.network import Array
-from encoders.onnx.product_network import NONE, Columns
+from encoders.network import Array, Booleans, Integers
+from encoders.onnx.product_network import NONE
 from encoders.probability import STEEPEST, gap_rows, line_of
-from encoders.problem import Booleans, TwinProblem
+from encoders.problem import TwinProblem
 from encoders.vnnlib.writer import TwinQuery
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
@@ -148,7 +148,7 @@ def columns(pieces: Pieces, piece: Piece, rows: Array, constants: Array) -> Twin
     )
 
 
-def shifted_variables(problem: TwinProblem) -> Columns:
+def shifted_variables(problem: TwinProblem) -> Integers:
     """Variables in which x' is shifted in some question: unscaled numbers, so that a shift is the same in their column."""
     return NONE if problem.batch.offset is None else np.flatnonzero(problem.batch.offset.any(axis=0))
 

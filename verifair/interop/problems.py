@@ -20,8 +20,8 @@ from math import lcm
 
 import numpy as np
 
-from encoders.network import Array, Network
-from encoders.problem import Domain, Goal, Integers, TwinBatch, TwinProblem
+from encoders.network import Array, Integers, Network
+from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from encoders.vnnlib.cases import Case
 from encoders.vnnlib.query import Atom, VnnlibQuery
 from encoders.vnnlib.scalar_network import scalar_network

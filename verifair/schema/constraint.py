@@ -20,11 +20,10 @@ from numbers import Real
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from encoders.network import Array
+from encoders.network import Array, Booleans
 from encoders.problem import Domain, Forbidden
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
@@ -150,7 +149,6 @@ MAX_STEPS = 2000
 """Of the search for a row that the constraints leave."""
 
 Interval = tuple[float, float]
-Booleans = npt.NDArray[np.bool_]
 
 
 def forbidden(constraints: Sequence[Constraint], features: Sequence[Feature]) -> Forbidden | None:

@@ -11,15 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.errors import DataError, SchemaError
 from verifair.schema.feature import Feature, text
 from verifair.schema.file import shown
 
-Integers = npt.NDArray[np.int64]
 SHOWN = 8
 """So many known names stand in a message, no more."""
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.problem import Domain
 from verifair.errors import DataError, SchemaError
 from verifair.schema import file as schema_file
@@ -30,8 +29,6 @@ from verifair.schema.constraint import Constraint, broken, forbidden, nothing_le
 from verifair.schema.feature import Feature, Scale, repeated, text
 
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 
 def _features(value: Any) -> Any:

@@ -7,15 +7,14 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
 
-Booleans = npt.NDArray[np.bool_]
 HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 """What pandas calls objects that are all numbers."""
 

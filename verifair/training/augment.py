@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from encoders.network import Floats, Integers
 from verifair.training.fit import descend
 from verifair.training.objectives import Objective
 from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
-from verifair.training.rows import Floats, Integers
 from verifair.training.settings import Descent
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from encoders.network import Floats
 from verifair.errors import TrainingError
 from verifair.training.objectives import Objective
 from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
-from verifair.training.rows import Floats
 from verifair.training.settings import Descent, Loop
 
 

@@ -8,10 +8,10 @@ from itertools import combinations
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array, Floats, Integers, Layer, Link, Network
 from verifair.training.explained import Consistent
 from verifair.training.onnx_writer import Weights
-from verifair.training.rows import Flip, Floats, Integers, Rows
+from verifair.training.rows import Flip, Rows
 
 
 @dataclass(frozen=True, kw_only=True)

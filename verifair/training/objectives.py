@@ -12,9 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from encoders.network import Floats, Integers
 from verifair.training.losses import classification, counterfactual_gap, margin_gap, weighted_classification
 from verifair.training.perceptron import OUTPUTS, Perceptron
-from verifair.training.rows import Flip, Floats, Integers
+from verifair.training.rows import Flip
 
 
 class Objective(ABC):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Weights = Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]
+from encoders.network import Floats
+
+Weights = Sequence[tuple[Floats, Floats]]
 
 OPSET = 17
 IR_VERSION = 8

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Floats, Integers
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from encoders.exact.affine import ExactMatrix, exact, matrix, reciprocal
+from encoders.network import Integers
 from encoders.onnx.operators.affine import plus
 from encoders.onnx.operators.windows import PADDING, flat_windows, joined, kernel_shape, spatial_shape, window_axes
-from encoders.onnx.tensor import MOST, Index, Node, Result, Tensor, concatenated
+from encoders.onnx.tensor import MOST, Node, Result, Tensor, concatenated
 
 LARGEST = 2**25
 """Weights that one convolution may spread over its positions."""
@@ -56,7 +57,7 @@ def _average_pool(node: Node) -> Tensor:
     return x.map(means, (x.shape[0], *(len(axis.place) for axis in axes)))
 
 
-def _sums(windows: Index, divisor: Index) -> ExactMatrix:
+def _sums(windows: Integers, divisor: Integers) -> ExactMatrix:
     """Row i adds up the entries windows[i] (PADDING for none) and divides by divisor[i]."""
     row, cell = np.nonzero(windows != PADDING)
     return matrix(row, windows[row, cell], reciprocal(divisor.astype(np.float64)).take(row), rows=len(windows))

@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from encoders.exact.affine import Exact, exact
-from encoders.network import Array
+from encoders.network import Array, Integers
 from encoders.onnx.operators.affine import broadcast, carried, neurons, together
 from encoders.onnx.operators.windows import PADDING, joined, kernel_shape, spatial_shape, window_axes
-from encoders.onnx.tensor import Constant, Index, Node, Result, Tensor, concatenated
+from encoders.onnx.tensor import Constant, Node, Result, Tensor, concatenated
 
 SMALL = 2.0**10
 """A bound c up to here may stand in max(x, c) = c + relu(x - c). A huge one (exporters write "no bound" as 1e30, say) would
@@ -148,7 +148,7 @@ def _reduce_min(node: Node) -> Tensor:
     return -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:])))
 
 
-def _tournament(node: Node, x: Tensor, windows: Index) -> Tensor:
+def _tournament(node: Node, x: Tensor, windows: Integers) -> Tensor:
     """The largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
     somewhere = windows.max(axis=1, keepdims=True)
     windows = np.sort(np.where(windows == PADDING, somewhere, windows), axis=1)

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.onnx.tensor import Index, Node, Tensor
+from encoders.network import Booleans, Integers
+from encoders.onnx.tensor import Node, Tensor
 
 PADDING = -1
 MOST_CELLS = 2**24
@@ -22,8 +22,8 @@ class Axis:
     padded: (out, kernel) whether the cell lies on the axis or its declared padding (a last window may reach beyond both).
     """
 
-    place: Index
-    padded: npt.NDArray[np.bool_]
+    place: Integers
+    padded: Booleans
 
 
 def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list[Axis]:
@@ -71,7 +71,7 @@ def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list
     return axes
 
 
-def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Index, npt.NDArray[np.bool_]]:
+def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Integers, Booleans]:
     """All windows at once: (P, K) flat spatial positions, PADDING for none, and the same for `padded`."""
     place, inside, padded = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool), np.ones((1, 1), dtype=bool)
     for axis, length in zip(axes, spatial, strict=True):
@@ -94,7 +94,7 @@ def kernel_shape(node: Node) -> list[int]:
     return _whole(node, "kernel_shape", [])
 
 
-def joined(node: Node, x: Tensor) -> tuple[Index, tuple[int, ...]]:
+def joined(node: Node, x: Tensor) -> tuple[Integers, tuple[int, ...]]:
     """For a reduction: which entries (rows, K) each result joins, and the results' shape."""
     rank = len(x.shape) + 1
     given = node.integers(1) if node.has(1) else node.numbers("axes")

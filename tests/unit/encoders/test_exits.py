@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.bounds.twin import Twin
-from encoders.network import Array
-from encoders.problem import Booleans, Forbidden, TwinProblem
+from encoders.network import Array, Booleans
+from encoders.problem import Forbidden, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.forbidden import exclusions, exits
 from encoders.programs.smt import smt

@@ -16,7 +16,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import Change
 from verifair.schema.schema import Schema
@@ -27,7 +27,7 @@ from verifair.systems.fgce.baselines.globe_ce import Sampling, globe_ce, least_s
 from verifair.systems.fgce.baselines.itemsets import Items, frequent
 from verifair.systems.fgce.baselines.recourse import GroupRecourse, Positive, accepted
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Booleans, Integers, Space
+from verifair.systems.fgce.space import Space
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent")) / "fgce" / "fgce_compas.csv.gz"
 FEATURES: list[dict[str, Any]] = [

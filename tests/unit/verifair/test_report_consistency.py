@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 
+from encoders.network import Array
 from verifair.schema.schema import Schema
 from verifair.systems.cec import plots as consistency_plots
 from verifair.systems.cec import tables as consistency_tables
@@ -45,7 +45,6 @@ protected = true
 """
 )
 NAMES = ("sex = f", "sex = m")
-Array = npt.NDArray[np.float64]
 
 
 def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> Audit:

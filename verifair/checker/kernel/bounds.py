@@ -40,13 +40,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array, Layer, Network, SmoothLayer
+from encoders.network import Array, Booleans, Integers, Layer, Network, SmoothLayer
 from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth, chord, plane
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 TINY = 1e-150
 FLOOR = 1e-80

@@ -9,20 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb
 from scipy.special import expit
 
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import Asked, Leaves
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 CHUNK = 128
 """Boxes bounded at once."""

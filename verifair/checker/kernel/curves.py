@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb, ctx, fmpq
 
-from encoders.network import Array, SmoothLayer
+from encoders.network import Array, Integers, SmoothLayer
 
 UNIT = 2.0**-53
 ERROR = 64 * UNIT
@@ -39,7 +38,7 @@ CELLS = 8
 
 
 @lru_cache(maxsize=1)
-def _table() -> npt.NDArray[np.float64]:
+def _table() -> Array:
     """(DEGREE + 1, FAR * STEPS + 1) Taylor coefficients of T at j / STEPS, rounded to nearest."""
     before, ctx.prec = ctx.prec, 128
     try:
@@ -88,7 +87,7 @@ def slopes(low: Array, high: Array) -> tuple[Array, Array]:
 class Smooth:
     """The smooth neurons of a layer: their positions, and y = c + half T(scale a) for each."""
 
-    index: npt.NDArray[np.int64]
+    index: Integers
     scale: Array
     half: Array
     c: Array
@@ -185,7 +184,7 @@ class CurvePlanes:
         apart = _mirrored(_chord(least, most, -d_high, -d_low)), _chord(least, most, d_low, d_high)
         return cls(centre=((low + high) / 2, (low2 + high2) / 2), under=under, over=over, apart=apart)
 
-    def planes(self, p: Array, q: Array, box: npt.NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    def planes(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta, offset (N, s) with  p T + q T' >= alpha t + beta t' + offset: the best of three at the centre."""
         one, c1 = self._single(p, box, 0)
         two, c2 = self._single(q, box, 1)
@@ -200,11 +199,11 @@ class CurvePlanes:
         alpha, beta, offset = (np.take_along_axis(one, best, axis=0)[0] for one in (alpha, beta, offset))
         return alpha, beta, offset
 
-    def _single(self, c: Array, box: npt.NDArray[np.int64], copy: int) -> tuple[Array, Array]:
+    def _single(self, c: Array, box: Integers, copy: int) -> tuple[Array, Array]:
         under, over = self.under[copy], self.over[copy]
         return c * np.where(c >= 0, under[0][box], over[0][box]), c * np.where(c >= 0, under[1][box], over[1][box])
 
-    def _of_difference(self, c: Array, box: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    def _of_difference(self, c: Array, box: Integers) -> tuple[Array, Array]:
         low, high = self.apart
         return c * np.where(c >= 0, low[0][box], high[0][box]), c * np.where(c >= 0, low[1][box], high[1][box])
 
@@ -246,7 +245,7 @@ class CurvePairs:
             steepest=1.01 * slopes(np.minimum(low, low2), np.maximum(high, high2))[1],
         )  # fmt: skip
 
-    def lines(self, p: Array, q: Array, box: npt.NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta, offset (N, s) under p T(t) + q T(t + shift): the better of the planes and of a line in t alone."""
         alpha, beta, offset = self.planes.planes(p, q, box)
         points, shift = [t[box] for t in self.points], self.shift[box]

@@ -11,16 +11,12 @@ from functools import cached_property
 from itertools import combinations, product
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Gap
 from verifair.checker.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Tree
 from verifair.schema.schema import Schema
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 GOALS = {
     "observed": ((1.0, -1.0),),

@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Layer, Network, affine
+from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Booleans, Domain, Gap, Integers
+from encoders.problem import Domain, Gap
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.phase_tree import PhaseTree
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.problem import Domain
 from verifair.checker.certificate import semantics
 from verifair.checker.check import CheckReport, about_another
@@ -32,7 +31,6 @@ from verifair.checker.kernel.boxes import Rejection
 from verifair.schema.schema import Schema
 
 Progress = Callable[[int, int], None]
-Integers = npt.NDArray[np.int64]
 
 EPSILON = 1e-8
 """In the norms of the score, as in CEC's definition 3."""

@@ -20,9 +20,9 @@ import numpy as np
 from flint import arb, ctx, fmpq
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
-from encoders.problem import Booleans, Domain, Integers
+from encoders.problem import Domain
 from verifair.checker.certificate import Tree, semantics
 from verifair.checker.check import CheckReport, about_another
 from verifair.checker.kernel.bounds import TwinBounds

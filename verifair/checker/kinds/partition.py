@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
-from encoders.problem import Booleans, Gap, Integers
+from encoders.problem import Gap
 from verifair.checker.certificate import Tree
 from verifair.checker.check import CheckReport, about_another, phase_flaw
 from verifair.checker.kernel.boxes import Checker, Rejection, witnessed

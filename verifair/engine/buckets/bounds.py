@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
-from encoders.network import Array
-from encoders.problem import Booleans, Integers
+from encoders.network import Array, Booleans, Integers
 
 PIECES, ROUNDS = 4, 4
 """A slice whose count is too high is cut into so many, so many times: down to 1/64 of a bucket at the last look."""
@@ -34,7 +32,7 @@ class _Slices:
     low: Array
     high: Array
 
-    def take(self, index: npt.NDArray[np.bool_] | Integers) -> _Slices:
+    def take(self, index: Booleans | Integers) -> _Slices:
         return _Slices(box=self.box[index], bucket=self.bucket[index], low=self.low[index], high=self.high[index])
 
     def cut(self) -> _Slices:

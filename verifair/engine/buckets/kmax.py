@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.cluster import Copies, Thresholds
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from encoders.onnx.runtime import runtime_logits
-from encoders.problem import Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.certificate import Tree, semantics
 from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery

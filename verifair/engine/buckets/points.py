@@ -10,9 +10,8 @@ import scipy.special
 
 from encoders.bounds.cluster import Copies, Thresholds
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Layer, affine
+from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import bucket
-from encoders.problem import Booleans, Integers
 from verifair.engine.buckets.bounds import different
 
 EVALUATED = 1 << 16

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit
 
 from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals, mixed_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.network import Array
-from encoders.problem import Goal, Integers, TwinProblem
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import Goal, TwinProblem
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
     Forest,
@@ -37,8 +36,6 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-
-Booleans = npt.NDArray[np.bool_]
 
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
 """Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from encoders.network import Array
-from encoders.problem import Booleans, Goal
+from encoders.network import Array, Booleans
+from encoders.problem import Goal
 from verifair.checker.kernel.phases import PhaseClaim, Regions, check_phases
 from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of

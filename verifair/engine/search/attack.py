@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.bounds.twin import Twin
-from encoders.network import Array
-from encoders.problem import Integers, TwinProblem
+from encoders.network import Array, Integers
+from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 
 Objective = Literal["gap", "logit", "flip"]

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.difference import interval_goals, linear_goals
 from encoders.bounds.interval import LayerBounds, interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
+from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import (
     Nodes,
@@ -36,10 +36,6 @@ from verifair.engine.search.boxes import (
     widest,
 )
 from verifair.engine.search.open_goals import OPEN, Chosen, Decision, Ledger, Slots
-
-Array = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 CHUNK = 1024
 """Boxes a step: evaluated and bounded by intervals, which decide most of them ..."""

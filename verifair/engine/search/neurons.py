@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from encoders.evaluate import exact_goals, pair, seems_unmet
-from encoders.network import Array
-from encoders.problem import Integers, TwinProblem
+from encoders.network import Array, Integers
+from encoders.problem import TwinProblem
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.phases import PhaseClaim, Regions
 from verifair.checker.phase_tree import PhaseTree

@@ -11,12 +11,9 @@ import numpy.typing as npt
 from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.bounds.twin import Twin
 from encoders.evaluate import seems_unmet, settled_goals
+from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import Forest, Nodes, legal_pairs, rows_at
-
-Array = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 OPEN, PROVED, VIOLATED = 0, 1, 2
 MAX_WIDE = 10

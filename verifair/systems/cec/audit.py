@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
 from verifair.systems.cec.attributions import explanations, positive_margin
 from verifair.systems.cec.matching import Matches, Reference, Ties, match, match_within
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 from verifair.systems.cec.score import THRESHOLD, cec_score, regimes
 
 Progress = Callable[[int, int], None]
@@ -54,7 +54,7 @@ class Audit(Finding):
         return np.asarray(self.matches.row[self.pair])
 
     @property
-    def same_decision(self) -> npt.NDArray[np.bool_]:
+    def same_decision(self) -> Booleans:
         return np.asarray(self.decision == self.decision_tilde)
 
     @property

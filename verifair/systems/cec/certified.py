@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.bounds.attribution import score_bound
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from verifair.checker.certificate import semantics
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
@@ -33,7 +33,7 @@ from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.neighbourhoods import Part, bounded, boxes, halves, raw_rows
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 from verifair.systems.cec.score import EPSILON, cec_score
 
 Progress = Callable[[int, int], None]
@@ -72,7 +72,7 @@ class Certified:
     certificate: ConsistencyCertificate = field(repr=False)
 
     @property
-    def certified(self) -> npt.NDArray[np.bool_]:
+    def certified(self) -> Booleans:
         return np.asarray(self.status == CERTIFIED)
 
     @property

@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.stats import spearmanr
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
 from verifair.systems.cec.measures import (
@@ -25,7 +24,6 @@ from verifair.systems.cec.measures import (
     to_review,
     triviality,
 )
-from verifair.systems.cec.people import Integers
 from verifair.systems.cec.score import REGIMES, contributions, normalised
 
 EVERYBODY = "everybody"
@@ -170,7 +168,7 @@ class Consistency:
         }
 
 
-def _findings(audit: Audit, inner: Audit | None, name: str, mine: npt.NDArray[np.bool_], seed: int) -> GroupFindings:
+def _findings(audit: Audit, inner: Audit | None, name: str, mine: Booleans, seed: int) -> GroupFindings:
     """mine: (P,) the pairs of one group's people."""
     matches = audit.matches
     own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))

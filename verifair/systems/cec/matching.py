@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from scipy.spatial import KDTree
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 
 Ties = Literal["first", "random"]
 """first: among equally near people the lowest row.   random: one drawn with the seed."""

@@ -8,13 +8,12 @@ import numpy as np
 
 from encoders.bounds.attribution import Attributions, attributions
 from encoders.bounds.gradient import gradient_zonotopes
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.problem import Domain
 from verifair.engine.questions import neighbourhood
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.attributions import positive_margin
-from verifair.systems.cec.people import Integers
 
 AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_order, check_table, groups_of, positives
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans
 from verifair.errors import QueryError
 
 EPSILON = 1e-8
@@ -37,7 +37,7 @@ def contributions(g: Array, g_tilde: Array) -> Array:
     return np.asarray((normalised(g) - normalised(g_tilde)) ** 2 / 4)
 
 
-def regimes(score: Array, same_decision: npt.NDArray[np.bool_], threshold: float = THRESHOLD) -> npt.NDArray[np.str_]:
+def regimes(score: Array, same_decision: Booleans, threshold: float = THRESHOLD) -> npt.NDArray[np.str_]:
     """(B,) A, B, C or D; explanations are the same when the score is at most the threshold. Raises QueryError outside [0, 1]."""
     if not 0 <= threshold <= 1:
         raise QueryError(f"threshold = {threshold}: the score lies in [0, 1]; expected a number there, such as {THRESHOLD}")

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.network import Integers
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.systems.cst.case_plot import case as draw_case
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
-from verifair.systems.cst.groups import Integers, told
+from verifair.systems.cst.groups import told
 from verifair.systems.figures import save_text
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}

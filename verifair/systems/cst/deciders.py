@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Network
+from encoders.network import Array, Booleans, Network
 from verifair.engine.questions import decisions
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import booleans, check_number
-
-Booleans = npt.NDArray[np.bool_]
 
 
 class Decider(Protocol):
@@ -51,7 +48,7 @@ class Rule:
             if not np.isfinite(number):  # type: ignore[arg-type]
                 raise QueryError(f"rule, {name} = {number}: expected a finite number")
 
-    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+    def score(self, frame: pd.DataFrame) -> Array:
         """(N,) the weighted sum. Raises DataError for columns that are absent or hold no numbers."""
         total = np.zeros(len(frame))
         for name, weight in self.weights.items():
@@ -125,7 +122,7 @@ class NetworkDecider:
         """Raises DataError for rows that do not fit the schema."""
         return np.asarray(decisions(self.network, self.schema.encode(self.schema.raw(frame))) == self.good)
 
-    def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+    def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:
         """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)
         were clipped. Columns that are no features stay."""
         new, clipped = frame.copy(), np.zeros(len(frame), dtype=bool)

@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from encoders.network import Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Booleans, Decider, Recorded, decided
+from verifair.systems.cst.deciders import Decider, Recorded, decided
 from verifair.systems.cst.distance import Distance
-from verifair.systems.cst.groups import Integers, Small, groups_under, least_group, told
+from verifair.systems.cst.groups import Small, groups_under, least_group, told
 from verifair.systems.cst.intervals import Interval
 from verifair.systems.cst.neighbours import Ties
 from verifair.systems.cst.testing import K, Situations, Terms, situation_test

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Booleans
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import told
 from verifair.systems.cst.testing import Method, Situations
 
-Booleans = npt.NDArray[np.bool_]
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""
 

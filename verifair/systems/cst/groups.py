@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_number
 
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 Small = Literal["error", "leave-out"]
 SMALL: tuple[Small, ...] = get_args(Small)
 

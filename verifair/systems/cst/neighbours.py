@@ -16,15 +16,12 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.searches import Search, search_of
 
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 Ties = Literal["share", "first"]
 TIES: tuple[Ties, ...] = get_args(Ties)
 CHUNK = 4096

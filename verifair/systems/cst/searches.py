@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.systems.cst.distance import Metric
 
-Integers = npt.NDArray[np.int64]
 Search = Callable[[Array, int, int], tuple[Array, Integers]]
 """(centers (B, D), width, threads) -> distances and points, (B, width) each, the nearest first."""
 MANY = 16

@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import false_discovery_control
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
 from verifair.systems.cst.distance import Distance, Metric
-from verifair.systems.cst.groups import Booleans, Integers, Small, check_k, check_sizes, groups_under, least_group, left_out, told
+from verifair.systems.cst.groups import Small, check_k, check_sizes, groups_under, least_group, left_out, told
 from verifair.systems.cst.intervals import INTERVALS, Interval, critical, interval, p_value
 from verifair.systems.cst.neighbours import Pool, Ties, nearest, negatives
 

@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.systems.fgce.instance import Cost, Instance
 from verifair.systems.fgce.measures import Progress, Reach, cost_curves, cost_levels, cost_table, coverage_table, curves, reach
 from verifair.systems.fgce.optimum.center import OutOfTime
-from verifair.systems.fgce.space import Array, Space
+from verifair.systems.fgce.space import Space
 
 KS = range(1, 11)
 COVERAGES = (0.25, 0.5, 0.75, 1.0)

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
-from encoders.network import Network
+from encoders.network import Array, Booleans, Network
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.space import Array, Booleans
 
 
 def positive(model: Any, schema: Schema, raw: Array) -> Booleans:

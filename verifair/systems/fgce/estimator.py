@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import Change
@@ -28,7 +29,7 @@ from verifair.systems.fgce.optimum.center_solver import by_solver
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
-from verifair.systems.fgce.space import Array, Booleans, Custom, Integers, Space
+from verifair.systems.fgce.space import Custom, Space
 
 Method = Literal["exact", "components", "mip", "greedy"]
 """exact: thresholds and set covers.   components: each weak component, combined.   mip: the paper's.   greedy: (1 - 1/e)."""

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from encoders.network import Integers
 from solvers.outcome import Limit
 from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures import Interval, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
-from verifair.systems.fgce.space import Integers
 
 GREEDY = 1 - 1 / np.e
 """What greedy reaches of the best coverage, at least."""

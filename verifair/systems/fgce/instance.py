@@ -15,10 +15,10 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial.distance import cdist
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.space import Array, Booleans, Integers
 
 Cost = Literal["l2", "path", "hops"]
 ROWS = 512

@@ -15,12 +15,13 @@ import pandas as pd
 from scipy.stats import bootstrap
 from sklearn.metrics import auc
 
+from encoders.network import Array, Integers
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import System, best, greedy, within
-from verifair.systems.fgce.space import Array, Integers, Space
+from verifair.systems.fgce.space import Space
 
 Progress = Callable[[int, int], None]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Network
+from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
@@ -28,7 +28,6 @@ from verifair.engine.questions import classes, decisions, margin, robustness_pro
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.space import Array, Integers
 
 POSITIVE = 1
 """The class that a counterfactual is to have, and to keep."""

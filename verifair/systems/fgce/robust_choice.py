@@ -18,13 +18,13 @@ from typing import Protocol
 
 import numpy as np
 
+from encoders.network import Integers
 from solvers.outcome import Budget
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Block, Instance
 from verifair.systems.fgce.optimum.center import Centers, OutOfTime, needed
 from verifair.systems.fgce.optimum.cover import Coverage, within
-from verifair.systems.fgce.space import Integers
 
 FIRST, LATER = 0.3, 0.8
 """Share of the time left that an optimum may take: the first one, and those after. Deciding its counterfactuals takes far less."""

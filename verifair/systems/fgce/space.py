@@ -11,15 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import SchemaError
 from verifair.schema.feature import Change, Feature
 from verifair.schema.schema import Schema
 
-Array = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 Custom = Callable[[Array, Array], Booleans]
 """(n, V) raw rows before and after a move -> (n,) whether it is allowed."""
 CHANGES: tuple[Change, ...] = ("increase", "decrease", "fixed", "free")

@@ -11,13 +11,13 @@ from rich import box
 from rich.table import Table as Grid
 from scipy.stats import bootstrap
 
+from encoders.network import Array
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.burden import Burden
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import Advice, GroupSummary, Subgroup, words
 from verifair.systems.fgce.instance import Cost
 from verifair.systems.fgce.measures import Interval, Reach
-from verifair.systems.fgce.space import Array
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """What a cost is counted in."""

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
 from encoders.evaluate import gap
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.engine.partition import describe
@@ -25,7 +24,6 @@ from verifair.engine.questions import Pairs, box_of, goals_of
 from verifair.engine.verdict import Reason, Witness
 from verifair.errors import CertificateError, DataError, QueryError
 
-Integers = npt.NDArray[np.int64]
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""
 NOT_REACHED = 3

@@ -17,11 +17,10 @@ from tempfile import TemporaryDirectory
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.certificate import Tree
@@ -35,7 +34,6 @@ from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 
-Integers = npt.NDArray[np.int64]
 BATCH = 512
 """Questions a batch: what a kill can lose, and the unit of parallel work."""
 

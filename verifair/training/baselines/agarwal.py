@@ -14,9 +14,9 @@ from fairlearn.reductions import EqualizedOdds, ExponentiatedGradient
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from verifair.engine.questions import decisions
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 from verifair.training.baselines.decider import Rule
 from verifair.training.baselines.mixture import constant, mixture
 

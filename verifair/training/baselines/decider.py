@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from verifair.engine.questions import decisions
 from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit, probability, scored
 from verifair.systems.cec.matching import Matches, Reference, Ties, match
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 from verifair.systems.cec.score import THRESHOLD
 from verifair.training.baselines.repair import Repair
 

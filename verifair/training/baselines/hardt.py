@@ -6,9 +6,9 @@ import numpy as np
 from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from verifair.systems.cec.audit import probability
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 from verifair.training.baselines.decider import Rule
 
 

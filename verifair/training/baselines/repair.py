@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.errors import DataError, TrainingError
-from verifair.systems.cec.people import Integers, People
+from verifair.systems.cec.people import People
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from verifair.errors import DataError, MissingPackage, TrainingError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference, match
-from verifair.systems.cec.people import Integers, People, merit_columns
+from verifair.systems.cec.people import People, merit_columns
 from verifair.training.baselines.decider import Decider
 from verifair.training.baselines.repair import Repair
 from verifair.training.measure import network_of

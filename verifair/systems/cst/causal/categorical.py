@@ -19,8 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from encoders.network import Array
 from verifair.errors import DataError, SchemaError
-from verifair.systems.cst.causal.design import Array, Design, shown
+from verifair.systems.cst.causal.design import Design, shown
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Mechanism, is_estimator, seeded
 

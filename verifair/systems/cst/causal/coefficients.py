@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.network import Array
 from verifair.errors import SchemaError
 from verifair.schema.feature import number
 from verifair.schema.file import shown
-from verifair.systems.cst.causal.design import Array, Design, is_number, words
+from verifair.systems.cst.causal.design import Design, is_number, words
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

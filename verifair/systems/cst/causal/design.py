@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Array
 from verifair.errors import DataError, SchemaError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers
 
-Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 
 

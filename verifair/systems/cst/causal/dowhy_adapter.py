@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from encoders.network import Array
 from verifair.errors import MissingPackage, SchemaError
-from verifair.systems.cst.causal.design import Array
 from verifair.systems.cst.causal.mechanisms import Additive
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from verifair.systems.cst.causal.design import Array
+from encoders.network import Array, Booleans
 
 STEP = 0x9E3779B97F4A7C15
 """2**64 over the golden ratio, odd: multiples of it are spread evenly (as in splitmix64)."""
@@ -34,7 +34,7 @@ class Draws:
             labels = labels + order * np.uint64(WITHIN)
         return cls(keys=pd.util.hash_array(labels ^ pd.util.hash_array(np.array([f"{seed} {node}"], dtype=object))))
 
-    def take(self, rows: npt.NDArray[np.bool_]) -> Draws:
+    def take(self, rows: Booleans) -> Draws:
         """Only some of the rows, with the numbers they have among all."""
         return Draws(keys=self.keys[rows])
 

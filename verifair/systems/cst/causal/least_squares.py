@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from encoders.network import Array
 from verifair.errors import DataError
-from verifair.systems.cst.causal.design import Array
 
 SAME = 1e-10
 """A column whose part outside the span of the others is below this share of its own size is their combination."""

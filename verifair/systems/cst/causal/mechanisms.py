@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from encoders.network import Array
 from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.coefficients import Coefficients, given, with_errors
-from verifair.systems.cst.causal.design import Array, Design, numbers, shown
+from verifair.systems.cst.causal.design import Design, numbers, shown
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.least_squares import least_squares
 from verifair.systems.cst.causal.poisson import poisson

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst.causal import checks as causal_checks
 from verifair.systems.cst.causal import file as causal_file
@@ -140,7 +141,7 @@ class CausalModel:
         if unfitted:
             raise QueryError(f"node {unfitted[0]!r}: the causal model is not fitted; call fit with a table first")
         result = frame.copy(deep=False)
-        changed: dict[str, npt.NDArray[np.bool_]] = {}
+        changed: dict[str, Booleans] = {}
         for name, value in values.items():
             changed[name] = np.asarray(frame[name] != value, dtype=bool)
             result[name] = _filled(frame[name], value)
@@ -152,8 +153,8 @@ class CausalModel:
         return result
 
     def _predicted(
-        self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: npt.NDArray[np.bool_], seed: int
-    ) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
+        self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: Booleans, seed: int
+    ) -> tuple[pd.Series, Booleans]:
         """The node's column under the intervention, and which rows (N,) of it changed. rows: (N,) those with a changed parent."""
         node, mechanism = self.by_name[name], self.fitted[name]
         parents = list(node.parents)
@@ -187,7 +188,7 @@ def _filled(column: pd.Series, value: Any) -> pd.Series:
     return pd.Series(value, index=column.index, name=column.name).astype(dtype)
 
 
-def _written(column: pd.Series, values: Any, rows: npt.NDArray[np.bool_]) -> pd.Series:
+def _written(column: pd.Series, values: Any, rows: Booleans) -> pd.Series:
     """The column with values (R,) in its rows (N,), R of them; of the column's type where that holds every value."""
     new, dtype = np.asarray(values), column.dtype
     if np.issubdtype(new.dtype, np.number) and pd.api.types.is_numeric_dtype(dtype) and not _holds(dtype, new):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from encoders.network import Array
 from verifair.errors import SchemaError
-from verifair.systems.cst.causal.design import Array
 from verifair.systems.cst.causal.mechanisms import Linear, Spec
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import PoissonRegressor
 
+from encoders.network import Array
 from verifair.errors import DataError
 from verifair.systems.cst.causal.coefficients import Coefficients
-from verifair.systems.cst.causal.design import Array, Design
+from verifair.systems.cst.causal.design import Design
 from verifair.systems.cst.causal.least_squares import check_rank, scaled
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 
-Integers = npt.NDArray[np.int64]
 SAMPLES = 16
 """Corners of a part that are tried before it is cut, beside its centre."""
 

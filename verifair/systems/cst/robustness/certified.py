@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Proof, Tree, semantics
 from verifair.checker.counterfactual_statement import CounterfactualStatement
@@ -43,7 +43,6 @@ from verifair.systems.cst.robustness.cells import Cells, Dependence, Part
 from verifair.systems.cst.robustness.effects import Effects, Errors, quantile
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 
-Integers = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
@@ -80,7 +79,7 @@ class CertifiedCounterfactuals:
     estimated: Integers
     status: npt.NDArray[np.str_]
     reason: npt.NDArray[np.str_]
-    clipped: npt.NDArray[np.bool_]
+    clipped: Booleans
     cells: Integers
     dependences: Mapping[int, Dependence] = field(repr=False)
     seconds: float

@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans
 from verifair.systems.cst.deciders import Rule
 from verifair.systems.cst.robustness.effects import Effects
 
-Booleans = npt.NDArray[np.bool_]
 MOST = 1e6
 """Standard errors; what does not flip below never does, as far as we say."""
 STEPS = 90

@@ -9,14 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.what_if import WhatIf
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 """Shares of the largest t that are tried on each ray, the smallest first."""

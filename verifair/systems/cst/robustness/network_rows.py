@@ -8,11 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx.runtime import predictions
 from verifair.checker.counterfactual_statement import CounterfactualQuery, Equation, Term
 from verifair.checker.kinds.counterfactuals import reach
@@ -24,9 +23,6 @@ from verifair.systems.cst.causal.design import is_number
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.robustness.cells import Dependence, Part
 from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 CORNERS = 256
 """Of the coefficients' box that are looked at for every row: all of them up to eight coefficients."""

@@ -13,17 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.deciders import Rule, counterfactually, decided
 from verifair.systems.cst.neighbours import Pool
 from verifair.systems.cst.robustness.effects import PAD, Effects
 from verifair.systems.cst.robustness.exact_flips import accepts, scores
 from verifair.systems.cst.robustness.what_if import WhatIf
-
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 
 STEPS = 40
 """Of bisection for t."""

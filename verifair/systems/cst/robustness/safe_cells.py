@@ -12,13 +12,11 @@ from collections.abc import Callable
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.robustness.safe_bounds import Bounds
 from verifair.systems.cst.robustness.what_if import WhatIf
 
-Integers = npt.NDArray[np.int64]
 NARROW = 1e-9
 """Parts are not halved below this width."""
 CHUNK = 2048
@@ -72,7 +70,7 @@ def _nearest(heap: list[Part], upper: float) -> list[Part]:
     return parts
 
 
-def _held(what: WhatIf, taken: list[tuple[int, Part]]) -> npt.NDArray[np.bool_]:
+def _held(what: WhatIf, taken: list[tuple[int, Part]]) -> Booleans:
     """Whether the verdict is the same throughout each part."""
     who = np.array([k for k, _ in taken], dtype=np.int64)
     low, high = (np.array([part[end] for _, part in taken]) * what.effects.errors + what.effects.estimates for end in (2, 3))

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
 from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule, counterfactually
@@ -39,8 +38,6 @@ from verifair.systems.cst.robustness.safe_cells import refined
 from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
 from verifair.systems.cst.testing import METHODS, Method, Situations
 
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 LEVELS = (1.0, 1.645, 1.96)
 """Standard errors at which shares of robust claims are told: one, and those of one- and two-sided 95 % intervals."""
 

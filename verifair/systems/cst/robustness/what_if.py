@@ -7,18 +7,15 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.deciders import Decider, NetworkDecider, counterfactually, decided
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.neighbours import negatives
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.testing import Claims, Method, Situations, Terms, claims_of
 
-Booleans = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
 Verdict = Literal["positive", "significant"]
 PAIRS = 20_000
 """Complainants with coefficients that are tested at once."""

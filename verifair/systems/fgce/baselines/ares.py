@@ -21,10 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.itemsets import Items, Itemset, frequent, meets
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
-from verifair.systems.fgce.space import Array, Booleans, Integers, Space, distance
+from verifair.systems.fgce.space import Space, distance
 
 LEAST = 1e-3
 """A step of the search must gain this much of a row."""

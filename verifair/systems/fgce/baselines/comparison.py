@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import Change
 from verifair.schema.schema import Schema
@@ -20,7 +21,7 @@ from verifair.systems.fgce.baselines.recourse import GroupRecourse
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Array, Booleans, Integers, Space, distance
+from verifair.systems.fgce.space import Space, distance
 
 Choose = Callable[[Instance, int], Integers]
 """FGCE: an instance and k -> nodes of at most k counterfactuals."""

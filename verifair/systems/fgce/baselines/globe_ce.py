@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.network import Array, Integers
 from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
-from verifair.systems.fgce.space import Array, Integers, Space, distance
+from verifair.systems.fgce.space import Space, distance
 
 SHOWN = 200
 """Directions are chosen by at most so many of the factuals, drawn at random, and then scaled for all."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.network import Array, Booleans, Integers
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.space import Array, Booleans, Integers
 
 ROWS = 4096
 Itemset = tuple[int, ...]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import Array, Booleans, Integers, Space
+from verifair.systems.fgce.space import Space
 
 Positive = Callable[[Array], Booleans]
 """(n, V) raw rows -> (n,) which are decided positively."""

@@ -17,9 +17,9 @@ from scipy.spatial import cKDTree
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
+from encoders.network import Array
 from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import LEAF, FeasibilityGraph, tree_leaves
-from verifair.systems.fgce.space import Array
 
 Weighting = Literal["inverse", "negative-log", "literal", "length"]
 """inverse: length / (KDE + 1e-8), the authors' code.   negative-log: length * -log(KDE / largest KDE), FACE's, never negative.

@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from joblib import Parallel, delayed
 from scipy.spatial import cKDTree
 
+from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import Array, Booleans, Integers, Moves, Space, distance
+from verifair.systems.fgce.space import Moves, Space, distance
 
 LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""

@@ -16,8 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from encoders.network import Booleans, Integers
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, chunks
-from verifair.systems.fgce.space import Booleans, Integers, Moves
+from verifair.systems.fgce.space import Moves
 
 WORD = 64
 CHUNK = 1 << 20

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from encoders.network import Array, Integers
 from solvers.outcome import Budget, Outcome
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.cover import Coverage, System, best, greedy, within
-from verifair.systems.fgce.space import Array, Integers
 
 ADDED = 8
 """Factuals that join the few at once."""

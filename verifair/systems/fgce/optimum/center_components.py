@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from encoders.network import Array, Integers
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Block, Instance
 from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers, needed
-from verifair.systems.fgce.space import Array, Integers
 
 Answers = dict[tuple[int, int], Centers]
 """(k', n') -> a component's optimum."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.cover_search import CoverSearch
-from verifair.systems.fgce.space import Array, Booleans, Integers
 
 DOMINATED = 3000
 """Columns of a block up to which dominated ones are looked for: the comparison is quadratic."""

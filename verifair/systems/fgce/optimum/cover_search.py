@@ -14,10 +14,10 @@ import time
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.network import Array, Booleans, Integers
 from encoders.programs.max_coverage import coverage_bound, max_coverage
 from solvers.outcome import Budget, Limit
 from solvers.registry import solve
-from verifair.systems.fgce.space import Array, Booleans, Integers
 
 STEPS = 300
 """Subgradient steps a branch gets."""

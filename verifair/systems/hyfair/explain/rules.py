@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, Severity, label

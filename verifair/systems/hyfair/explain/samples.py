@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.space import Space
 

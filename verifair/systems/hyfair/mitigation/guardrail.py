@@ -29,11 +29,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
-from encoders.network import Array, Network
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx import file as onnx_file
 from encoders.onnx.inputs import graph_input
 from encoders.onnx.runtime import open_session
-from encoders.problem import Booleans, Domain
+from encoders.problem import Domain
 from verifair.errors import DataError, QueryError
 from verifair.schema.constraint import boxes_of
 from verifair.schema.schema import Schema
@@ -113,7 +113,7 @@ def earlier(schema: Schema) -> tuple[Rule, ...]:
 class Columns:
     """The rules in network columns: row x is refused by rule f iff lower[f] <= x[columns] <= upper[f], (F, C) each."""
 
-    columns: npt.NDArray[np.int64]
+    columns: Integers
     lower: Array
     upper: Array
 

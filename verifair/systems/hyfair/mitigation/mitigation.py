@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array, Network
-from encoders.problem import Integers
+from encoders.network import Array, Integers, Network
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import decisions
 from verifair.schema.schema import Schema

@@ -13,8 +13,7 @@ from types import ModuleType
 import numpy as np
 import scipy.special
 
-from encoders.network import Array, Network
-from encoders.problem import Integers
+from encoders.network import Array, Integers, Network
 from verifair.datasets import Dataset
 from verifair.errors import DataError, MissingPackage, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label

@@ -14,10 +14,8 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans, Integers
 from verifair.engine.queries import KDiscrimination
-from verifair.engine.questions import Integers
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, recount
 from verifair.systems.hyfair.search.neighbours import Move, Mutation, Nearest, Pool

@@ -16,10 +16,10 @@ import pandas as pd
 import scipy.special
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Layer, affine
+from encoders.network import Array, Integers, Layer, affine
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability import bucket
-from verifair.engine.questions import Integers, margin
+from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
 from verifair.systems.hyfair.search.space import Space, edges
 

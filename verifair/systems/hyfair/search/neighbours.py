@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from encoders.network import Array
-from verifair.engine.questions import Integers
+from encoders.network import Array, Integers
 from verifair.errors import DataError, QueryError
 from verifair.systems.hyfair.search.space import Space
 

@@ -19,13 +19,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array
-from encoders.problem import Booleans
+from encoders.network import Array, Booleans, Floats, Integers
 from verifair.engine.queries import KDiscrimination
-from verifair.engine.questions import Integers, box_of, margin
+from verifair.engine.questions import box_of, margin
 from verifair.errors import QueryError
 
-Floats = npt.NDArray[np.float32]
 CELLS = 1 << 17
 """Numbers in one block of hidden values: half a megabyte, so that it stays in the cache from one operation to the next."""
 DRAWS = 100
