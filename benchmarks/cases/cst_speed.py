@@ -3,7 +3,7 @@
 `law school`: all 21,790 applicants, race and gender, k = 15, 30, 50, 100 in one run, from the table in memory to counts; against
 all distances, chunk by chunk with NumPy, one partition a k (shared ties). Interleaved; every count is compared.
 `command`: the same as `verifair cst` in a fresh process, from the table's file to its files.
-`authors`: their procedure, one complainant after another, for one k (`tests/situation_reference.py`).
+`authors`: their procedure, one complainant after another, for one k (`tests/cst_in_loops.py`).
 `loops`: the definitions in plain Python, on some rows of the law school.
 
     python -m benchmarks.cases.cst_speed --rounds 1        shorter
@@ -28,7 +28,7 @@ from benchmarks.cst_paper import K
 from benchmarks.fairify import data_folder
 from benchmarks.table import show
 from encoders.network import Array
-from tests.situation_reference import authors_counts, people_tested
+from tests.cst_in_loops import authors_counts, people_tested
 from verifair import datasets
 from verifair.systems.cst.testing import Situations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_support import checked_json, flat
+from tests.command_line import checked_json, flat
 from verifair.cli import main
 
 Run = Callable[..., tuple[int, str, str]]

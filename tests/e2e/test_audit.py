@@ -20,7 +20,7 @@ from joblib import parallel_config
 from joblib.parallel import get_active_backend
 
 from solvers.outcome import Budget
-from tests.cli_support import RUN
+from tests.command_line import RUN
 from verifair import datasets
 from verifair.audit import run
 from verifair.audit.result import Section

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.bench_support import Fake
-from tests.cli_support import is_drawn
+from tests.command_line import is_drawn
 from verifair.bench.competitors import Competitor
 from verifair.cli import bench
 

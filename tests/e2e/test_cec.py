@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.onnx.reader import read_onnx
-from tests.cli_support import flat, is_drawn, verifair
+from tests.command_line import flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")

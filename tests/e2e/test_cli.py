@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.cli_support import verifair
+from tests.command_line import verifair
 from verifair import datasets
 
 

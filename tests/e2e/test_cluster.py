@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.cases.kill_resume import kept
 from benchmarks.local_cluster import LocalCluster, local_cluster
-from tests.cli_support import RUN, flat
+from tests.command_line import RUN, flat
 from verifair import datasets
 from verifair.checker.partition_store import ARRAYS, PartitionStore
 

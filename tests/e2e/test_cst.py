@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cli_support import flat, is_drawn, verifair
+from tests.command_line import flat, is_drawn, verifair
 from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel

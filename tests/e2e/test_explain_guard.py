@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.cli_support import verifair
+from tests.command_line import verifair
 from verifair import datasets
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file

@@ -15,7 +15,7 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
-from tests.cli_support import flat, is_drawn, verifair
+from tests.command_line import flat, is_drawn, verifair
 from verifair import datasets
 from verifair.systems.fgce.space import Moves, Space
 

@@ -11,7 +11,7 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import predictions
-from tests.cli_support import verifair
+from tests.command_line import verifair
 from verifair import datasets
 
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")

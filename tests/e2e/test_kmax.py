@@ -12,7 +12,7 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
-from tests.cli_support import verifair
+from tests.command_line import verifair
 from verifair import datasets
 from verifair.schema.schema import Schema
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.cli_support import flat, verifair
+from tests.command_line import flat, verifair
 
 SCHEMA = """
 [model]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_support import verifair
+from tests.command_line import verifair
 from verifair.cli.locks import alone
 from verifair.errors import QueryError
 

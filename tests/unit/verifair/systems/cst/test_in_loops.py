@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.situation_reference import authors_counts, people_tested, wald
+from tests.cst_in_loops import authors_counts, people_tested, wald
 from verifair.systems.cst.neighbours import Ties
 from verifair.systems.cst.testing import Situations, Terms, situation_test
 

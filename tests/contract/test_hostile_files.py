@@ -23,7 +23,7 @@ import pytest
 
 from encoders.network import Layer, Link, Network
 from tests.bench_support import record
-from tests.cli_support import RUN
+from tests.command_line import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.journal import Journal

@@ -15,8 +15,8 @@ from encoders.vnnlib.reader import read_vnnlib
 from encoders.vnnlib.writer import decimal
 from solvers.outcome import Budget
 from tests.support import random_network
-from tests.unit.verifair.test_interop_decide import HAT, IDENTITY, old, query, stored, twin
-from tests.unit.verifair.test_interop_export import query as fairness
+from tests.unit.verifair.interop.test_decide import HAT, IDENTITY, old, query, stored, twin
+from tests.unit.verifair.interop.test_export import query as fairness
 from verifair.checker.certificate import Tree, semantics
 from verifair.errors import CertificateError
 from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections

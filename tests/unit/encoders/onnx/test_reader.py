@@ -20,7 +20,7 @@ from encoders.onnx.runtime import runtime_outputs
 
 from .onnx_models import node, onnxruntime_output, save
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "onnx"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "onnx"
 DATA = os.environ.get("VERIFAIR_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="VERIFAIR_DATA is not set")
 F = np.float32

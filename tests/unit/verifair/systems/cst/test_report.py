@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.cli_support import flat, is_drawn
+from tests.command_line import flat, is_drawn
 from verifair.errors import QueryError
 from verifair.systems.cst import plots as situation_plots
 from verifair.systems.cst import tables as words

@@ -1,4 +1,4 @@
-"""Programs the conformance suite asks of every backend, and the checks that need no second solver."""
+"""Programs the contract suite asks of every backend, and the checks that need no second solver."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from encoders.network import Layer, Network
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.onnx.reader import read_onnx
 from tests.support import fractions, random_network
-from tests.unit.encoders.onnx_models import onnxruntime_output
+from tests.unit.encoders.onnx.onnx_models import onnxruntime_output
 
 
 def mixed(network: Network) -> Network:

@@ -15,7 +15,7 @@ from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, save
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "onnx"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "onnx"
 F = np.float32
 
 

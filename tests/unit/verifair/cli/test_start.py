@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import verifair as vf
-from tests.cli_support import flat
-from tests.cli_support import verifair as command
+from tests.command_line import flat
+from tests.command_line import verifair as command
 from verifair.cli.main import VERBS
 
 
