@@ -35,7 +35,7 @@ class Capability(Enum):
     SEED = "seed"
 
 
-class _Run(Protocol):
+class _Solve(Protocol):
     def __call__(self, program: Program, *, budget: Budget, presolve: bool | None) -> Outcome: ...
 
 
@@ -49,7 +49,7 @@ class Backend:
     distribution: str
     extra: str | None
     capabilities: frozenset[Capability]
-    run: _Run
+    run: _Solve
     max_columns: int | None = None
     max_rows: int | None = None
 

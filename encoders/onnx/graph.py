@@ -16,11 +16,11 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.exact.affine import exact
 from encoders.onnx.file import LogitsModel, attributes, node_name, opset, producers
-from encoders.onnx.inputs import Inputs, graph_inputs
+from encoders.onnx.inputs import ModelInputs, graph_inputs
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
 from encoders.onnx.operators.table import SUPPORTED
-from encoders.onnx.tensor import Constant, Node, Source, Tensor
+from encoders.onnx.tensor import Constant, NeuronSource, OnnxNode, Tensor
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
          "Identity", "Max", "Min", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
@@ -47,13 +47,13 @@ class Reading:
 
     path: Path
     model: onnx.ModelProto
-    inputs: Inputs
+    inputs: ModelInputs
     batch: int | None
     opset: int
     constants: dict[str, Constant] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     sized: set[str] = field(default_factory=set)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[NeuronSource] = field(default_factory=list)
     rewritten: dict[str, Tensor] = field(default_factory=dict)
     rounded: list[str] = field(default_factory=list)
     folded: int = 0
@@ -62,9 +62,9 @@ class Reading:
 def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
     """The sources of a logits model and its logits, as affine expressions. Raises ModelError at what cannot be read."""
     feeds, batch = graph_inputs(path, logits.model)
-    inputs = Inputs(path=path, feeds=feeds, number=np.full(sum(len(f.start) for f in feeds), -1))
+    inputs = ModelInputs(path=path, feeds=feeds, number=np.full(sum(len(f.start) for f in feeds), -1))
     reading = Reading(path=path, model=logits.model, inputs=inputs, batch=batch, opset=opset(logits.model))
-    reading.sources.append(Source(node="input", before=None, after=None, level=0, pre=None, slope=np.ones(0)))
+    reading.sources.append(NeuronSource(node="input", before=None, after=None, level=0, pre=None, slope=np.ones(0)))
     reading.tensors.update({feed.name: inputs.tensor(feed) for feed in feeds})
     reading.constants.update({i.name: numpy_helper.to_array(i) for i in logits.model.graph.initializer})
     for node in logits.model.graph.node:
@@ -93,7 +93,7 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
     if op not in SUPPORTED:
         raise ModelError(reading.path, refusal(op, SUPPORTED), node=name, op=op)
     inputs = tuple(_operand(reading, i, op) if i else None for i in proto.input)
-    node = Node(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
+    node = OnnxNode(path=reading.path, name=name, op=op, opset=reading.opset, batch=reading.batch,
                 attributes=attributes(proto), input_names=tuple(proto.input), output_names=tuple(proto.output),
                 inputs=inputs, sources=reading.sources, columns=reading.inputs)
     if op not in TAKE_WHOLE and any(isinstance(i, Tensor) and i.whole for i in inputs):

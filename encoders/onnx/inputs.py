@@ -69,7 +69,7 @@ def graph_input(path: Path, model: onnx.ModelProto) -> tuple[str, tuple[int, ...
 
 
 @dataclass(kw_only=True, eq=False)
-class Inputs:
+class ModelInputs:
     """feeds: as the graph has them, their `start` numbering raw columns 0 ... R - 1.
 
     number: (R,) the neuron of source 0 that stands for a raw column that is computed with, -1 for others.

@@ -17,7 +17,7 @@ from encoders.exact.affine import Exact, ExactMatrix, as_column, as_vector, empt
 from encoders.network import Array, Integers
 
 if TYPE_CHECKING:
-    from encoders.onnx.inputs import Inputs
+    from encoders.onnx.inputs import ModelInputs
 
 Constant = npt.NDArray[np.generic]
 MOST = 2**18
@@ -129,7 +129,7 @@ Result = Tensor | Sequence[Tensor | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Source:
+class NeuronSource:
     """Values that affine expressions are about: the network's inputs, or the outputs of one activation node.
 
     before, after: names of the ONNX tensors that go into and come out of the activation; None where an operator is rewritten
@@ -148,7 +148,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Node:
+class OnnxNode:
     """One node with its inputs resolved: a Tensor, a constant array, or None for an input left out.
 
     batch: the model's batch size where it is fixed.   sources: all sources so far; an activation appends its own.
@@ -164,8 +164,8 @@ class Node:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     inputs: tuple[Tensor | Constant | None, ...]
-    sources: list[Source] = field(repr=False)
-    columns: Inputs = field(repr=False)
+    sources: list[NeuronSource] = field(repr=False)
+    columns: ModelInputs = field(repr=False)
 
     def error(self, problem: str) -> ModelError:
         return ModelError(self.path, problem, node=self.name, op=self.op)

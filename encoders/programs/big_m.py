@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.programs.rows import Rows
+from encoders.programs.rows import RowBlock
 from encoders.programs.twin import Encoding, Layout, difference_rows
 from encoders.programs.twin_box import TwinBox, exit_rows
 
@@ -29,7 +29,7 @@ def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:
     layout = Layout.parts(box, integer=True, paired=difference)
     first = len(layout.lower)
     width = first
-    rows: list[Rows] = []
+    rows: list[RowBlock] = []
     switches: list[np.ndarray] = []  # per layer and copy: the column of z of each neuron with columns, -1 for a stable one
     for pair in layout.neurons:
         for neurons in pair:
@@ -38,8 +38,8 @@ def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:
             width += len(u)
             lower = neurons.lower[u]
             rows += [
-                Rows.of([neurons.positive[u], z], [1.0, -neurons.upper[u]], -np.inf, 0.0),
-                Rows.of([neurons.negative[u], z], [1.0, -lower], -np.inf, -lower),
+                RowBlock.of([neurons.positive[u], z], [1.0, -neurons.upper[u]], -np.inf, 0.0),
+                RowBlock.of([neurons.negative[u], z], [1.0, -lower], -np.inf, -lower),
             ]
             switches.append(np.full(len(neurons.index), -1))
             switches[-1][u] = z
@@ -51,7 +51,7 @@ def big_m(box: TwinBox, *, difference: bool = False) -> Encoding:
     return Encoding.of(layout, rows + forbidden, binaries=width + binaries - first)
 
 
-def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[Rows]:
+def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[RowBlock]:
     """z >= z' where a >= a' throughout, z <= z' where a <= a'."""
     rows = []
     for k, (first, _) in enumerate(layout.neurons):
@@ -60,19 +60,19 @@ def _ordered(layout: Layout, switches: list[np.ndarray]) -> list[Rows]:
         above = both & (layout.box.layers[k].delta_lower[0, first.index] >= 0)
         below = both & (layout.box.layers[k].delta_upper[0, first.index] <= 0)
         rows += [
-            Rows.of([z[above], z_prime[above]], [1.0, -1.0], 0.0, np.inf),
-            Rows.of([z[below], z_prime[below]], [1.0, -1.0], -np.inf, 0.0),
+            RowBlock.of([z[above], z_prime[above]], [1.0, -1.0], 0.0, np.inf),
+            RowBlock.of([z[below], z_prime[below]], [1.0, -1.0], -np.inf, 0.0),
         ]
     return rows
 
 
-def _goal_rows(layout: Layout) -> list[Rows]:
+def _goal_rows(layout: Layout) -> list[RowBlock]:
     """Each row of the problem's goals is at least its rigorous bound, which counts the row's constant."""
     goals = layout.box.twin.rows
     values = goals @ layout.margins
     used = np.flatnonzero(values.any(axis=0))
     return [
-        Rows(
+        RowBlock(
             columns=np.broadcast_to(used, (len(goals), len(used))),
             values=values[:, used],
             lower=layout.box.rows_lower - layout.box.twin.constants - goals @ layout.constants,

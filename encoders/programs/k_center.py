@@ -39,7 +39,7 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Centers:
+class CoveringCenters:
     """A set of counterfactuals and whom they cover.
 
     chosen: (s,) ascending columns of the cost matrix, s <= k.
@@ -74,7 +74,7 @@ class KCenter:
     distinct: Array
     ranked: bool
 
-    def decode(self, values: Array) -> Centers | None:
+    def decode(self, values: Array) -> CoveringCenters | None:
         """A solver's point (n,) as centers; None where its choice, rounded, is no solution: more than k, or too few covered.
 
         Only u is read. Each factual goes to its cheapest chosen column, which is never worse than the solver's r.
@@ -89,7 +89,7 @@ class KCenter:
         return float(self.distinct[first]) if first < len(self.distinct) else np.inf
 
 
-def centers(cost: Array, chosen: Integers, coverage: int) -> Centers | None:
+def centers(cost: Array, chosen: Integers, coverage: int) -> CoveringCenters | None:
     """The cheapest way to cover `coverage` factuals of cost (F, C) with the chosen columns; None where they cannot."""
     if not len(chosen):
         return None
@@ -98,7 +98,7 @@ def centers(cost: Array, chosen: Integers, coverage: int) -> Centers | None:
     largest = float(np.partition(paid, coverage - 1)[coverage - 1])
     if largest == np.inf:
         return None
-    return Centers(chosen=chosen, assignment=np.where(paid <= largest, nearest, -1), cost=largest)
+    return CoveringCenters(chosen=chosen, assignment=np.where(paid <= largest, nearest, -1), cost=largest)
 
 
 def k_center(cost: Array, *, k: int, coverage: int, ranked: bool = False) -> KCenter:

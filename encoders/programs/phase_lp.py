@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.problem import Domain
-from encoders.programs.rows import Rows, matrix
+from encoders.programs.rows import RowBlock, matrix
 from solvers.program import Program
 
 
@@ -105,7 +105,7 @@ class PhaseLP:
             at = start.copy()
             at[moving] = centre + (start - low)[moving]  # a shifted copy moves along
             first = network.layers[0]
-            copies.append(_Copy(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ at + first.bias))
+            copies.append(_Expressions(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ at + first.bias))
         build = _Build(len(moving))
         build.one_hot_sums(domain, moving, low)
         blocks = []
@@ -139,7 +139,7 @@ class PhaseLP:
         d = len(self.moving)
         lower[:d] = (low[self.moving] - self.centre) / self.radius
         upper[:d] = (high[self.moving] - self.centre) / self.radius
-        changing: list[Rows] = []
+        changing: list[RowBlock] = []
         for k, block in enumerate(self.blocks):
             at = layers[k].take(block.index)
             for p, n, a_low, a_high in ((block.p, block.n, at.low, at.high), (block.p2, block.n2, at.low2, at.high2)):
@@ -185,7 +185,7 @@ class PhaseLP:
         return out
 
 
-class _Copy:
+class _Expressions:
     """Pre-activations of one copy as expressions: coefficients (m, c) over program columns (c,), constant (m,)."""
 
     def __init__(self, columns: Integers, coefficients: Array, constant: Array) -> None:
@@ -207,13 +207,13 @@ class _Build:
 
     def __init__(self, width: int) -> None:
         self.width, self.count = width, 0
-        self.rows: list[Rows] = []
+        self.rows: list[RowBlock] = []
 
     def columns(self, m: int) -> Integers:
         self.width += m
         return np.arange(self.width - m, self.width)
 
-    def _add(self, rows: Rows) -> Integers:
+    def _add(self, rows: RowBlock) -> Integers:
         self.rows.append(rows)
         self.count += len(rows.lower)
         return np.arange(self.count - len(rows.lower), self.count)
@@ -222,34 +222,34 @@ class _Build:
         for v in np.flatnonzero(domain.one_hot):
             block = np.flatnonzero((moving >= domain.start[v]) & (moving < domain.start[v] + domain.width[v]))
             if len(block):
-                self._add(Rows(columns=block[None], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
+                self._add(RowBlock(columns=block[None], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
 
-    def definitions(self, copy: _Copy, kept: Integers, p: Integers, n: Integers) -> Integers:
+    def definitions(self, copy: _Expressions, kept: Integers, p: Integers, n: Integers) -> Integers:
         """p - n - (a without its constant) = constant."""
         one = np.ones((len(kept), 1))
         columns = np.concatenate([np.tile(copy.columns, (len(kept), 1)), p[:, None], n[:, None]], axis=1)
         values = np.concatenate([-copy.coefficients[kept], one, -one], axis=1)
-        return self._add(Rows(columns=columns, values=values, lower=copy.constant[kept], upper=copy.constant[kept]))
+        return self._add(RowBlock(columns=columns, values=values, lower=copy.constant[kept], upper=copy.constant[kept]))
 
     def equals(self, column: int, columns: Integers, coefficients: Array, constant: float) -> None:
         at = np.append(columns, column)[None]
         value = np.array([constant])
-        self._add(Rows(columns=at, values=np.append(-coefficients, 1.0)[None], lower=value, upper=value))
+        self._add(RowBlock(columns=at, values=np.append(-coefficients, 1.0)[None], lower=value, upper=value))
 
     def maximum(self, t: int, margins: Integers, rows: Array, constants: Array) -> Integers:
         """t - row . (g, g') >= constant."""
         columns = np.tile(np.append(t, margins), (len(rows), 1))
         values = np.concatenate([np.ones((len(rows), 1)), -rows], axis=1)
-        return self._add(Rows(columns=columns, values=values, lower=constants, upper=np.full(len(rows), np.inf)))
+        return self._add(RowBlock(columns=columns, values=values, lower=constants, upper=np.full(len(rows), np.inf)))
 
 
-def _triangle(p: Integers, n: Integers, low: Array, high: Array) -> Rows:
+def _triangle(p: Integers, n: Integers, low: Array, high: Array) -> RowBlock:
     loose = (low < 0) & (high > 0)
     k = np.divide(high, high - low, out=np.full_like(low, 0.5), where=loose)
-    return Rows.of([p, n], [1 - k, k], -np.inf, np.where(loose, -k * low, np.inf))
+    return RowBlock.of([p, n], [1 - k, k], -np.inf, np.where(loose, -k * low, np.inf))
 
 
-def _first_difference(block: _Block, at: Intervals) -> list[Rows]:
+def _first_difference(block: _Block, at: Intervals) -> list[RowBlock]:
     """D = a' - a is a constant s: the facets of the hull of (a, relu(a), relu(a')) besides the triangles (`twin_difference`)."""
     rows = []
     shift = (at.d_low + at.d_high) / 2
@@ -263,11 +263,11 @@ def _first_difference(block: _Block, at: Intervals) -> list[Rows]:
         q_ratio = np.clip(1 - np.divide(size, top, out=np.zeros_like(size), where=holds), 0.0, None)
         n_ratio = np.clip(1 + np.divide(size, bottom, out=np.zeros_like(size), where=holds), 0.0, None)
         limit = np.where(holds, 0.0, np.inf)
-        rows += [Rows.of([q, p], [1.0, -q_ratio], -np.inf, limit), Rows.of([n, m], [1.0, -n_ratio], -np.inf, limit)]
+        rows += [RowBlock.of([q, p], [1.0, -q_ratio], -np.inf, limit), RowBlock.of([n, m], [1.0, -n_ratio], -np.inf, limit)]
     return rows
 
 
-def _deeper_difference(block: _Block, at: Intervals) -> list[Rows]:
+def _deeper_difference(block: _Block, at: Intervals) -> list[RowBlock]:
     """d_low <= D <= d_high, and the planes around d = p' - p:  lines in D between min(D, 0) and max(D, 0)."""
     low, high = at.d_low, at.d_high
     mixed = (low < 0) & (high > 0)
@@ -282,7 +282,7 @@ def _deeper_difference(block: _Block, at: Intervals) -> list[Rows]:
         return [1 - slope, slope, slope - 1, -slope]
 
     return [
-        Rows.of(columns, [1.0, -1.0, -1.0, 1.0], low, np.maximum(low, high)),
-        Rows.of(columns, plane(roof), -np.inf, np.where(mixed, -share * low, 0.0)),
-        Rows.of(columns, plane(floor), np.where(mixed, -(1 - share) * high, 0.0), np.inf),
+        RowBlock.of(columns, [1.0, -1.0, -1.0, 1.0], low, np.maximum(low, high)),
+        RowBlock.of(columns, plane(roof), -np.inf, np.where(mixed, -share * low, 0.0)),
+        RowBlock.of(columns, plane(floor), np.where(mixed, -(1 - share) * high, 0.0), np.inf),
     ]

@@ -11,7 +11,7 @@ from encoders.network import Array, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class RowBlock:
     """A block of m rows with k entries each: columns, values (m, k); limits lower, upper (m,)."""
 
     columns: Integers
@@ -20,7 +20,7 @@ class Rows:
     upper: Array
 
     @classmethod
-    def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> Rows:
+    def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> RowBlock:
         """Rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
         m = len(columns[0])
         return cls(
@@ -31,9 +31,9 @@ class Rows:
         )
 
 
-def matrix(blocks: list[Rows], width: int) -> tuple[sp.csr_array, Array, Array]:
+def matrix(blocks: list[RowBlock], width: int) -> tuple[sp.csr_array, Array, Array]:
     """Stack blocks of rows into one CSR array over `width` columns, with the limits of its rows."""
-    nothing = Rows(columns=np.empty((0, 0), dtype=np.int64), values=np.empty((0, 0)), lower=np.empty(0), upper=np.empty(0))
+    nothing = RowBlock(columns=np.empty((0, 0), dtype=np.int64), values=np.empty((0, 0)), lower=np.empty(0), upper=np.empty(0))
     blocks = [nothing, *blocks]
     counts = np.concatenate([np.full(len(b.lower), b.columns.shape[1], dtype=np.int64) for b in blocks])
     starts = np.concatenate([[0], np.cumsum(counts)])

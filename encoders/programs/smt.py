@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from encoders.network import Array
 from encoders.problem import Goal
-from encoders.programs.rows import Rows
+from encoders.programs.rows import RowBlock
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import TwinBox, exit_clauses
 from encoders.programs.twin_full import FullTwin
@@ -37,7 +37,7 @@ def smt(box: TwinBox) -> Encoding:
     full = FullTwin.of(box, exact=True)
     rows, relus = [], []
     for layer in full.neurons:
-        rows.append(Rows.of([layer.output[layer.active], layer.input[layer.active]], [1.0, -1.0], 0.0, 0.0))
+        rows.append(RowBlock.of([layer.output[layer.active], layer.input[layer.active]], [1.0, -1.0], 0.0, 0.0))
         open_ = ~layer.active & ~layer.inactive
         relus.append(np.stack([layer.input[open_], layer.output[open_]], axis=1))
     encoding = full.encoding(rows, np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]))

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.programs.rows import Rows
-from encoders.programs.twin import Encoding, Layout, Neurons, difference_rows, edge_slope
+from encoders.programs.rows import RowBlock
+from encoders.programs.twin import Encoding, Layout, NeuronColumns, difference_rows, edge_slope
 from encoders.programs.twin_box import TwinBox
 from encoders.programs.twin_full import FullTwin
 
@@ -43,14 +43,14 @@ def naive_triangle(box: TwinBox) -> Encoding:
     full = FullTwin.of(box, exact=False)
     rows = []
     for layer in full.neurons:
-        rows.append(Rows.of([layer.output, layer.input], [1.0, -1.0], 0.0, np.where(layer.active, 0.0, np.inf)))
+        rows.append(RowBlock.of([layer.output, layer.input], [1.0, -1.0], 0.0, np.where(layer.active, 0.0, np.inf)))
         u = np.flatnonzero(~layer.active & ~layer.inactive)
         slope = edge_slope(layer.lower[u], layer.upper[u])
-        rows.append(Rows.of([layer.output[u], layer.input[u]], [1.0, -slope], -np.inf, -slope * layer.lower[u]))
+        rows.append(RowBlock.of([layer.output[u], layer.input[u]], [1.0, -slope], -np.inf, -slope * layer.lower[u]))
     return full.encoding(rows)
 
 
-def _triangle(neurons: Neurons) -> Rows:
+def _triangle(neurons: NeuronColumns) -> RowBlock:
     u = np.flatnonzero(neurons.unstable)
     slope = edge_slope(neurons.lower[u], neurons.upper[u])
-    return Rows.of([neurons.positive[u], neurons.negative[u]], [1 - slope, slope], -np.inf, -slope * neurons.lower[u])
+    return RowBlock.of([neurons.positive[u], neurons.negative[u]], [1 - slope, slope], -np.inf, -slope * neurons.lower[u])

@@ -36,13 +36,13 @@ from encoders.bounds.interval import LayerBounds
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal
 from encoders.programs.goal_rows import worst_program
-from encoders.programs.rows import Rows, matrix
-from encoders.programs.twin_box import Inputs, TwinBox
+from encoders.programs.rows import RowBlock, matrix
+from encoders.programs.twin_box import InputColumns, TwinBox
 from solvers.program import Program
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Neurons:
+class NeuronColumns:
     """The neurons of one layer of one copy that have columns: u of them.
 
     index: (u,) which.   positive, negative: (u,) columns of p and n (none in a hull).   lower, upper: (u,) bounds on a = p - n.
@@ -71,12 +71,12 @@ class Layout:
     """
 
     box: TwinBox
-    inputs: Inputs
+    inputs: InputColumns
     lower: Array
     upper: Array
     integer: Booleans
-    neurons: tuple[tuple[Neurons, Neurons], ...]
-    rows: tuple[Rows, ...]
+    neurons: tuple[tuple[NeuronColumns, NeuronColumns], ...]
+    rows: tuple[RowBlock, ...]
     margins: Array
     constants: Array
 
@@ -92,11 +92,11 @@ class Layout:
 
     @classmethod
     def _of(cls, box: TwinBox, *, integer: bool, paired: bool, with_negative: bool) -> Layout:
-        inputs = Inputs.of(box, integer=integer)
+        inputs = InputColumns.of(box, integer=integer)
         copies = (_Copy.of(box, inputs, prime=False), _Copy.of(box, inputs, prime=True))
         rows = inputs.sums()
         lower, upper, width = [inputs.lower], [inputs.upper], len(inputs.column)
-        neurons: list[tuple[Neurons, Neurons]] = []
+        neurons: list[tuple[NeuronColumns, NeuronColumns]] = []
         for k in range(box.twin.depth):
             kept = [_unstable(box, k, prime) for prime in (False, True)]
             if paired:
@@ -147,7 +147,7 @@ class _Copy:
         self.box, self.prime, self.columns, self.coefficients, self.constant = box, prime, columns, coefficients, constant
 
     @classmethod
-    def of(cls, box: TwinBox, inputs: Inputs, prime: bool) -> _Copy:
+    def of(cls, box: TwinBox, inputs: InputColumns, prime: bool) -> _Copy:
         twin = box.twin
         weight = twin.weights[0]
         network = box.low.copy()  # the moving columns that this box fixes, and the origin of the others
@@ -157,20 +157,20 @@ class _Copy:
             constant = constant - twin.shift[box.question]
         return cls(box, prime, np.arange(len(inputs.column)), weight[:, inputs.column] * inputs.unit, constant)
 
-    def split(self, k: int, index: Integers, width: int, with_negative: bool) -> Neurons:
+    def split(self, k: int, index: Integers, width: int, with_negative: bool) -> NeuronColumns:
         """Give p, and n when wanted, of the neurons `index` the next columns after `width`."""
         lower, upper = self.box.copy(k, self.prime)
         positive = width + np.arange(len(index))
         negative = positive + len(index) if with_negative else positive[:0]
-        return Neurons(index=index, positive=positive, negative=negative, lower=lower[index], upper=upper[index])
+        return NeuronColumns(index=index, positive=positive, negative=negative, lower=lower[index], upper=upper[index])
 
-    def definition(self, neurons: Neurons) -> Rows:
+    def definition(self, neurons: NeuronColumns) -> RowBlock:
         """a - p + n = 0."""
         one = np.ones(len(neurons.index))
         constant = -self.constant[neurons.index]
         return self._rows(neurons, one, [neurons.positive, neurons.negative], [-one, one], constant, constant)
 
-    def triangle(self, neurons: Neurons) -> list[Rows]:
+    def triangle(self, neurons: NeuronColumns) -> list[RowBlock]:
         """a - p <= 0  and  t a - p >= t l."""
         one, constant = np.ones(len(neurons.index)), self.constant[neurons.index]
         slope = edge_slope(neurons.lower, neurons.upper)
@@ -181,18 +181,18 @@ class _Copy:
         ]
 
     def _rows(
-        self, neurons: Neurons, factor: Array, columns: list[Integers], values: list[Array], lower: Array, upper: Array
-    ) -> Rows:
+        self, neurons: NeuronColumns, factor: Array, columns: list[Integers], values: list[Array], lower: Array, upper: Array
+    ) -> RowBlock:
         """factor a, without its constant, and further entries, one row for each neuron."""
         at = np.broadcast_to(self.columns, (len(neurons.index), len(self.columns)))
-        return Rows(
+        return RowBlock(
             columns=np.concatenate([at, np.stack(columns, axis=1)], axis=1),
             values=np.concatenate([factor[:, None] * self.coefficients[neurons.index], np.stack(values, axis=1)], axis=1),
             lower=lower,
             upper=upper,
         )
 
-    def ascend(self, k: int, neurons: Neurons) -> None:
+    def ascend(self, k: int, neurons: NeuronColumns) -> None:
         """From the pre-activations of layer k to those of the next: substitute y, which is a or s a on one side of zero,
         and for a neuron with columns p - s n, or s a + (1 - s) p where n was not kept."""
         twin, slope, index = self.box.twin, self.box.twin.hidden[k].slope, neurons.index
@@ -220,12 +220,12 @@ class Encoding:
     """
 
     program: Program
-    inputs: Inputs
+    inputs: InputColumns
     margins: Array
     constants: Array
 
     @classmethod
-    def of(cls, layout: Layout, rows: list[Rows], *, binaries: int = 0) -> Encoding:
+    def of(cls, layout: Layout, rows: list[RowBlock], *, binaries: int = 0) -> Encoding:
         """The layout's own rows and further ones, with `binaries` further 0/1 columns at the end.
 
         A box without anything left to decide (one point, say) gets one column that is 0: backends want at least one.
@@ -263,7 +263,7 @@ class Encoding:
         """Is there a point with  row[0] g(x) + row[1] g(x') <= threshold?  A feasibility question."""
         coefficients = row @ self.margins
         used = np.flatnonzero(coefficients)
-        limit = Rows(
+        limit = RowBlock(
             columns=used[None, :],
             values=coefficients[None, used],
             lower=np.array([-np.inf]),
@@ -282,7 +282,7 @@ class Encoding:
         return self.inputs.decode(values)
 
 
-def difference_rows(layout: Layout) -> list[Rows]:
+def difference_rows(layout: Layout) -> list[RowBlock]:
     """What a paired layout knows about Delta = a - a' and e = relu(a) - relu(a') = p - p', neuron by neuron.
 
     First layer, Delta = s constant; let (p, n), (q, m) belong to the copy with the larger and the smaller pre-activation, apart
@@ -295,7 +295,7 @@ def difference_rows(layout: Layout) -> list[Rows]:
     Last layer:     the interval of g - g'.
     Sound? yes: every row holds at every point of the network's graph.
     """
-    rows: list[Rows] = []
+    rows: list[RowBlock] = []
     for k, (first, second) in enumerate(layout.neurons):
         if k == 0:
             rows += _first_difference(layout, first, second)
@@ -306,7 +306,7 @@ def difference_rows(layout: Layout) -> list[Rows]:
     margins = (layout.margins[0] - layout.margins[1])[None, :]
     used = np.flatnonzero(margins[0])
     rows.append(
-        Rows(
+        RowBlock(
             columns=used[None, :],
             values=margins[:, used],
             lower=last.delta_lower[0] - constant,
@@ -316,7 +316,7 @@ def difference_rows(layout: Layout) -> list[Rows]:
     return rows
 
 
-def _first_difference(layout: Layout, first: Neurons, second: Neurons) -> list[Rows]:
+def _first_difference(layout: Layout, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:
     shift = layout.box.twin.shift[layout.box.question][first.index]
     rows = []
     for one, two, sign in ((first, second, 1.0), (second, first, -1.0)):  # one: the copy with the larger pre-activation
@@ -325,13 +325,13 @@ def _first_difference(layout: Layout, first: Neurons, second: Neurons) -> list[R
         p_ratio = np.maximum(1 - size / one.upper[at], 0.0)
         n_ratio = np.maximum(1 + size / two.lower[at], 0.0)
         rows += [
-            Rows.of([two.positive[at], one.positive[at]], [1.0, -p_ratio], -np.inf, 0.0),
-            Rows.of([one.negative[at], two.negative[at]], [1.0, -n_ratio], -np.inf, 0.0),
+            RowBlock.of([two.positive[at], one.positive[at]], [1.0, -p_ratio], -np.inf, 0.0),
+            RowBlock.of([one.negative[at], two.negative[at]], [1.0, -n_ratio], -np.inf, 0.0),
         ]
     return rows
 
 
-def _deeper_difference(layout: Layout, k: int, first: Neurons, second: Neurons) -> list[Rows]:
+def _deeper_difference(layout: Layout, k: int, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:
     bounds = layout.box.layers[k]
     narrow = LayerBounds(
         lower=first.lower,
@@ -348,7 +348,7 @@ def _deeper_difference(layout: Layout, k: int, first: Neurons, second: Neurons) 
         return [1 - slope, slope, slope - 1, -slope]
 
     return [
-        Rows.of(columns, [1.0, -1.0, -1.0, 1.0], narrow.delta_lower, narrow.delta_upper),
-        Rows.of(columns, plane(lines.low_slope), lines.low_constant, np.inf),
-        Rows.of(columns, plane(lines.up_slope), -np.inf, lines.up_constant),
+        RowBlock.of(columns, [1.0, -1.0, -1.0, 1.0], narrow.delta_lower, narrow.delta_upper),
+        RowBlock.of(columns, plane(lines.low_slope), lines.low_constant, np.inf),
+        RowBlock.of(columns, plane(lines.up_slope), -np.inf, lines.up_constant),
     ]

@@ -14,7 +14,7 @@ from encoders.bounds.linear import first_forms, hidden_forms
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
 from encoders.programs.forbidden import Exit, exits, nearest_legal
-from encoders.programs.rows import Rows
+from encoders.programs.rows import RowBlock
 from solvers.program import Clause
 
 
@@ -82,7 +82,7 @@ class TwinBox:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Inputs:
+class InputColumns:
     """The first columns of a program: what of the inputs moves in the box.
 
     column: (c,) position among the twin's moving columns.     variable: (c,) the raw variable it belongs to.
@@ -102,7 +102,7 @@ class Inputs:
     category: Integers
 
     @classmethod
-    def of(cls, box: TwinBox, *, integer: bool) -> Inputs:
+    def of(cls, box: TwinBox, *, integer: bool) -> InputColumns:
         """integer: whole variables become integer columns counted from their lower end, categories become binary; otherwise
         numbers are scaled to [-1, 1] and categories lie in [0, 1]."""
         local = box.twin.local
@@ -130,7 +130,7 @@ class Inputs:
         )
 
     @classmethod
-    def plain(cls, box: TwinBox, *, integer: bool) -> Inputs:
+    def plain(cls, box: TwinBox, *, integer: bool) -> InputColumns:
         """The moving network columns themselves, in their own units; categories are binary when `integer`."""
         inputs = cls.of(box, integer=False)
         return replace(
@@ -142,12 +142,12 @@ class Inputs:
             unit=np.ones(len(inputs.column)),
         )
 
-    def sums(self) -> list[Rows]:
+    def sums(self) -> list[RowBlock]:
         """One row for each moving one-hot variable: its categories sum to 1."""
         rows = []
         for v in np.unique(self.variable[self.one_hot]):
             block = np.flatnonzero((self.variable == v) & self.one_hot)
-            rows.append(Rows(columns=block[None, :], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
+            rows.append(RowBlock(columns=block[None, :], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
         return rows
 
     def decode(self, values: Array) -> Array:
@@ -167,10 +167,10 @@ class Inputs:
         return nearest_legal(box.twin.problem, box.question, box.lower, box.upper, raw)[None, :]
 
 
-def exit_rows(inputs: Inputs, first: int) -> tuple[list[Rows], int]:
+def exit_rows(inputs: InputColumns, first: int) -> tuple[list[RowBlock], int]:
     """Rows for the MILP, and how many binaries they take: columns from `first` on."""
     binary: dict[Exit, int] = {}
-    rows: list[Rows] = []
+    rows: list[RowBlock] = []
     for ways in _ways(inputs):
         columns: list[int] = []
         values: list[float] = []
@@ -192,7 +192,7 @@ def exit_rows(inputs: Inputs, first: int) -> tuple[list[Rows], int]:
                 columns.append(binary[way])
                 values.append(1.0)
         rows.append(
-            Rows(
+            RowBlock(
                 columns=np.array([columns], dtype=np.int64),
                 values=np.array([values]),
                 lower=np.array([needed]),
@@ -202,7 +202,7 @@ def exit_rows(inputs: Inputs, first: int) -> tuple[list[Rows], int]:
     return rows, len(binary)
 
 
-def exit_clauses(inputs: Inputs, counts: Integers, width: int) -> tuple[Clause, ...]:
+def exit_clauses(inputs: InputColumns, counts: Integers, width: int) -> tuple[Clause, ...]:
     """Clauses over `width` columns. inputs: the network columns themselves; counts: (c,) for each of them the column of its whole
     number in raw units, -1 where it has none."""
     clauses = []
@@ -220,7 +220,7 @@ def exit_clauses(inputs: Inputs, counts: Integers, width: int) -> tuple[Clause, 
     return tuple(clauses)
 
 
-def _ways(inputs: Inputs) -> list[list[Exit]]:
+def _ways(inputs: InputColumns) -> list[list[Exit]]:
     """The exits of each forbidden box. A box that can be left along a variable that no network column shows is left out: that
     exit costs nothing."""
     box = inputs.box
@@ -228,20 +228,20 @@ def _ways(inputs: Inputs) -> list[list[Exit]]:
     return [ways for ways in every if np.isin([way.variable for way in ways], inputs.variable).all()]
 
 
-def _categories(inputs: Inputs, at: Integers, way: Exit) -> Integers:
+def _categories(inputs: InputColumns, at: Integers, way: Exit) -> Integers:
     category = inputs.category[at]
     return at[category <= way.end if way.below else category >= way.end]
 
 
-def _linked(inputs: Inputs, j: int, way: Exit, d: int) -> Rows:
+def _linked(inputs: InputColumns, j: int, way: Exit, d: int) -> RowBlock:
     low, high, end = inputs.lower[j], inputs.upper[j], _value(inputs, j, way)
     columns = [np.array([j]), np.array([d])]
     if way.below:
-        return Rows.of(columns, [1.0, high - end], -np.inf, high)
-    return Rows.of(columns, [1.0, low - end], low, np.inf)
+        return RowBlock.of(columns, [1.0, high - end], -np.inf, high)
+    return RowBlock.of(columns, [1.0, low - end], low, np.inf)
 
 
-def _value(inputs: Inputs, j: int, way: Exit) -> float:
+def _value(inputs: InputColumns, j: int, way: Exit) -> float:
     """The exit's end on the scale of input column j."""
     box, domain = inputs.box, inputs.box.twin.problem.domain
     if inputs.integer[j]:

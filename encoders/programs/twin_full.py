@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers, Layer
-from encoders.programs.rows import Rows, matrix
+from encoders.programs.rows import RowBlock, matrix
 from encoders.programs.twin import Encoding
-from encoders.programs.twin_box import Inputs, TwinBox
+from encoders.programs.twin_box import InputColumns, TwinBox
 from solvers.program import Program
 
 
@@ -44,19 +44,19 @@ class FullTwin:
     margins: (2,) the columns of g and g'.   counts: (c,) for each moving input the column of its whole number, -1: it has none.
     """
 
-    inputs: Inputs
+    inputs: InputColumns
     lower: Array
     upper: Array
     integer: Booleans
     neurons: tuple[FullNeurons, ...]
-    rows: tuple[Rows, ...]
+    rows: tuple[RowBlock, ...]
     margins: Integers
     counts: Integers
 
     @classmethod
     def of(cls, box: TwinBox, *, exact: bool) -> FullTwin:
         """exact: whole inputs are tied to integer columns and categories are binary; otherwise all inputs are continuous."""
-        inputs = Inputs.plain(box, integer=exact)
+        inputs = InputColumns.plain(box, integer=exact)
         columns = _Columns()
         rows = inputs.sums()
         x, x_prime = _input_columns(box, inputs, columns, rows)
@@ -83,7 +83,7 @@ class FullTwin:
             counts=counts,
         )
 
-    def encoding(self, rows: list[Rows], relus: Integers | None = None) -> Encoding:
+    def encoding(self, rows: list[RowBlock], relus: Integers | None = None) -> Encoding:
         """The program of these rows and `rows`, with (k, 2) pairs `relus` (in, out)."""
         width = len(self.lower)
         block, lower, upper = matrix([*self.rows, *rows], width)
@@ -122,7 +122,7 @@ class _Columns:
         return self.add(np.full(m, -np.inf), np.full(m, np.inf))
 
 
-def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[Rows]) -> tuple[Integers, Integers]:
+def _input_columns(box: TwinBox, inputs: InputColumns, columns: _Columns, rows: list[RowBlock]) -> tuple[Integers, Integers]:
     """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once, shifted ones tied."""
     problem = box.twin.problem
     batch = problem.batch.take([box.question])
@@ -143,7 +143,9 @@ def _input_columns(box: TwinBox, inputs: Inputs, columns: _Columns, rows: list[R
     return x, x_prime
 
 
-def _shift(inputs: Inputs, moving: Integers, offset: Array, x_prime: Integers, columns: _Columns, rows: list[Rows]) -> None:
+def _shift(
+    inputs: InputColumns, moving: Integers, offset: Array, x_prime: Integers, columns: _Columns, rows: list[RowBlock]
+) -> None:
     """Columns of their own for the moving inputs that x' has shifted:  x' - x = offset / scale.
 
     Exact for inputs that the network takes unscaled; else either end is rounded to float32, which a slack allows for.
@@ -155,11 +157,11 @@ def _shift(inputs: Inputs, moving: Integers, offset: Array, x_prime: Integers, c
     exact = (scale == 1) & (domain.offset[inputs.variable[at]] == 0) & (largest <= 2.0**24)
     slack = np.where(exact, 0.0, 2.0**-22 * largest + 2.0**-148)
     own = columns.free(len(at))
-    rows.append(Rows.of([own, at], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
+    rows.append(RowBlock.of([own, at], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
     x_prime[moving[at]] = own
 
 
-def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Integers:
+def _lattice(inputs: InputColumns, columns: _Columns, rows: list[RowBlock]) -> Integers:
     """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale); gives
     (c,) the column of k of each input, -1 for those that are no whole numbers.
 
@@ -181,18 +183,18 @@ def _lattice(inputs: Inputs, columns: _Columns, rows: list[Rows]) -> Integers:
     slack = scale * (2.0**-23 * largest + 2.0**-149)
     lower = np.where(same, -offset, np.nextafter(-offset - slack, -np.inf))
     upper = np.where(same, -offset, np.nextafter(-offset + slack, np.inf))
-    rows.append(Rows.of([at, k], [scale, -1.0], lower, upper))
+    rows.append(RowBlock.of([at, k], [scale, -1.0], lower, upper))
     counts = np.full(len(inputs.column), -1)
     counts[at] = k
     return counts
 
 
-def _affine(columns: _Columns, weight: Array, bias: Array, y: Integers, rows: list[Rows]) -> Integers:
+def _affine(columns: _Columns, weight: Array, bias: Array, y: Integers, rows: list[RowBlock]) -> Integers:
     """New columns a with  a - weight y = bias."""
     m = len(bias)
     a = columns.free(m)
     rows.append(
-        Rows(
+        RowBlock(
             columns=np.concatenate([a[:, None], np.broadcast_to(y, weight.shape)], axis=1),
             values=np.concatenate([np.ones((m, 1)), -weight], axis=1),
             lower=bias,
@@ -203,7 +205,7 @@ def _affine(columns: _Columns, weight: Array, bias: Array, y: Integers, rows: li
 
 
 def _relu_layer(
-    columns: _Columns, layer: Layer, lower: Array, upper: Array, y: Integers, rows: list[Rows]
+    columns: _Columns, layer: Layer, lower: Array, upper: Array, y: Integers, rows: list[RowBlock]
 ) -> FullNeurons:
     a = _affine(columns, layer.weight, layer.bias, y, rows)
     identity = layer.slope == 1
@@ -213,14 +215,14 @@ def _relu_layer(
     return FullNeurons(input=a, output=r, lower=lower, upper=upper, active=active, inactive=inactive)
 
 
-def _outputs(columns: _Columns, layer: Layer, neurons: FullNeurons, rows: list[Rows]) -> Integers:
+def _outputs(columns: _Columns, layer: Layer, neurons: FullNeurons, rows: list[RowBlock]) -> Integers:
     """Columns of y: r itself, or r - s n with n = r - a in a layer with slopes. (No 1 - s, which would be rounded.)"""
     if not layer.slope.any():
         return neurons.output
     m = len(layer.slope)
     n, y = columns.free(m), columns.free(m)
     rows += [
-        Rows.of([n, neurons.output, neurons.input], [1.0, -1.0, 1.0], 0.0, 0.0),
-        Rows.of([y, neurons.output, n], [1.0, -1.0, layer.slope], 0.0, 0.0),
+        RowBlock.of([n, neurons.output, neurons.input], [1.0, -1.0, 1.0], 0.0, 0.0),
+        RowBlock.of([y, neurons.output, n], [1.0, -1.0, layer.slope], 0.0, 0.0),
     ]
     return y

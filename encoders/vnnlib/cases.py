@@ -29,7 +29,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Conjunction:
     """Free inputs u_0 ..., each in [lower, upper]; input (network j, i) is u[own] + shift; and what is left to be met."""
 
     bounds: tuple[Bounds, ...]
@@ -45,7 +45,7 @@ class Case:
         return [high for _, high in self.bounds]
 
 
-def cases(query: VnnlibQuery) -> Iterator[Case]:
+def cases(query: VnnlibQuery) -> Iterator[Conjunction]:
     """The cases of a query that are not empty at first sight, one by one. Raises VnnlibUnsupported for inputs without bounds, for
     more than MAX_CASES conjunctions, and where listing them would take too long."""
     fixed: list[Atom] = []
@@ -103,7 +103,7 @@ def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
         raise VnnlibUnsupported(query.path, None, f"its disjunctions have {told}; ask in several files")
 
 
-def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Case | None:
+def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:
     """The case of a conjunction; None where its bounds leave nothing."""
     groups = _Groups([(j, i) for j, network in enumerate(query.networks) for i in range(network.input.size)])
     left: list[Atom] = []
@@ -135,7 +135,7 @@ def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Case | None:
             return None
     number = {root: k for k, root in enumerate(roots)}
     place = {one: (number[root], offset) for one in groups.parent for root, offset in [groups.find(one)]}
-    return Case(bounds=tuple((lower[root], upper[root]) for root in roots), place=place, left=tuple(left))
+    return Conjunction(bounds=tuple((lower[root], upper[root]) for root in roots), place=place, left=tuple(left))
 
 
 def _named(query: VnnlibQuery, place: Place) -> str:

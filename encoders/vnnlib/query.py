@@ -40,7 +40,7 @@ class Formula:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tensor:
+class DeclaredTensor:
     """name, type and shape as declared; onnx: the name of the model's tensor, where one is given."""
 
     name: str
@@ -54,13 +54,13 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class DeclaredNetwork:
     """A network: its name, the network that it equals (None: it has a model of its own), and its two tensors."""
 
     name: str
     equal_to: str | None
-    input: Tensor
-    output: Tensor
+    input: DeclaredTensor
+    output: DeclaredTensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class VnnlibQuery:
 
     path: Path
     version: Literal["1.0", "2.0"]
-    networks: tuple[Declared, ...]
+    networks: tuple[DeclaredNetwork, ...]
     asserted: tuple[Formula, ...]
 
 

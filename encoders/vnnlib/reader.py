@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from encoders.vnnlib.query import Atom, Declared, Formula, Linear, Side, Tensor, Variable, VnnlibQuery, added, scaled
-from encoders.vnnlib.text import Tree, VnnlibError, VnnlibUnsupported, Word, trees
+from encoders.vnnlib.query import Atom, DeclaredNetwork, DeclaredTensor, Formula, Linear, Side, Variable, VnnlibQuery, added, scaled
+from encoders.vnnlib.text import SExpression, VnnlibError, VnnlibUnsupported, Word, trees
 
 MAX_DIGITS = 2000
 MAX_EXPONENT = 400
@@ -39,11 +39,11 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.networks: list[Declared] = []
-        self.tensors: dict[str, tuple[int, Side, Tensor]] = {}
+        self.networks: list[DeclaredNetwork] = []
+        self.tensors: dict[str, tuple[int, Side, DeclaredTensor]] = {}
         self.old: dict[Side, set[int]] = {"input": set(), "output": set()}
 
-    def read(self, commands: list[Tree]) -> VnnlibQuery:
+    def read(self, commands: list[SExpression]) -> VnnlibQuery:
         new = bool(commands) and commands[0].head == "vnnlib-version"
         if new:
             self._version(commands[0])
@@ -75,23 +75,23 @@ class _Reader:
 
     # Declarations
 
-    def _version(self, tree: Tree) -> None:
+    def _version(self, tree: SExpression) -> None:
         words = [item.text for item in tree.items[1:] if isinstance(item, Word)]
         if len(words) != 1 or re.fullmatch(r"<\d+\.\d+>", words[0]) is None:
             raise self._error(tree, "expected (vnnlib-version <2.0>)")
         if not words[0].startswith("<2."):
             raise self._unsupported(tree, f"version {words[0]} is not read here; 1.0 (without this line) and 2.0 are")
 
-    def _network(self, tree: Tree) -> None:
+    def _network(self, tree: SExpression) -> None:
         if len(tree.items) < 2 or not isinstance(tree.items[1], Word):
             raise self._error(tree, "declare-network needs a name")
         name, number = self._name(tree.items[1]), len(self.networks)
         if name in [one.name for one in self.networks] or name in self.tensors:
             raise self._error(tree, f"{name} is declared twice")
         equal_to: str | None = None
-        found: dict[Side, Tensor] = {}
+        found: dict[Side, DeclaredTensor] = {}
         for part in tree.items[2:]:
-            if not isinstance(part, Tree):
+            if not isinstance(part, SExpression):
                 raise self._error(part, f"{part.text!r} is no declaration")
             match part.head:
                 case "equal-to" | "isomorphic-to":
@@ -112,10 +112,10 @@ class _Reader:
                     raise self._error(part, f"{other or 'this'} is no part of declare-network")
         if len(found) != 2:
             raise self._error(tree, f"network {name} needs a declare-input and a declare-output")
-        self.networks.append(Declared(name=name, equal_to=equal_to, input=found["input"], output=found["output"]))
+        self.networks.append(DeclaredNetwork(name=name, equal_to=equal_to, input=found["input"], output=found["output"]))
         self._check_size(tree)
 
-    def _tensor(self, tree: Tree) -> Tensor:
+    def _tensor(self, tree: SExpression) -> DeclaredTensor:
         words = [item.text if isinstance(item, Word) else "(" for item in tree.items[1:]]
         if len(words) < 4 or words[2] != "[" or "]" not in words:
             raise self._error(tree, f"expected ({tree.head} NAME TYPE [DIMENSIONS])")
@@ -132,11 +132,11 @@ class _Reader:
         rest = words[end + 1 :]
         if len(rest) > 1 or (rest and not rest[0].startswith('"')):
             raise self._error(tree, f"after the dimensions of {name} only the ONNX name may follow, in quotation marks")
-        return Tensor(
+        return DeclaredTensor(
             name=name, type=kind.lower(), shape=tuple(map(int, dimensions)), onnx=rest[0].strip('"') if rest else None
         )
 
-    def _constant(self, tree: Tree) -> None:
+    def _constant(self, tree: SExpression) -> None:
         words = [item.text for item in tree.items[1:] if isinstance(item, Word)]
         match = _OLD.fullmatch(words[0]) if words else None
         if match is None or len(words[0]) > 12:
@@ -148,7 +148,7 @@ class _Reader:
             raise self._error(tree, f"{words[0]} is declared twice")
         self.old[side].add(int(match[2]))
 
-    def _old_network(self, commands: list[Tree]) -> None:
+    def _old_network(self, commands: list[SExpression]) -> None:
         sizes = {}
         for side, letter in (("input", "X"), ("output", "Y")):
             indices = self.old[side]  # type: ignore[index]
@@ -157,18 +157,18 @@ class _Reader:
             if indices != set(range(len(indices))):
                 missing = next(i for i in range(len(indices)) if i not in indices)
                 raise VnnlibError(self.path, None, f"{letter}_{missing} is not declared, a later one is")
-            sizes[side] = Tensor(name=letter, type="real", shape=(len(indices),), onnx=None)
-        self.networks.append(Declared(name="", equal_to=None, input=sizes["input"], output=sizes["output"]))
+            sizes[side] = DeclaredTensor(name=letter, type="real", shape=(len(indices),), onnx=None)
+        self.networks.append(DeclaredNetwork(name="", equal_to=None, input=sizes["input"], output=sizes["output"]))
         self._check_size(commands[0])
 
-    def _check_size(self, tree: Tree) -> None:
+    def _check_size(self, tree: SExpression) -> None:
         size = sum(one.input.size + one.output.size for one in self.networks)
         if size > MAX_SIZE:
             raise self._unsupported(tree, f"{size} variables are more than {MAX_SIZE}")
 
     # Formulas
 
-    def _formula(self, tree: Word | Tree) -> Formula:
+    def _formula(self, tree: Word | SExpression) -> Formula:
         if isinstance(tree, Word):
             raise self._error(tree, f"{tree.text!r} is no formula; expected a comparison, (and ...) or (or ...)")
         match tree.head:
@@ -182,7 +182,7 @@ class _Reader:
             case other:
                 raise self._unsupported(tree, f"{other or 'this'} is not read here; formulas are and, or, <=, <, >=, >, ==, !=")
 
-    def _comparison(self, tree: Tree) -> Formula:
+    def _comparison(self, tree: SExpression) -> Formula:
         operands = self._operands(tree.items[1:], tree)
         if len(operands) != 2:
             raise self._error(tree, f"{tree.head} compares two terms, here are {len(operands)}")
@@ -198,14 +198,14 @@ class _Reader:
             return Formula(kind="or", parts=(atom("lt"), atom("lt", -1)))
         return atom("eq" if tree.head in ("==", "=") else "le" if tree.head in ("<=", ">=") else "lt")
 
-    def _operands(self, items: tuple[Word | Tree, ...], tree: Tree) -> list[Linear]:
+    def _operands(self, items: tuple[Word | SExpression, ...], tree: SExpression) -> list[Linear]:
         """Terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
         found: list[Linear] = []
         position = 0
         while position < len(items):
             item = items[position]
             position += 1
-            if isinstance(item, Tree):
+            if isinstance(item, SExpression):
                 found.append(self._term(item))
             elif _NUMBER.fullmatch(item.text):
                 found.append(({}, self._number(item)))
@@ -227,7 +227,7 @@ class _Reader:
             raise self._error(tree, f"{tree.head} has no operands")
         return found
 
-    def _term(self, tree: Tree) -> Linear:
+    def _term(self, tree: SExpression) -> Linear:
         operands = self._operands(tree.items[1:], tree)
         match tree.head:
             case "+":
@@ -274,17 +274,17 @@ class _Reader:
             raise self._error(word, f"{word.text[:40]!r} is neither a number nor a declared variable")
         return Variable(0, side, int(match[2]))
 
-    def _name(self, item: Word | Tree) -> str:
+    def _name(self, item: Word | SExpression) -> str:
         if not isinstance(item, Word) or _NAME.fullmatch(item.text) is None:
             raise self._error(item, "expected a name: a letter, then letters, digits and underscores")
         return item.text
 
-    def _error(self, at: Word | Tree, problem: str) -> VnnlibError:
+    def _error(self, at: Word | SExpression, problem: str) -> VnnlibError:
         return VnnlibError(self.path, at.line, problem)
 
-    def _unsupported(self, at: Word | Tree, problem: str) -> VnnlibError:
+    def _unsupported(self, at: Word | SExpression, problem: str) -> VnnlibError:
         return VnnlibUnsupported(self.path, at.line, problem)
 
 
-def _is(item: Word | Tree, text: str) -> bool:
+def _is(item: Word | SExpression, text: str) -> bool:
     return isinstance(item, Word) and item.text == text

@@ -47,8 +47,8 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    items: tuple[Word | Tree, ...]
+class SExpression:
+    items: tuple[Word | SExpression, ...]
     line: int
 
     @property
@@ -83,10 +83,10 @@ def _words(path: Path, text: str) -> Iterator[Word]:
         at = match.end()
 
 
-def trees(path: Path) -> list[Tree]:
+def trees(path: Path) -> list[SExpression]:
     """The parenthesised lists of a file, built without recursion."""
-    done: list[Tree] = []
-    stack: list[tuple[list[Word | Tree], int]] = []
+    done: list[SExpression] = []
+    stack: list[tuple[list[Word | SExpression], int]] = []
     text = _content(path)
     if sum(1 for match in islice(_TOKEN.finditer(text), 2 * MAX_WORDS) if match.lastgroup) >= MAX_WORDS:  # gaps are one token each
         raise VnnlibError(path, None, f"has {MAX_WORDS:,} words and parentheses, or more; ask in several files")
@@ -99,7 +99,7 @@ def trees(path: Path) -> list[Tree]:
             raise VnnlibError(path, word.line, f"{word.text!r} stands outside parentheses; expected a command such as (assert ...)")
         elif word.text == ")":
             items, line = stack.pop()
-            tree = Tree(tuple(items), line)
+            tree = SExpression(tuple(items), line)
             (stack[-1][0] if stack else done).append(tree)
         else:
             stack[-1][0].append(word)

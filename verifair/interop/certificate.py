@@ -23,7 +23,7 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Integers, Network
-from encoders.vnnlib.cases import Case, cases
+from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.query import VnnlibQuery
 from verifair.checker.certificate import Tree, read, semantics, write
 from verifair.checker.fields import NO_MORE, Index, Number, Sha256, Text
@@ -108,7 +108,7 @@ def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Seq
     return found
 
 
-def _flaw(query: VnnlibQuery, case: Case, networks: Sequence[Network], evidence: Evidence) -> str | None:
+def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], evidence: Evidence) -> str | None:
     if evidence.way == POINT:
         if case.lower != case.upper:
             return "it is no single input"

@@ -19,8 +19,8 @@ import numpy as np
 from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
-from encoders.vnnlib.cases import Case, cases
-from encoders.vnnlib.query import Declared, VnnlibQuery
+from encoders.vnnlib.cases import Conjunction, cases
+from encoders.vnnlib.query import DeclaredNetwork, VnnlibQuery
 from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
 from verifair.checker.certificate import Tree
@@ -104,7 +104,7 @@ def _origin(query: VnnlibQuery, name: str) -> str:
     return name
 
 
-def _read(file: Path, declared: Declared) -> Network:
+def _read(file: Path, declared: DeclaredNetwork) -> Network:
     network = read_onnx(file, output=declared.output.onnx)
     plain = len(network.feeds) == 1 and network.feeds[0].kind in ("float32", "float64") and not network.feeds[0].categories
     if not plain or not np.array_equal(network.feeds[0].start, np.arange(network.inputs)):
@@ -211,7 +211,7 @@ class _Decided:
 
 
 def _decide_case(
-    query: VnnlibQuery, case: Case, networks: Sequence[Network], budget: Budget, method: str, solver: str | None
+    query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], budget: Budget, method: str, solver: str | None
 ) -> _Decided:
     """Way after way (`case_problems`), each with half of what time is left but the last one."""
     deadline = time.monotonic() + budget.seconds
@@ -247,7 +247,7 @@ def _decide_case(
         part = following
 
 
-def _nearby(query: VnnlibQuery, case: Case, networks: Sequence[Network], edge: Sequence[float] | None) -> Assignment | None:
+def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], edge: Sequence[float] | None) -> Assignment | None:
     """Where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where float32
     numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
     centre = [(low + high) / 2 for low, high in case.bounds]

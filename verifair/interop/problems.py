@@ -22,7 +22,7 @@ import numpy as np
 
 from encoders.network import Array, Integers, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
-from encoders.vnnlib.cases import Case
+from encoders.vnnlib.cases import Conjunction
 from encoders.vnnlib.query import Atom, VnnlibQuery
 from encoders.vnnlib.scalar_network import scalar_network
 from encoders.vnnlib.text import VnnlibUnsupported
@@ -48,7 +48,7 @@ class CaseProblem:
         return [float(first[k] if k >= 0 else second[-1 - k]) for k in self.column.tolist()]
 
 
-def case_problems(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Iterator[CaseProblem]:
+def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> Iterator[CaseProblem]:
     """The problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
 
     Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
@@ -68,7 +68,7 @@ def case_problems(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -
     yield _scalar(query, case, networks)
 
 
-def _scalar(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CaseProblem:
+def _scalar(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> CaseProblem:
     bounds = list(case.bounds)
     own, shift = [], []
     for j, network in enumerate(networks):
@@ -108,7 +108,7 @@ def _scalar(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> Case
     return CaseProblem(problem=problem, column=np.arange(len(case.bounds)), way="scalar", proves=True)
 
 
-def _twin(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CaseProblem | None:
+def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> CaseProblem | None:
     """The twin problem of a case, or None where it is none."""
     if len(networks) != 2 or networks[0] is not networks[1] or any(offset for _, offset in case.place.values()):
         return None
@@ -147,7 +147,7 @@ def _twin(query: VnnlibQuery, case: Case, networks: Sequence[Network]) -> CasePr
     return CaseProblem(problem=problem, column=position, way="twin", proves=True)
 
 
-def _blocks(case: Case, inputs: int) -> list[tuple[int, int]]:
+def _blocks(case: Conjunction, inputs: int) -> list[tuple[int, int]]:
     """(first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
     found: list[tuple[int, int]] = []
     for atom in case.left:

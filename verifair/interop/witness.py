@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from encoders.network import Array, Network
 from encoders.onnx.runtime import runtime_outputs
-from encoders.vnnlib.cases import Case, meets
-from encoders.vnnlib.query import Tensor, Variable, VnnlibQuery
+from encoders.vnnlib.cases import Conjunction, meets
+from encoders.vnnlib.query import DeclaredTensor, Variable, VnnlibQuery
 
 DIGITS = 17
 """Of numbers that no finite decimal says: they identify a float64."""
@@ -33,7 +33,9 @@ class Assignment:
     agrees: bool | None
 
 
-def assignment(query: VnnlibQuery, case: Case, networks: Sequence[Network], u: Sequence[float | Fraction]) -> Assignment | None:
+def assignment(
+    query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], u: Sequence[float | Fraction]
+) -> Assignment | None:
     """The assignment at free inputs u (V,), moved into the case's bounds; None where it does not meet the file."""
     exact = [min(max(Fraction(value), low), high) for value, (low, high) in zip(u, case.bounds, strict=True)]
     inputs = []
@@ -80,7 +82,7 @@ def written(query: VnnlibQuery, found: Assignment) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _header(tensor: Tensor) -> str:
+def _header(tensor: DeclaredTensor) -> str:
     return f"{tensor.name} {tensor.type} [{','.join(map(str, tensor.shape))}]"
 
 

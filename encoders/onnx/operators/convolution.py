@@ -11,13 +11,13 @@ from encoders.exact.affine import ExactMatrix, exact, matrix, reciprocal
 from encoders.network import Integers
 from encoders.onnx.operators.affine import plus
 from encoders.onnx.operators.windows import PADDING, flat_windows, joined, kernel_shape, spatial_shape, window_axes
-from encoders.onnx.tensor import MOST, Node, Result, Tensor, concatenated
+from encoders.onnx.tensor import MOST, OnnxNode, Result, Tensor, concatenated
 
 LARGEST = 2**25
 """Weights that one convolution may spread over its positions."""
 
 
-def _conv(node: Node) -> Tensor:
+def _conv(node: OnnxNode) -> Tensor:
     """y[m, p] = bias[m] + sum over c, q of weight[m, c, q] x[group of m, c, window p's cell q]."""
     x, weight = node.tensor(0), node.weight(1)
     spatial, groups = spatial_shape(node, x), int(node.number("group", 1))
@@ -43,7 +43,7 @@ def _conv(node: Node) -> Tensor:
     return y if not node.has(2) else y.shift(exact(np.repeat(node.weight(2), len(place))))
 
 
-def _average_pool(node: Node) -> Tensor:
+def _average_pool(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     spatial = spatial_shape(node, x)
     axes = window_axes(node, spatial, kernel_shape(node))
@@ -63,24 +63,24 @@ def _sums(windows: Integers, divisor: Integers) -> ExactMatrix:
     return matrix(row, windows[row, cell], reciprocal(divisor.astype(np.float64)).take(row), rows=len(windows))
 
 
-def _global_average_pool(node: Node) -> Tensor:
+def _global_average_pool(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     spatial = spatial_shape(node, x)
     windows = x.index.reshape(x.shape[0], -1)
     return x.map(_sums(windows, np.full(x.shape[0], windows.shape[1])), (x.shape[0], *(1 for _ in spatial)))
 
 
-def _reduce_mean(node: Node) -> Tensor:
+def _reduce_mean(node: OnnxNode) -> Tensor:
     windows, shape = joined(node, node.tensor(0))
     return node.tensor(0).map(_sums(windows, np.full(len(windows), windows.shape[1])), shape)
 
 
-def _reduce_sum(node: Node) -> Tensor:
+def _reduce_sum(node: OnnxNode) -> Tensor:
     windows, shape = joined(node, node.tensor(0))
     return node.tensor(0).map(_sums(windows, np.ones(len(windows), dtype=np.int64)), shape)
 
 
-def _pad(node: Node) -> Tensor:
+def _pad(node: OnnxNode) -> Tensor:
     """Padding by a constant, by the edge, or mirrored; negative pads crop."""
     x, mode = node.tensor(0), node.attributes.get("mode", b"constant")
     rank = len(x.shape) + 1
@@ -108,7 +108,7 @@ def _pad(node: Node) -> Tensor:
     return concatenated([x.flat(), constant]).take(np.pad(cropped, more, constant_values=x.size))
 
 
-def _sum(node: Node) -> Tensor:
+def _sum(node: OnnxNode) -> Tensor:
     """The n-ary Sum."""
     total = node.tensor(0)
     for k in range(1, len(node.inputs)):
@@ -116,7 +116,7 @@ def _sum(node: Node) -> Tensor:
     return total
 
 
-CONVOLUTION_OPERATORS: dict[str, Callable[[Node], Result]] = {
+CONVOLUTION_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
     "AveragePool": _average_pool, "Conv": _conv, "GlobalAveragePool": _global_average_pool, "Pad": _pad,
     "ReduceMean": _reduce_mean, "ReduceSum": _reduce_sum, "Sum": _sum,
 }

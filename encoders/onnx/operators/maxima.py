@@ -17,24 +17,24 @@ from encoders.exact.affine import Exact, exact
 from encoders.network import Array, Integers
 from encoders.onnx.operators.affine import broadcast, carried, neurons, together
 from encoders.onnx.operators.windows import PADDING, joined, kernel_shape, spatial_shape, window_axes
-from encoders.onnx.tensor import Constant, Node, Result, Tensor, concatenated
+from encoders.onnx.tensor import Constant, OnnxNode, Result, Tensor, concatenated
 
 SMALL = 2.0**10
 """A bound c up to here may stand in max(x, c) = c + relu(x - c). A huge one (exporters write "no bound" as 1e30, say) would
 swamp the numbers that it is added to; x + relu(c - x) has it in the relu only."""
 
 
-def _relu(node: Node, pre: Tensor) -> Tensor:
+def _relu(node: OnnxNode, pre: Tensor) -> Tensor:
     return neurons(node, pre, 0.0)
 
 
-def _larger(node: Node, x: Tensor, y: Tensor) -> Tensor:
+def _larger(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     """max(x, y) of two tensors of one shape."""
     beside, other = (x, y) if x.reads < y.reads else (y, x)
     return carried(node, beside).plus(_relu(node, other.plus(-beside)))
 
 
-def _at_least(node: Node, x: Tensor, bound: Exact) -> Tensor:
+def _at_least(node: OnnxNode, x: Tensor, bound: Exact) -> Tensor:
     """max(x, bound), entry by entry."""
     above = x.shift(-bound)
     if above.const.is_float and np.abs(bound.values).max(initial=0.0) <= SMALL:
@@ -42,7 +42,7 @@ def _at_least(node: Node, x: Tensor, bound: Exact) -> Tensor:
     return carried(node, x).plus(_relu(node, -above))
 
 
-def _max(node: Node) -> Tensor:
+def _max(node: OnnxNode) -> Tensor:
     """n-ary, of tensors and constants."""
     tensors = [i for i in node.inputs if isinstance(i, Tensor)]
     constants = [_bound(node, i) for i in node.inputs if i is not None and not isinstance(i, Tensor)]
@@ -55,7 +55,7 @@ def _max(node: Node) -> Tensor:
     return found
 
 
-def _above_constant(node: Node, x: Tensor, constant: Array) -> Tensor:
+def _above_constant(node: OnnxNode, x: Tensor, constant: Array) -> Tensor:
     if (constant == np.inf).any():
         raise node.error("a bound is infinite and leaves nothing of the data; give a finite one")
     if (constant == -np.inf).all():
@@ -66,7 +66,7 @@ def _above_constant(node: Node, x: Tensor, constant: Array) -> Tensor:
     return _at_least(node, wide, bound)
 
 
-def _bound(node: Node, value: Constant) -> Array:
+def _bound(node: OnnxNode, value: Constant) -> Array:
     """Stored bounds, where the largest numbers of their type stand for infinity: nothing a runtime computes lies beyond."""
     if value.dtype not in (np.dtype(np.float32), np.dtype(np.float64)) or np.isnan(value.astype(np.float64)).any():
         raise node.error(f"a bound holds NaN, or is of type {value.dtype}; supported are float32 and float64 numbers")
@@ -75,26 +75,26 @@ def _bound(node: Node, value: Constant) -> Array:
     return np.where(np.abs(bounds) >= float(largest), np.copysign(np.inf, bounds), bounds)
 
 
-def _turned(node: Node) -> Node:
+def _turned(node: OnnxNode) -> OnnxNode:
     """The node with everything negated: min(x, y) = -max(-x, -y)."""
     return replace(node, inputs=tuple(-i if isinstance(i, Tensor) else i if i is None else np.negative(i) for i in node.inputs))
 
 
-def _min(node: Node) -> Tensor:
+def _min(node: OnnxNode) -> Tensor:
     return -_max(_turned(node))
 
 
-def _abs(node: Node) -> Tensor:
+def _abs(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     return carried(node, x).plus(_relu(node, -x).scale(exact(np.full(x.size, 2.0))))
 
 
-def any_slope(node: Node, x: Tensor, slope: Array) -> Tensor:
+def any_slope(node: OnnxNode, x: Tensor, slope: Array) -> Tensor:
     """LeakyReLU of any slopes (m,), also negative ones and those above 1."""
     return carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
 
 
-def _clip(node: Node) -> Tensor:
+def _clip(node: OnnxNode) -> Tensor:
     """min(max(x, low), high); where low exceeds high, this is high, as the operator's specification has it."""
     bounds: list[Array] = []
     for k, name, absent in ((1, "min", -np.inf), (2, "max", np.inf)):
@@ -109,7 +109,7 @@ def _clip(node: Node) -> Tensor:
     return -_above_constant(node, -_above_constant(node, x, low.ravel()), -high.ravel())
 
 
-def _hard_sigmoid(node: Node) -> Tensor:
+def _hard_sigmoid(node: OnnxNode) -> Tensor:
     """max(0, min(1, alpha x + beta))."""
     alpha, beta = (node.number(name, float(np.float32(value))) for name, value in (("alpha", 0.2), ("beta", 0.5)))
     x = node.tensor(0)
@@ -117,7 +117,7 @@ def _hard_sigmoid(node: Node) -> Tensor:
     return -_at_least(node, -_at_least(node, line, exact(np.zeros(x.size))), exact(np.full(x.size, -1.0)))
 
 
-def _max_pool(node: Node) -> Result:
+def _max_pool(node: OnnxNode) -> Result:
     """Axis by axis, so that overlapping windows share their maxima; padded places are left out."""
     x = node.tensor(0)
     spatial = spatial_shape(node, x)
@@ -132,23 +132,23 @@ def _max_pool(node: Node) -> Result:
     return [x, None]
 
 
-def _global_max_pool(node: Node) -> Tensor:
+def _global_max_pool(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     y = _tournament(node, x.flat(), x.index.reshape(x.shape[0], -1))
     return y.take(y.index.reshape(1, x.shape[0], *(1 for _ in spatial_shape(node, x))))
 
 
-def _reduce_max(node: Node) -> Tensor:
+def _reduce_max(node: OnnxNode) -> Tensor:
     windows, shape = joined(node, node.tensor(0))
     y = _tournament(node, node.tensor(0).flat(), windows)
     return y.take(y.index.reshape(1, *shape))
 
 
-def _reduce_min(node: Node) -> Tensor:
+def _reduce_min(node: OnnxNode) -> Tensor:
     return -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:])))
 
 
-def _tournament(node: Node, x: Tensor, windows: Integers) -> Tensor:
+def _tournament(node: OnnxNode, x: Tensor, windows: Integers) -> Tensor:
     """The largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
     somewhere = windows.max(axis=1, keepdims=True)
     windows = np.sort(np.where(windows == PADDING, somewhere, windows), axis=1)
@@ -166,7 +166,7 @@ def _tournament(node: Node, x: Tensor, windows: Integers) -> Tensor:
     return x.take(windows.reshape(1, -1))
 
 
-MAXIMA_OPERATORS: dict[str, Callable[[Node], Result]] = {
+MAXIMA_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
     "Abs": _abs, "Clip": _clip, "GlobalMaxPool": _global_max_pool, "HardSigmoid": _hard_sigmoid, "Max": _max,
     "MaxPool": _max_pool, "Min": _min, "ReduceMax": _reduce_max, "ReduceMin": _reduce_min,
 }

@@ -18,13 +18,13 @@ from encoders.network import TEXT, WHOLE, Category
 from encoders.onnx.file import FLOATS, class_labels
 from encoders.onnx.operators.affine import broadcast, last_axis
 from encoders.onnx.operators.shapes import SHAPE_OPERATORS
-from encoders.onnx.tensor import Node, Result, Tensor
+from encoders.onnx.tensor import OnnxNode, Result, Tensor
 
 LARGEST = 2**24
 """Integers up to here are float32 numbers."""
 
 
-def _scaler(node: Node) -> Tensor:
+def _scaler(node: OnnxNode) -> Tensor:
     """ai.onnx.ml Scaler: (x - offset) * scale."""
     x = node.tensor(0)
     for name, default in (("offset", 0.0), ("scale", 1.0)):
@@ -36,7 +36,7 @@ def _scaler(node: Node) -> Tensor:
     return x
 
 
-def _linear_classifier(node: Node) -> Result:
+def _linear_classifier(node: OnnxNode) -> Result:
     """ai.onnx.ml LinearClassifier without post-transform: the scores x W^T + b are its second output."""
     if node.attributes.get("post_transform", b"NONE") != b"NONE":
         raise node.error("a post_transform is supported only at the end of the graph")
@@ -50,7 +50,7 @@ def _linear_classifier(node: Node) -> Result:
     return [None, last_axis(node, node.tensor(0), exact(coefficients.reshape(labels, -1))).shift(exact(bias))]
 
 
-def _linear_regressor(node: Node) -> Tensor:
+def _linear_regressor(node: OnnxNode) -> Tensor:
     """ai.onnx.ml LinearRegressor: x W^T + b, a row of W for each target."""
     if node.attributes.get("post_transform", b"NONE") != b"NONE":
         raise node.error("a post_transform is supported only at the end of a classifier")
@@ -62,14 +62,14 @@ def _linear_regressor(node: Node) -> Tensor:
     return y.shift(exact(_finite(node, "intercepts"))) if node.numbers("intercepts") else y
 
 
-def _finite(node: Node, name: str) -> np.ndarray:
+def _finite(node: OnnxNode, name: str) -> np.ndarray:
     values = np.array(node.numbers(name) or [], dtype=np.float64)
     if not np.isfinite(values).all():
         raise node.error(f"its {name} hold NaN or infinite numbers")
     return values
 
 
-def _cast(node: Node) -> Tensor:
+def _cast(node: OnnxNode) -> Tensor:
     """Floats stay what they are. A raw column may become an integer, to be encoded; integers may become floats."""
     x, to = node.tensor(0), node.attributes.get("to")
     raw = x.raw if x.raw is not None else np.full(x.size, -1)
@@ -81,7 +81,7 @@ def _cast(node: Node) -> Tensor:
     raise node.error("casts the data to a type that is no full float; supported are float32 and float64")
 
 
-def _feature_extractor(node: Node) -> Tensor:
+def _feature_extractor(node: OnnxNode) -> Tensor:
     """ai.onnx.ml ArrayFeatureExtractor: picks entries of the last axis."""
     x, index = node.tensor(0), np.asarray(node.constant(1), dtype=np.int64).ravel()
     if not x.shape or (index.size and not (index.min() >= 0 and index.max() < x.shape[-1])):
@@ -90,7 +90,7 @@ def _feature_extractor(node: Node) -> Tensor:
     return x.take(x.index[..., index])
 
 
-def _one_hot_encoder(node: Node) -> Tensor:
+def _one_hot_encoder(node: OnnxNode) -> Tensor:
     """ai.onnx.ml OneHotEncoder: the block of each column, on a new last axis."""
     x = node.tensor(0)
     words, whole = node.attributes.get("cats_strings"), node.attributes.get("cats_int64s")
@@ -101,7 +101,7 @@ def _one_hot_encoder(node: Node) -> Tensor:
     return Tensor(shape=(*x.shape, len(categories)), terms={0: selection(columns)}, const=exact(np.zeros(m)))
 
 
-def _label_encoder(node: Node) -> Tensor:
+def _label_encoder(node: OnnxNode) -> Tensor:
     """ai.onnx.ml LabelEncoder (skl2onnx's OrdinalEncoder): each category's number, so a sum over the block of its column."""
     x = node.tensor(0)
     categories = _categories(node, _listed(node, "keys"))
@@ -119,7 +119,7 @@ def _label_encoder(node: Node) -> Tensor:
     return Tensor(shape=x.shape, terms=terms, const=exact(np.zeros(len(first))), whole=whole)
 
 
-def _listed(node: Node, what: str) -> list[Category]:
+def _listed(node: OnnxNode, what: str) -> list[Category]:
     for name in (f"{what}_strings", f"{what}_int64s", f"{what}_floats"):
         if node.attributes.get(name):
             return list(node.attributes[name])  # type: ignore[call-overload, no-any-return]
@@ -127,7 +127,7 @@ def _listed(node: Node, what: str) -> list[Category]:
     return [] if tensor is None else numpy_helper.to_array(tensor).ravel().tolist()  # type: ignore[arg-type]
 
 
-def _categories(node: Node, listed: object) -> tuple[Category, ...]:
+def _categories(node: OnnxNode, listed: object) -> tuple[Category, ...]:
     assert isinstance(listed, list | tuple)
     found = tuple(v.decode() if isinstance(v, bytes) else v for v in listed)
     if not found or len(set(found)) < len(found) or any(v != v for v in found):
@@ -135,7 +135,7 @@ def _categories(node: Node, listed: object) -> tuple[Category, ...]:
     return found
 
 
-def _blocks(node: Node, x: Tensor, categories: tuple[Category, ...]) -> np.ndarray:
+def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...]) -> np.ndarray:
     """First column of the one-hot block of every entry."""
     if x.raw is None or (x.raw < 0).any():
         raise node.error("encodes numbers that the model has computed, a step function of them; supported is an encoder of the "
@@ -150,7 +150,7 @@ def _blocks(node: Node, x: Tensor, categories: tuple[Category, ...]) -> np.ndarr
     return np.array([node.columns.block(int(column), categories) for column in x.raw], dtype=np.int64)
 
 
-ML_OPERATORS: dict[str, Callable[[Node], Result]] = {
+ML_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
     "ArrayFeatureExtractor": _feature_extractor, "Cast": _cast, "LabelEncoder": _label_encoder,
     "LinearClassifier": _linear_classifier, "LinearRegressor": _linear_regressor, "OneHotEncoder": _one_hot_encoder,
     "Scaler": _scaler,

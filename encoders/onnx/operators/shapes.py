@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from encoders.onnx.tensor import Node, Result, Tensor, concatenated
+from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
 
 BATCH = -0x5EED
 """Stands for an open batch size in constants computed from a tensor's shape; only Reshape may meet it."""
@@ -19,17 +19,17 @@ UNBOUNDED = 2**31 - 1
 """Exporters write an open end of a slice as the largest int32 or int64."""
 
 
-def _same(node: Node) -> Tensor:
+def _same(node: OnnxNode) -> Tensor:
     return node.tensor(0)
 
 
-def _dropout(node: Node) -> Tensor:
+def _dropout(node: OnnxNode) -> Tensor:
     if node.has(2) and bool(np.any(node.constant(2))):
         raise node.error("training_mode is on; export the model for inference (model.eval())")
     return node.tensor(0)
 
 
-def _flatten(node: Node) -> Tensor:
+def _flatten(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     axis = node.axis(int(node.number("axis", 1)), len(x.shape) + 2) if x.shape else 1
     if math.prod(x.shape[: axis - 1]) != 1 or axis == 0:
@@ -37,7 +37,7 @@ def _flatten(node: Node) -> Tensor:
     return x.take(x.index.reshape(1, -1))
 
 
-def _reshape(node: Node) -> Tensor:
+def _reshape(node: OnnxNode) -> Tensor:
     x, target = node.tensor(0), node.integers(1)
     if not node.number("allowzero", 0):
         before = [BATCH, *x.shape]
@@ -53,12 +53,12 @@ def _reshape(node: Node) -> Tensor:
     return x.take(x.index.reshape(1, *rest))
 
 
-def _axes(node: Node, rank: int) -> list[int] | None:
+def _axes(node: OnnxNode, rank: int) -> list[int] | None:
     axes = node.integers(1) if node.has(1) else node.numbers("axes")
     return None if axes is None else [node.axis(int(a), rank) for a in axes]
 
 
-def _squeeze(node: Node) -> Tensor:
+def _squeeze(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     axes = _axes(node, len(x.shape) + 1) or [i + 1 for i, d in enumerate(x.shape) if d == 1]
     if 0 in axes or any(x.shape[a - 1] != 1 for a in axes):
@@ -67,7 +67,7 @@ def _squeeze(node: Node) -> Tensor:
     return x.take(np.squeeze(x.index, axis=tuple(axes)))
 
 
-def _unsqueeze(node: Node) -> Tensor:
+def _unsqueeze(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     count = len(node.integers(1) if node.has(1) else node.numbers("axes") or ())
     axes = _axes(node, len(x.shape) + 1 + count) or []
@@ -76,7 +76,7 @@ def _unsqueeze(node: Node) -> Tensor:
     return x.take(np.expand_dims(x.index, tuple(axes)))
 
 
-def _transpose(node: Node) -> Tensor:
+def _transpose(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     rank = len(x.shape) + 1
     order = [int(p) for p in node.numbers("perm") or range(rank - 1, -1, -1)]
@@ -85,7 +85,7 @@ def _transpose(node: Node) -> Tensor:
     return x.take(np.transpose(x.index, order))
 
 
-def _concat(node: Node) -> Tensor:
+def _concat(node: OnnxNode) -> Tensor:
     parts = [node.tensor(i) for i in range(len(node.inputs))]
     axis = node.axis(int(node.number("axis", 1)), len(parts[0].shape) + 1)
     if axis == 0:
@@ -98,7 +98,7 @@ def _concat(node: Node) -> Tensor:
     return concatenated(parts).take(index)
 
 
-def _slice(node: Node) -> Tensor:
+def _slice(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     rank = len(x.shape) + 1
     if node.opset < 10:
@@ -120,7 +120,7 @@ def _slice(node: Node) -> Tensor:
     return x.take(x.index[tuple(window)])
 
 
-def _gather(node: Node) -> Tensor:
+def _gather(node: OnnxNode) -> Tensor:
     x, index = node.tensor(0), np.asarray(node.constant(1), dtype=np.int64)
     axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
     if axis == 0:
@@ -130,7 +130,7 @@ def _gather(node: Node) -> Tensor:
     return x.take(np.take(x.index, index, axis=axis))
 
 
-def _split(node: Node) -> Result:
+def _split(node: OnnxNode) -> Result:
     x = node.tensor(0)
     axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
     if axis == 0:
@@ -144,7 +144,7 @@ def _split(node: Node) -> Result:
     return [x.take(part) for part in np.split(x.index, np.cumsum(sizes)[:-1], axis=axis)]
 
 
-SHAPE_OPERATORS: dict[str, Callable[[Node], Result]] = {
+SHAPE_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
     "Concat": _concat, "Dropout": _dropout, "Flatten": _flatten, "Gather": _gather, "Identity": _same,
     "Reshape": _reshape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,

@@ -20,10 +20,10 @@ from encoders.onnx.operators.convolution import CONVOLUTION_OPERATORS
 from encoders.onnx.operators.maxima import MAXIMA_OPERATORS, any_slope
 from encoders.onnx.operators.pipelines import ML_OPERATORS
 from encoders.onnx.operators.shapes import SHAPE_OPERATORS
-from encoders.onnx.tensor import Node, Result, Source, Tensor, source_tensor
+from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_tensor
 
 
-def _add(node: Node) -> Tensor:
+def _add(node: OnnxNode) -> Tensor:
     a, b = node.inputs[0], node.inputs[1]
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return plus(node, a, b)
@@ -32,7 +32,7 @@ def _add(node: Node) -> Tensor:
     return x.shift(offset)
 
 
-def _sub(node: Node) -> Tensor:
+def _sub(node: OnnxNode) -> Tensor:
     a, b = node.inputs[0], node.inputs[1]
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return plus(node, a, -b)
@@ -43,13 +43,13 @@ def _sub(node: Node) -> Tensor:
     return (-x).shift(offset)
 
 
-def _mul(node: Node) -> Tensor:
+def _mul(node: OnnxNode) -> Tensor:
     tensor, constant = (0, 1) if isinstance(node.inputs[0], Tensor) else (1, 0)
     x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
     return x.scale(factor)
 
 
-def _div(node: Node) -> Tensor:
+def _div(node: OnnxNode) -> Tensor:
     divisor = node.weight(1)
     if (divisor == 0).any():
         raise node.error("divides by a constant that is zero")
@@ -58,11 +58,11 @@ def _div(node: Node) -> Tensor:
     return x.scale(exact(factor))
 
 
-def _neg(node: Node) -> Tensor:
+def _neg(node: OnnxNode) -> Tensor:
     return -node.tensor(0)
 
 
-def _matmul(node: Node) -> Tensor:
+def _matmul(node: OnnxNode) -> Tensor:
     on_left = not isinstance(node.inputs[0], Tensor)
     weight = node.weight(0 if on_left else 1)
     while weight.ndim > 2 and weight.shape[0] == 1:
@@ -78,7 +78,7 @@ def _matmul(node: Node) -> Tensor:
     return swapped.take(np.swapaxes(swapped.index, -1, -2))
 
 
-def _gemm(node: Node) -> Tensor:
+def _gemm(node: OnnxNode) -> Tensor:
     if not isinstance(node.inputs[0], Tensor) or node.number("transA", 0):
         raise node.error("the data must be the first operand, not transposed (transA = 0): axis 0 is the batch")
     weight = node.weight(1)
@@ -96,7 +96,7 @@ def _gemm(node: Node) -> Tensor:
     return wide.shift(offset * beta)
 
 
-def _batch_normalization(node: Node) -> Tensor:
+def _batch_normalization(node: OnnxNode) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta, channel by channel (axis 1)."""
     if node.number("training_mode", 0) or len(node.output_names) > 1:
         raise node.error("is in training mode; export the model for inference (model.eval())")
@@ -114,35 +114,35 @@ def _batch_normalization(node: Node) -> Tensor:
     return x.shift(-exact(mean[channel])).scale(factor.take(channel), operations=8).shift(exact(beta[channel]))
 
 
-def _activation(node: Node, slope: float | Array, curve: Curve = Curve.BENT) -> Tensor:
+def _activation(node: OnnxNode, slope: float | Array, curve: Curve = Curve.BENT) -> Tensor:
     pre = node.tensor(0)
     slopes = np.broadcast_to(np.asarray(slope, dtype=np.float64), (1, *pre.shape)).ravel()
     if not ((slopes >= 0) & (slopes <= 1)).all():
         raise node.error(f"slopes for negative values run from {slopes.min():g} to {slopes.max():g}; "
                          "supported are slopes within [0, 1]")
     level = 1 + max((node.sources[s].level for s in pre.terms), default=0)
-    node.sources.append(Source(node=node.name, before=node.input_names[0], after=node.output_names[0], level=level,
+    node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0], level=level,
                                pre=pre, slope=slopes, curve=curve))
     return source_tensor(len(node.sources) - 1, pre.shape)
 
 
-def _relu(node: Node) -> Tensor:
+def _relu(node: OnnxNode) -> Tensor:
     return _activation(node, 0.0)
 
 
-def _sigmoid(node: Node) -> Tensor:
+def _sigmoid(node: OnnxNode) -> Tensor:
     return _activation(node, 1.0, Curve.SIGMOID)
 
 
-def _tanh(node: Node) -> Tensor:
+def _tanh(node: OnnxNode) -> Tensor:
     return _activation(node, 1.0, Curve.TANH)
 
 
-def _leaky_relu(node: Node) -> Tensor:
+def _leaky_relu(node: OnnxNode) -> Tensor:
     return _leaky(node, np.full(node.tensor(0).size, node.number("alpha", float(np.float32(0.01)))))
 
 
-def _leaky(node: Node, slope: Array) -> Tensor:
+def _leaky(node: OnnxNode, slope: Array) -> Tensor:
     """A layer's own activation where its slopes (m,) are within [0, 1], else the sum of a line and a relu."""
     if not np.isfinite(slope).all():
         raise node.error("its slopes hold NaN or infinite numbers")
@@ -151,7 +151,7 @@ def _leaky(node: Node, slope: Array) -> Tensor:
     return any_slope(node, node.tensor(0), slope)
 
 
-def _prelu(node: Node) -> Tensor:
+def _prelu(node: OnnxNode) -> Tensor:
     slope = node.weight(1)
     x, slopes = broadcast(node, node.tensor(0), slope)
     if x.shape != node.tensor(0).shape:
@@ -159,7 +159,7 @@ def _prelu(node: Node) -> Tensor:
     return _leaky(node, slopes.values)
 
 
-SUPPORTED: dict[str, Callable[[Node], Result]] = SHAPE_OPERATORS | ML_OPERATORS | CONVOLUTION_OPERATORS | MAXIMA_OPERATORS | {
+SUPPORTED: dict[str, Callable[[OnnxNode], Result]] = SHAPE_OPERATORS | ML_OPERATORS | CONVOLUTION_OPERATORS | MAXIMA_OPERATORS | {
     "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "LeakyRelu": _leaky_relu,
     "MatMul": _matmul, "Mul": _mul, "Neg": _neg, "PRelu": _prelu, "Relu": _relu,
     "Sigmoid": _sigmoid, "Sub": _sub, "Tanh": _tanh,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.network import Booleans, Integers
-from encoders.onnx.tensor import Node, Tensor
+from encoders.onnx.tensor import OnnxNode, Tensor
 
 PADDING = -1
 MOST_CELLS = 2**24
@@ -26,7 +26,7 @@ class Axis:
     padded: Booleans
 
 
-def window_axes(node: Node, spatial: tuple[int, ...], kernel: list[int]) -> list[Axis]:
+def window_axes(node: OnnxNode, spatial: tuple[int, ...], kernel: list[int]) -> list[Axis]:
     """The windows along every spatial axis. Raises ModelError for attributes that do not fit."""
     rank = len(spatial)
     strides, dilations = (_whole(node, name, [1] * rank) for name in ("strides", "dilations"))
@@ -83,18 +83,18 @@ def flat_windows(axes: list[Axis], spatial: tuple[int, ...]) -> tuple[Integers, 
     return np.where(inside, place, PADDING), padded
 
 
-def spatial_shape(node: Node, x: Tensor) -> tuple[int, ...]:
+def spatial_shape(node: OnnxNode, x: Tensor) -> tuple[int, ...]:
     """The axes behind batch and channels."""
     if len(x.shape) < 2:
         raise node.error(f"a tensor of shape (batch, {', '.join(map(str, x.shape))}) has no spatial axes behind its channels")
     return x.shape[1:]
 
 
-def kernel_shape(node: Node) -> list[int]:
+def kernel_shape(node: OnnxNode) -> list[int]:
     return _whole(node, "kernel_shape", [])
 
 
-def joined(node: Node, x: Tensor) -> tuple[Integers, tuple[int, ...]]:
+def joined(node: OnnxNode, x: Tensor) -> tuple[Integers, tuple[int, ...]]:
     """For a reduction: which entries (rows, K) each result joins, and the results' shape."""
     rank = len(x.shape) + 1
     given = node.integers(1) if node.has(1) else node.numbers("axes")
@@ -111,5 +111,5 @@ def joined(node: Node, x: Tensor) -> tuple[Integers, tuple[int, ...]]:
     return moved.reshape(math.prod(kept), -1), tuple(shape)
 
 
-def _whole(node: Node, name: str, default: list[int]) -> list[int]:
+def _whole(node: OnnxNode, name: str, default: list[int]) -> list[int]:
     return [int(v) for v in node.numbers(name) or default]
