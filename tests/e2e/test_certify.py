@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifair import cli, datasets
 from verifair.checker.partition_store import TABLES
-from verifair.engine import partition as partitioned
+from verifair.engine import partition
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)
@@ -352,8 +352,8 @@ def test_a_time_out_leaves_a_file_that_resumes(german: list[object], verifair: R
 INTERRUPTED = """
 import os, signal
 from verifair.checker import partition_store
-from verifair.engine import partitioned
-partitioned.QUESTIONS = 16
+from verifair.engine import partition
+partition.QUESTIONS = 16
 add, added = partition_store.PartitionStore.add, []
 def interrupted(store, chunk):
     add(store, chunk)
@@ -381,7 +381,7 @@ def test_an_interrupted_run_resumes_to_the_same_shares(
     answer = strict(tmp_path / "g.json")
     assert answer["stopped"] == "interrupted"
     assert answer["parts"]["not_reached"] == 182 - 4 * 16
-    monkeypatch.setattr(partitioned, "QUESTIONS", 16)
+    monkeypatch.setattr(partition, "QUESTIONS", 16)
     shares = []
     for more in (["killed.sqlite", "--resume"], ["whole.sqlite"]):
         assert verifair(*command, tmp_path / more[0], *more[1:])[0] == 0

@@ -96,7 +96,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(cases())
 def test_nothing_lies_outside_the_bounds(case: Case) -> None:
     rng, network, margin, baseline, slices = case.rng, case.network, case.margin, case.baseline, case.slices
@@ -129,7 +129,7 @@ def test_nothing_lies_outside_the_bounds(case: Case) -> None:
     assert truth.worst(rng, *sides) <= bound + 1e-9
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(cases())
 def test_the_checker_confirms_nothing_that_is_false(case: Case) -> None:
     truth, found = case.truth, []

@@ -26,7 +26,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=seeds)
 def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
     problem = random_problem(seed, style, GOALS[kind])
@@ -50,7 +50,7 @@ def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=seeds)
 def test_bounds_lie_below_every_point_exactly(style: str, seed: int) -> None:
     problem = random_problem(seed, style, (*PBA, *ROBUST, *FLIP))
@@ -67,7 +67,7 @@ def test_bounds_lie_below_every_point_exactly(style: str, seed: int) -> None:
                 assert np.isinf(bound) or Fraction(float(bound)) <= value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]))
 def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
     problem = random_problem(seed, style, PBA[:1])
@@ -79,7 +79,7 @@ def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
         assert found.upper[q] - found.lower[q] <= 1e-5 + 1e-9 * abs(least)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_batched_exact_arithmetic_equals_fractions(seed: int, style: str) -> None:
     problem = random_problem(seed, style, PBA)

@@ -402,7 +402,7 @@ def cost_of(instance: Instance, k: int, share: float) -> float:
         return np.inf
 
 
-@settings(max_examples=28, deadline=None)
+@settings(max_examples=28)
 @given(seed=seeds, style=st.sampled_from(STYLES), shares=st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)))
 def test_cost_falls_in_k_and_rises_in_coverage(seed: int, style: str, shares: tuple[float, float]) -> None:
     instance = odd(np.random.default_rng(seed), style)
@@ -412,7 +412,7 @@ def test_cost_falls_in_k_and_rises_in_coverage(seed: int, style: str, shares: tu
     assert (table[1:] >= table[:-1]).all()
 
 
-@settings(max_examples=28, deadline=None)
+@settings(max_examples=28)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_coverage_rises_in_cost_and_in_k(seed: int, style: str) -> None:
     rng = np.random.default_rng(seed)
@@ -424,7 +424,7 @@ def test_coverage_rises_in_cost_and_in_k(seed: int, style: str) -> None:
     assert (np.diff(np.diff(np.column_stack([np.zeros(len(costs)), table[:, :1]]), axis=1), axis=1) <= 0).all()
 
 
-@settings(max_examples=28, deadline=None)
+@settings(max_examples=28)
 @given(seed=seeds)
 def test_k_center_and_coverage_and_fewest_are_one_question(seed: int) -> None:
     """At the optimal cost of k all are covered by k; below it they are not; and no fewer than `fewest` says will do."""
@@ -438,7 +438,7 @@ def test_k_center_and_coverage_and_fewest_are_one_question(seed: int) -> None:
     assert least == len(instance.blocks) or np.isinf(cost_of(instance, least - 1, 1.0))
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 @given(seed=seeds)
 def test_a_longer_eps_or_a_freed_feature_never_costs_more(seed: int) -> None:
     """By vectors (l2) and with everybody able to reach somebody before: more moves only add feasible pairs."""
@@ -472,7 +472,7 @@ def test_a_longer_eps_or_a_freed_feature_never_costs_more(seed: int) -> None:
             assert largest_coverage(other, 2, cost).covered >= largest_coverage(first, 2, cost).covered
 
 
-@settings(max_examples=18, deadline=None)
+@settings(max_examples=18)
 @given(seed=seeds)
 def test_the_order_of_rows_and_candidates_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -113,7 +113,7 @@ def assert_bracket(query: vf.ProbabilityGap, found: vf.MaximumGap, *, closed: bo
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
 @pytest.mark.parametrize("style", STYLES_HERE)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=seeds, constrained=st.booleans(), relaxed=st.booleans())
 def test_brackets_are_true_and_closed(style: str, scale: str, seed: int, constrained: bool, relaxed: bool) -> None:
     query = a_query(seed, style, scale=scale, constrained=constrained, relaxed=relaxed)
@@ -149,7 +149,7 @@ def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPat
     assert PhaseTree in kinds
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=seeds, logit=st.booleans())
 def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) -> None:
     """After every few splits: the bound (and what is to spare) is true, and the checker takes a claim of hardly more."""
@@ -174,7 +174,7 @@ def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) 
     assert search.value <= largest.max() + 1e-9 * (1 + abs(largest.max()))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=seeds, data=st.data())
 def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int, data: st.DataObject) -> None:
     """A true proof, damaged at random (the leaves' own lines too), put forward for a bound that is false by a hair."""
@@ -201,7 +201,7 @@ def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int,
         assert check_phases(problem.network, problem.domain, false, damaged) is not None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(epsilon=st.floats(0.01, 0.99), first=st.floats(0, 1e3), second=st.floats(0, 1e3), direction=st.integers(0, 1))
 def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float, second: float, direction: int) -> None:
     goal = no_gap(epsilon)[direction]
@@ -316,7 +316,7 @@ def most_of(problem: TwinProblem, objective: Objective) -> np.ndarray:
 
 
 @pytest.mark.parametrize("objective", ["gap", "logit", "flip"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "integer"]), shut=st.booleans())
 def test_the_attack_finds_the_best_pair_of_a_small_box(objective: Objective, seed: int, style: str, shut: bool) -> None:
     problem = random_problem(seed, style, FLIP)
@@ -351,7 +351,7 @@ def test_a_second_run_of_the_attack_keeps_what_the_first_has_found() -> None:
     assert len(anywhere(climb.twin, start, climb.rng)) == 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     epsilon=st.floats(1e-4, 0.999), slope=st.floats(-9, 9), b=st.floats(-40, 40), known=st.floats(1e-5, 0.9), off=st.floats(0, 3)
 )

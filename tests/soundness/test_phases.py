@@ -63,7 +63,7 @@ def assert_true(problem: TwinProblem, q: int, g: int, pairs: np.ndarray, legal: 
 
 
 @pytest.mark.parametrize("style", STYLES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_flips_equal_brute_force(style: str, seed: int) -> None:
     problem = random_problem(seed, style, FLIP)
@@ -74,7 +74,7 @@ def test_flips_equal_brute_force(style: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-9, -1e-9, 1e-12, -1e-12])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]))
 def test_near_ties(off: float, seed: int, style: str) -> None:
     """The rows are shifted so that the least value over the lattice is (nearly) 0, or off by very little."""
@@ -87,7 +87,7 @@ def test_near_ties(off: float, seed: int, style: str) -> None:
             assert_true(replace(problem, goals=(shifted,) * 2), q, g, pairs)
 
 
-@settings(max_examples=13, deadline=None)
+@settings(max_examples=13)
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]), near=st.booleans())
 def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -> None:
     problem = random_problem(seed, style, FLIP)
@@ -104,7 +104,7 @@ def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -
 
 
 @pytest.mark.parametrize("hidden", [(12,), (8, 8), (6, 5, 4)])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_wider_networks_need_branching(hidden: tuple[int, ...], seed: int) -> None:
     """Normal weights around 0 leave most neurons open at the root: these trees split neurons, not only inputs."""
@@ -133,7 +133,7 @@ def wide_problem(seed: int, hidden: tuple[int, ...]) -> TwinProblem:
     return replace(problem, network=network, margin=np.ones(1))
 
 
-@settings(max_examples=13, deadline=None)
+@settings(max_examples=13)
 @given(seed=seeds, relaxed=st.booleans())
 def test_forbidden_rows_and_shifted_copies(seed: int, relaxed: bool) -> None:
     problem = wide_problem(seed, (6, 4))

@@ -25,7 +25,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_bounds_lie_below_every_point(mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP))
@@ -60,7 +60,7 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, GOALS[kind])

@@ -109,7 +109,7 @@ def test_a_line_of_any_slope_stays_under_the_curve(epsilon: float, m: float) -> 
             line_of(epsilon, wrong)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(a=logits, b=logits, off=st.sampled_from([0.0, 1e-300, 1e-16, -1e-16, 1e-12, -1e-12, 0.05]), swap=st.booleans())
 def test_exceeds_decides_the_closest_calls(a: float, b: float, off: float, swap: bool) -> None:
     """epsilon: the float64 next to the true gap (or a little off); the sign of the rest is what counts."""
@@ -133,7 +133,7 @@ def test_saturation_and_exact_ties(size: int) -> None:
     assert exceeds(Fraction(size) + Fraction(1, 10**40), Fraction(size), 0.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(a=logits, b=logits)
 def test_gap_bounds_hold_the_gap(a: float, b: float) -> None:
     low, high = gap_bounds(Fraction(a), Fraction(b))
@@ -144,7 +144,7 @@ def test_gap_bounds_hold_the_gap(a: float, b: float) -> None:
     assert high - low <= 1e-15
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(a=logits, buckets=st.integers(2, 60))
 def test_bucket_is_the_one_that_holds_the_probability(a: float, buckets: int) -> None:
     assert bucket(Fraction(a), buckets) == expected(a, buckets)

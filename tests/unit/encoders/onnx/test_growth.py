@@ -61,7 +61,7 @@ def test_all_of_them_together_are_counted(tmp_path: Path, monkeypatch: pytest.Mo
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     op=st.sampled_from(["Add", "Max", "Where", "MatMul", "Concat", "Transpose", "Gather", "Pad", "Tile", "Expand"]),
     one=SHAPES, two=SHAPES,

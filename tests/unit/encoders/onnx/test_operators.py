@@ -232,7 +232,7 @@ def graphs(draw_: Any) -> tuple[list[Any], dict[str, np.ndarray], int]:
 
 
 @given(graphs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_random_graphs_agree_with_onnxruntime(graph: tuple[list[Any], dict[str, np.ndarray], int]) -> None:
     nodes, constants, n = graph
     x = draw(8, n, seed=3)

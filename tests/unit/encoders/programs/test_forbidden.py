@@ -79,7 +79,7 @@ def test_the_milp_has_exactly_the_legal_points(shape: str, seed: int, encoder: s
     assert [solvable(encoding, raw) for raw in points] == legal(problem, points).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**31), shape=st.sampled_from(list(SHAPES)), boxes=st.integers(1, 8),
     shift=st.sampled_from([0.0, 1.0, -3.0]),

@@ -175,7 +175,7 @@ def decided(problem: TwinProblem, encoding: Encoding, goal: Goal, *, exact: bool
     raise AssertionError("refining did not end")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**31), share=st.sampled_from([0.5, 0.98, 1.02, 1.5]), rise=st.booleans(), exact=st.booleans())
 def test_a_gap_is_decided_as_by_brute_force(seed: int, share: float, rise: bool, exact: bool) -> None:
     problem, box, points = asked(seed, DIFFERENCE, (2,) if exact else (4, 3))

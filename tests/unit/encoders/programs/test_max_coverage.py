@@ -50,7 +50,7 @@ def fewest(incidence: Booleans) -> int | None:
     return next((len(chosen) for chosen in subsets(columns, columns) if incidence[:, chosen].any(axis=1).all()), None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data(), incidence=incidences, k=st.integers(1, 7))
 def test_no_multipliers_take_the_bound_below_the_optimum(data: st.DataObject, incidence: Booleans, k: int) -> None:
     rows = len(incidence)
@@ -62,7 +62,7 @@ def test_no_multipliers_take_the_bound_below_the_optimum(data: st.DataObject, in
     assert abs(bound - min(_lagrangian(incidence, weights, chosen, k), weights.sum())) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data(), incidence=incidences)
 def test_no_multipliers_take_the_packing_bound_above_the_fewest(data: st.DataObject, incidence: Booleans) -> None:
     y = data.draw(hnp.arrays(float, len(incidence), elements=multipliers.filter(np.isfinite)))
@@ -71,7 +71,7 @@ def test_no_multipliers_take_the_packing_bound_above_the_fewest(data: st.DataObj
     assert bound == incidence.shape[1] + 1 if least is None else 1 <= bound <= least
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), incidence=incidences, k=st.integers(1, 4))
 def test_duals_of_an_lp_prove_the_lp_bound(data: st.DataObject, incidence: Booleans, k: int) -> None:
     weights = data.draw(hnp.arrays(np.int64, len(incidence), elements=st.integers(0, 1000)))
@@ -85,7 +85,7 @@ def test_duals_of_an_lp_prove_the_lp_bound(data: st.DataObject, incidence: Boole
     assert np.floor(-relaxed.primal_bound - 1e-6) <= bound <= np.floor(-relaxed.primal_bound + 1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(incidence=incidences)
 def test_duals_of_a_covering_lp_prove_the_packing_bound(incidence: Booleans) -> None:
     incidence = incidence | ~incidence.any(axis=1, keepdims=True)  # every row in some column

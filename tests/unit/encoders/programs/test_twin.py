@@ -275,7 +275,7 @@ def twinned(network: Network) -> Network:
     return replace(network, layers=(double, above, *network.layers[2:]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**31),
     hidden=st.sampled_from([(), (1,), (3,), (2, 3), (2, 2, 2), (1, 1, 1, 1)]),

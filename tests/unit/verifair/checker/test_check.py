@@ -162,7 +162,7 @@ def reasons(report: CheckReport) -> str:
 # Against brute force
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     goal=st.sampled_from(["observed", "flipped", "robust"]),
@@ -193,7 +193,7 @@ def test_row_statements_are_accepted_exactly_when_true(
         assert report.accepted == holds(network, statement, lower, upper), reasons(report)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     hidden=st.sampled_from([(), (5,), (6, 4)]),
@@ -227,7 +227,7 @@ def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple
     assert rejected == {k for k, true in truth.items() if not true}, reasons(report)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10**6),
     hidden=st.sampled_from([(5,), (6, 4), (5, 5, 5), (3,) * 8]),

@@ -43,7 +43,7 @@ def drawn(rows: Any, people: int, seed: int = 0) -> tuple[CategoricalMechanism, 
     return found, pd.DataFrame({"a": np.zeros(people)}), pd.Series(rng.choice(found.classes, people, p=rows[0]), name="c")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0.001, 1), min_size=8, max_size=8), st.integers(0, 10**9))
 def test_abduction_gives_back_the_fact_and_categories_are_stable(weights: list[float], seed: int) -> None:
     rows = np.reshape(weights, (2, 4))

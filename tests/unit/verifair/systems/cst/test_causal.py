@@ -60,7 +60,7 @@ def test_only_descendants_change() -> None:
     assert found.columns.tolist() == frame.columns.tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e9]))
 def test_there_and_back_is_the_original(seed: int, size: float) -> None:
     frame = people(50, seed) * [1, size, 1, 1]
@@ -351,7 +351,7 @@ def test_whole_numbers_beyond_their_type_become_floats() -> None:
     assert found(-251.0).tolist() == [-1.0, 3.0, 200.0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**9), st.integers(2, 7), st.booleans())
 def test_any_linear_graph_against_its_total_effects(seed: int, size: int, fitted: bool) -> None:
     """W = B W + U, so do(root) moves everything by (I - B)^-1 times the root's change: another way to the same counterfactual."""

@@ -60,7 +60,7 @@ def brute(distance: np.ndarray, rows: np.ndarray, negative: np.ndarray, k: int, 
     return float(negative[rows[inside]].sum() + (k - inside.sum()) * negative[rows[tied]].mean())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000), rows=st.integers(12, 90), words=st.integers(0, 3), levels=st.sampled_from([2, 3, 9]),
     whole=st.booleans(), name=st.sampled_from(DISTANCES), ties=st.sampled_from(["share", "first"]), many=st.sampled_from([0, 16]),

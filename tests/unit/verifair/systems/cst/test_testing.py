@@ -59,7 +59,7 @@ def test_by_hand() -> None:
     assert (rows.tolist(), distance.tolist(), weight.tolist()) == ([0, 2], [1 / 6, 1 / 6], [0.5, 0.5])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1000), joint=st.booleans())
 def test_without_a_causal_effect_cst_is_st(seed: int, joint: bool) -> None:
     frame = people(seed, 120)
@@ -76,7 +76,7 @@ def _large(frame: pd.DataFrame) -> bool:
     return len(counts) > 0 and counts.min() > 8
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 1000), ties=st.sampled_from(["share", "first"]))
 def test_swapping_the_groups_around_a_complainant_mirrors_delta(seed: int, ties: str) -> None:
     frame, rng = people(seed, 60), np.random.default_rng(seed)
@@ -96,7 +96,7 @@ def test_swapping_the_groups_around_a_complainant_mirrors_delta(seed: int, ties:
         assert np.allclose(deltas[0], -np.array(deltas[1]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1000))
 def test_negating_the_decisions_mirrors_delta(seed: int) -> None:
     frame, rng = people(seed, 120), np.random.default_rng(seed)
@@ -213,7 +213,7 @@ def test_levels_are_those_of_the_normal() -> None:
             critical(level, sides)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 60), share=st.tuples(st.floats(0, 1), st.floats(0, 1)), tau=st.sampled_from([0.0, 0.05, -0.1]),
     level=st.sampled_from([0.8, 0.9, 0.95, 0.99]), sides=st.sampled_from([1, 2]), kind=st.sampled_from(["wald", "newcombe"]),
