@@ -21,7 +21,7 @@ from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.people import People, people_of
 from verifair.systems.cec.score import regimes
-from verifair.training.baselines import Columns, Decider, audit_decider
+from verifair.systems.cec.training import Columns, Decider, audit_decider
 from verifair.training.onnx_writer import onnx_model
 
 SENSITIVE = {"german": "sex", "synthetic": "group", "adult": "sex", "hmda": "race"}

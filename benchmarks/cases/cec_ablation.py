@@ -27,8 +27,7 @@ from benchmarks.cec_data import ENCODINGS, FOLDS, LOWER, Case, measured
 from benchmarks.cec_figures import heatmaps, regime_bars
 from benchmarks.cec_paper import ABLATION, SWEEP
 from benchmarks.table import show
-from verifair.training.baselines import train_decider
-from verifair.training.settings import CEC_LOOP, Consistency
+from verifair.systems.cec.training import CEC_LOOP, Consistency, train_decider
 
 PARTS = {"pred": (0.0, 0.0), "pred + EO": (1.0, 0.0), "pred + CEC": (0.0, 1.0), "full": (1.0, 1.0)}
 """Name -> (lambda_EO, lambda_CEC)."""

@@ -32,8 +32,7 @@ from benchmarks.cec_data import FOLDS, SENSITIVE, Case, always_positive, keep, m
 from benchmarks.cec_figures import plane, regime_bars
 from benchmarks.cec_paper import LANDMARKS, NOTES, PARETO
 from benchmarks.table import show
-from verifair.training.baselines import METHODS, train_decider
-from verifair.training.settings import CEC_LOOP
+from verifair.systems.cec.training import CEC_LOOP, METHODS, train_decider
 
 OURS = "merit-only"
 """The baseline that the paper does not have."""

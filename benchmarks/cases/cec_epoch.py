@@ -22,10 +22,10 @@ from encoders.network import Floats
 from verifair import datasets
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.people import merit_columns, people_of
-from verifair.training import CEC_LOOP, Consistency, Loop
-from verifair.training.cec import Cec
+from verifair.systems.cec.training import CEC_LOOP, Consistency
+from verifair.systems.cec.training.loss import Cec, explanation_gap
+from verifair.training import Loop
 from verifair.training.fit import fit
-from verifair.training.losses import explanation_gap
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 

@@ -41,10 +41,9 @@ from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.measures import triviality
+from verifair.systems.cec.training import CEC_LOOP, METHODS, train_decider
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import complementary, proved_shares
-from verifair.training.baselines import METHODS, train_decider
-from verifair.training.settings import CEC_LOOP
 
 DATASETS = ("german", "adult")
 NETWORKS = tuple(method for method in METHODS if method != "hardt")

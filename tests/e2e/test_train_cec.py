@@ -52,6 +52,8 @@ def test_a_network_that_hardly_decides_is_called_so(tmp_path: Path) -> None:
         (("--sensitive", "sex", "--lambda-cec", "-1"), "lambda_cec = -1"),
         (("--sensitive", "sex", "--class-weight", "even"), "class_weight = 'even'"),
         ((), "pass sensitive=... or --sensitive NAME"),
+        (("--method", "agnostic", "--tau", "1"), "lambda_eo, lambda_cec, steps and tau belong to the method cec"),
+        (("--method", "magic"), "method 'magic' is unknown; choose one of agnostic, certifair, fair-n, cec"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -13,9 +13,10 @@ from rich.table import Table
 from verifair import datasets
 from verifair.cli import options
 from verifair.datasets import Dataset
-from verifair.errors import QueryError
+from verifair.errors import QueryError, TrainingError
 from verifair.schema.schema import Schema
-from verifair.training import Consistency, Consistent
+from verifair.systems.cec import training as cec
+from verifair.training import METHODS, Choices
 from verifair.training import train as fit
 
 EXAMPLE = """
@@ -53,28 +54,37 @@ def train(
     threads: Annotated[int, typer.Option("--threads", help="torch's; the last bits depend on it.")] = 1,
     json: options.Json = None,
 ) -> None:
-    asked = {"lambda_cec": lambda_cec, "lambda_eo": lambda_eo, "steps": steps, "tau": tau}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options.check_outputs({"--json": json, "--out": out, "the schema": out.with_suffix(".toml")} if out.name else {"--out": out})
     if out.suffix != ".onnx":
         raise QueryError(f"--out {out}: a network is written as NAME.onnx, next to NAME.toml; end the name in .onnx")
     dataset = _dataset(data, schema)
+    choices: Choices = {
+        "hidden": _widths(hidden, method), "epochs": epochs, "batch": batch, "learning_rate": learning_rate, "dropout": dropout,
+        "lambda_f": lambda_f, "class_weight": class_weight, "seed": seed, "threads": threads,
+    }
+    asked = {"lambda_cec": lambda_cec, "lambda_eo": lambda_eo, "steps": steps, "tau": tau}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if method not in (*METHODS, "cec"):
+        raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join([*METHODS, 'cec'])}")
+    if given and method != "cec":
+        raise TrainingError(
+            f"{method} training: lambda_eo, lambda_cec, steps and tau belong to the method cec; pass them with it, and with no "
+            "other"
+        )
     with options.progress_bar("epochs") as progress:
-        model = fit(
-            dataset, method=method, sensitive=sensitive, hidden=_widths(hidden, method), epochs=epochs, batch=batch,
-            learning_rate=learning_rate, lambda_f=lambda_f, dropout=dropout,
-            consistency=Consistency(**given) if given else None, class_weight=class_weight, seed=seed, threads=threads,
-            progress=progress,
-        )  # fmt: skip
+        if method == "cec":
+            model = cec.train(dataset, sensitive=sensitive, consistency=cec.Consistency(**given), progress=progress, **choices)
+        else:
+            model = fit(dataset, method=method, sensitive=sensitive, progress=progress, **choices)
     network, described = model.save(out)
-    report = asdict(model.report)
+    report = {"consistency": None, "plain": None, **asdict(model.report)}
     console = options.console()
     console.print(f"wrote {network} and {described}")
     console.print(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"
     )
-    if model.report.consistency is not None and model.report.plain is not None:
+    if isinstance(model.report, cec.ConsistencyReport):
         _print_consistency(console, model.report.plain, model.report.consistency, model.settings.sensitive)
     options.write_json(json, {"settings": model.settings.plain(), "report": report, "model": str(network), "seed": seed})
 
@@ -88,7 +98,7 @@ def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
         raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
 
 
-def _print_consistency(console: Console, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
+def _print_consistency(console: Console, plain: cec.Consistent, found: cec.Consistent, sensitive: str | None) -> None:
     """The measures beside each other: a low score alone says nothing about a model that hardly decides."""
     grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
     for column in ("", "plain", "cec"):

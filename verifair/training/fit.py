@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from encoders.network import Floats
+from encoders.network import Floats, Integers
 from verifair.errors import TrainingError
-from verifair.training.objectives import Objective
+from verifair.training.objectives import Decision, Objective
 from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
 from verifair.training.settings import Descent, Loop
@@ -26,6 +26,18 @@ def fit(
     """
     generator = torch.Generator().manual_seed(loop.seed)
     return descend(Perceptron.drawn(x.shape[1], loop.hidden, generator), x, loop, objective, progress)
+
+
+def fine_tune(
+    weights: Weights, x: Floats, labels: Integers, descent: Descent, progress: Callable[[int, int], None] | None = None
+) -> tuple[Weights, tuple[float, ...]]:
+    """Train a network that exists on, with cross-entropy on rows of the caller's own; returns as `descend` does.
+
+    weights: ((W (m, n), b (m,)), ...), ReLU in between; one logit, or one for each class.   x: (N, n) network inputs.
+    labels: (N,) 0 or 1. The same seed and threads give the same weights on the same machine.
+    """
+    network = Perceptron.of(weights, torch.Generator().manual_seed(descent.seed))
+    return descend(network, x, descent, Decision(labels), progress)
 
 
 def descend(

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.network import Array, Floats, Integers, Layer, Link, Network
-from verifair.training.explained import Consistent
 from verifair.training.onnx_writer import Weights
 from verifair.training.rows import Flip, Rows
 
@@ -22,8 +21,7 @@ class TrainingReport:
     -> share predicted positive (statistical parity compares these); a group without rows is left out.
     counterfactual_gap: protected feature -> mean |p(1 | x) - p(1 | x')| over all rows and all other values of the
     feature. margin_gap: protected feature -> mean over pairs of groups of the difference of their mean |z_1 - z_0|, in
-    logits. losses: mean training loss of each epoch. consistency, plain: of cec training, None for the others: of the
-    network, and of one trained with the same draws for prediction alone.
+    logits. losses: mean training loss of each epoch.
     """
 
     train_accuracy: float
@@ -33,8 +31,6 @@ class TrainingReport:
     counterfactual_gap: dict[str, float]
     margin_gap: dict[str, float]
     losses: tuple[float, ...]
-    consistency: Consistent | None = None
-    plain: Consistent | None = None
 
 
 def network_of(weights: Weights) -> Network:

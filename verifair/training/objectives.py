@@ -1,21 +1,24 @@
-"""What the loop goes down: one object for each method, holding the tensors of all training rows that its loss needs.
+"""What the loop goes down: one object for each method, holding the tensors of all training rows that its loss needs; and its terms.
 
+z: logits (B, 2), class 1 is the positive one. The only arithmetic here is torch's; every term is a scalar tensor.
 Reference: PBA, A.3 (agnostic, CertiFair, Fair-N).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoders.network import Floats, Integers
-from verifair.training.losses import classification, counterfactual_gap, margin_gap, weighted_classification
 from verifair.training.perceptron import OUTPUTS, Perceptron
-from verifair.training.rows import Flip
+from verifair.training.rows import Flip, Rows
+from verifair.training.settings import Settings
 
 
 class Objective(ABC):
@@ -56,6 +59,17 @@ class CrossEntropy(Objective):
         return classification(z, self.labels[chosen], self.class_weight)
 
 
+class Decision(Objective):
+    """Cross-entropy of one logit, or of one for each class."""
+
+    def __init__(self, labels: Integers) -> None:
+        self.labels = torch.from_numpy(labels)
+
+    def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
+        labels = self.labels[chosen]
+        return cross_entropy(z, labels) if z.shape[1] > 1 else binary_cross_entropy_with_logits(z[:, 0], labels.to(z.dtype))
+
+
 class CertiFair(Objective):
     """(1 - lambda_f) CE + lambda_f counterfactual_gap. x (N, n); groups (N,) positions of the rows' values in the flip."""
 
@@ -93,3 +107,50 @@ def _class_weight(labels: Integers) -> Tensor:
     """(2,) rows / (2 rows of the class), scikit-learn's "balanced"."""
     count = np.bincount(labels, minlength=OUTPUTS)
     return torch.from_numpy((len(labels) / (OUTPUTS * count)).astype(np.float32))
+
+
+def objective_for(settings: Settings, rows: Rows, flip: Flip | None) -> Objective:
+    """The objective of settings.method on these rows. flip: of settings.sensitive, for certifair."""
+    prediction = CrossEntropy(rows.labels, class_weight=settings.class_weight)
+    if settings.sensitive is None:
+        return prediction
+    groups = rows.groups[settings.sensitive]
+    if settings.method == "fair-n":
+        return FairN(prediction, groups, settings.lambda_f)
+    assert flip is not None
+    return CertiFair(prediction, rows.x, groups, flip, settings.lambda_f)
+
+
+def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy of the softmax; with class_weight (2,), the weighted mean."""
+    return cross_entropy(z, labels, weight=class_weight)
+
+
+def weighted_classification(z: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count as rows without a loss."""
+    return (cross_entropy(z, labels, reduction="none") * weights).mean()
+
+
+def counterfactual_gap(z: Tensor, z_flipped: Tensor) -> Tensor:
+    """CertiFair's local penalty: mean over the batch of |p(1 | x) - p(1 | x')|, within [0, 1].
+
+    x' is x with another sensitive value and everything else the same. The gradient is 0 where both predictions are
+    equal, and an empty batch gives 0. Reference: Khedr & Shoukry, CertiFair (AAAI 2023), as used in PBA, A.3.
+    """
+    if not len(z):
+        return z.sum()
+    return (z.softmax(dim=1)[:, 1] - z_flipped.softmax(dim=1)[:, 1]).abs().mean()
+
+
+def margin_gap(z: Tensor, groups: Tensor) -> Tensor:
+    """Fair-N's penalty: mean over pairs of groups of |mean margin of one - mean margin of the other|, margin = |z_1 -
+    z_0|.
+
+    groups: (B,) group numbers. Groups without rows in the batch are left out; with fewer than two left, it is 0
+    (gradient 0). With two groups it is the paper's term; averaging over pairs keeps lambda_f comparable when there are
+    more. Reference: Sharma et al., Fair-N (AIES 2021), as used in PBA, A.3.
+    """
+    margin = (z[:, 1] - z[:, 0]).abs()
+    means = [margin[groups == group].mean() for group in groups.unique()]
+    gaps = [(one - other).abs() for one, other in combinations(means, 2)]
+    return torch.stack(gaps).mean() if gaps else margin.sum() * 0.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from verifair.errors import TrainingError
 from verifair.schema.schema import Schema
 
-METHODS = ("agnostic", "certifair", "fair-n", "cec")
+METHODS = ("agnostic", "certifair", "fair-n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,66 +51,26 @@ class Loop(Descent):
         super().__post_init__()
 
 
-CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropout=0.2)
-"""CEC, "Implementation Details": its own networks and all its baselines."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Consistency:
-    """What CEC training asks for.  (CEC, "Training Objective")
-
-    lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
-    Riemann sum. tau: farthest match, in standard deviations of merit; None: however far.
-    """
-
-    lambda_eo: float = 1.0
-    lambda_cec: float = 1.0
-    steps: int = 32
-    tau: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("lambda_eo", "lambda_cec"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise TrainingError(f"{name} = {getattr(self, name)}, expected a number of at least 0, such as 1")
-        if not 1 <= self.steps <= 1000:  # memory grows with them
-            raise TrainingError(f"steps = {self.steps}, expected 1 to 1000, such as the paper's 32")
-        if self.tau is not None and not 0 < self.tau < float("inf"):
-            raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings(Loop):
     """Everything that determines the weights, given the data, the machine and torch's version.
 
-    method: "agnostic" (cross-entropy CE), "certifair" ((1 - lambda_f) CE + lambda_f counterfactual_gap), "fair-n"
-    (CE + lambda_f margin_gap) or "cec" (CE + lambda_eo equalized_odds + lambda_cec explanation_gap). sensitive: the
-    feature of the fair methods, for cec any column of the table; None for agnostic. lambda_f: weight of the fairness term
-    of certifair and fair-n, 0 for the others. class_weight: None, or "balanced": each class weighs rows / (2 rows of the
-    class) in the cross-entropy. consistency: of cec, None for the others.
+    method: "agnostic" (cross-entropy CE), "certifair" ((1 - lambda_f) CE + lambda_f counterfactual_gap) or "fair-n"
+    (CE + lambda_f margin_gap). sensitive: the feature of the fair methods; None for agnostic. lambda_f: weight of the
+    fairness term, 0 for agnostic. class_weight: None, or "balanced": each class weighs rows / (2 rows of the class) in the
+    cross-entropy.
     """
 
     method: str
     sensitive: str | None
     lambda_f: float
     class_weight: str | None
-    consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise TrainingError(f"method {self.method!r} is unknown; choose one of {', '.join(METHODS)}")
         if self.method == "agnostic" and (self.sensitive is not None or self.lambda_f != 0):
             raise TrainingError(
                 "agnostic training looks at no sensitive feature; drop sensitive and lambda_f, or choose another method"
             )
-        if self.method != "agnostic" and self.sensitive is None:
-            raise TrainingError(f"{self.method} needs a sensitive feature: pass sensitive=... or --sensitive NAME")
-        if (self.method == "cec") != (self.consistency is not None):
-            raise TrainingError(
-                f"{self.method} training: lambda_eo, lambda_cec, steps and tau belong to the method cec; pass them with it, "
-                "and with no other"
-            )
-        if self.method == "cec" and self.lambda_f != 0:
-            raise TrainingError("cec has no lambda_f; its weights are lambda_eo and lambda_cec")
         super().__post_init__()
         top = 1.0 if self.method == "certifair" else float("inf")
         if not 0 <= self.lambda_f <= top:
@@ -119,10 +79,30 @@ class Settings(Loop):
             raise TrainingError(f"class_weight = {self.class_weight!r}, expected None or 'balanced'")
 
     def plain(self) -> dict[str, Any]:
-        """The settings as JSON takes them. Without dropout and cec their entries are left out: a network's file holds its
-        settings, and stays the same, byte for byte, as before there were these two."""
+        """The settings as JSON takes them. A dropout of 0 is left out: a network's file holds its settings, and stays the
+        same, byte for byte, as before there was dropout."""
         content = {**asdict(self), "hidden": list(self.hidden)}
-        return {name: value for name, value in content.items() if value or name not in ("dropout", "consistency")}
+        return {name: value for name, value in content.items() if value or name != "dropout"}
+
+
+class Choices(TypedDict, total=False):
+    """What a caller may choose of `Settings`; None, or nothing, takes the default of the method."""
+
+    hidden: tuple[int, ...] | None
+    epochs: int | None
+    batch: int | None
+    learning_rate: float | None
+    dropout: float | None
+    lambda_f: float | None
+    class_weight: str | None
+    seed: int
+    threads: int
+
+
+def chosen(loop: Loop, choices: Choices) -> dict[str, Any]:
+    """The fields of `Settings` but method and sensitive: those of the loop, without a fairness term, unless chosen."""
+    given = {name: value for name, value in choices.items() if value is not None}
+    return {**asdict(loop), "lambda_f": 0.0, "class_weight": None, **given}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,28 +127,13 @@ OTHER = _Recipe(epochs=40, batch=64, certifair=None)
 
 
 def settings_for(
-    dataset: str,
-    schema: Schema,
-    *,
-    method: str,
-    sensitive: str | None = None,
-    hidden: tuple[int, ...] | None = None,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    lambda_f: float | None = None,
-    dropout: float | None = None,
-    consistency: Consistency | None = None,
-    seed: int = 0,
-    class_weight: str | None = None,
-    threads: int = 1,
+    dataset: str, schema: Schema, *, method: str, sensitive: str | None = None, **choices: Unpack[Choices]
 ) -> Settings:
-    """Settings with every None filled in: the papers' values where they give some, ours where they are silent.
+    """Return settings with what was not chosen filled in: the papers' values where they give some, ours where they are silent.
 
     sensitive: the schema's protected feature where it has exactly one. lambda_f: PBA's A.3, which for CertiFair has a
-    value for each dataset, and 1 for Fair-N. For cec the whole loop is that of its paper (CEC_LOOP); for the others
-    hidden is (500, 100), learning_rate 1e-3, dropout 0. Raises TrainingError, or SchemaError for a feature that is
-    unknown or cannot be flipped.
+    value for each dataset, and 1 for Fair-N. hidden is (500, 100), learning_rate 1e-3, dropout 0. Raises TrainingError,
+    or SchemaError for a feature that is unknown or cannot be flipped.
 
     The paper (PBA, A.3) leaves open: epochs, batch size, initial weights, which scale |f(x) - f(x')| is taken on, how
     CertiFair's weighted sum is formed, sensitive attributes with more than two values, and whether classes were
@@ -177,37 +142,24 @@ def settings_for(
     a convex combination, as in CertiFair's own code; counterfactual values drawn evenly among the other ones; the mean
     over pairs of groups.
     """
+    if method not in METHODS:
+        raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     recipe = RECIPES.get(dataset, OTHER)
-    loop = Loop(hidden=(500, 100), epochs=recipe.epochs, batch=recipe.batch, learning_rate=1e-3)
-    if method == "cec":
-        sensitive = sensitive or _only_protected(schema, method)
-        loop, consistency = CEC_LOOP, consistency or Consistency()
-    elif method in METHODS and method != "agnostic":
-        sensitive = sensitive or _only_protected(schema, method)
+    fields = chosen(Loop(hidden=(500, 100), epochs=recipe.epochs, batch=recipe.batch, learning_rate=1e-3), choices)
+    if method != "agnostic":
+        sensitive = sensitive or only_protected(schema, method)
         _check_flip(schema, sensitive)
-        if lambda_f is None:
-            lambda_f = 1.0 if method == "fair-n" else recipe.certifair
-        if lambda_f is None:
+        if choices.get("lambda_f") is None:
+            fields["lambda_f"] = 1.0 if method == "fair-n" else recipe.certifair
+        if fields["lambda_f"] is None:
             raise TrainingError(
                 f"the paper has no lambda_f of certifair for the dataset {dataset!r}: pass lambda_f=... within 0 .. 1"
             )
-    return Settings(
-        method=method,
-        sensitive=sensitive,
-        hidden=loop.hidden if hidden is None else tuple(hidden),
-        epochs=loop.epochs if epochs is None else epochs,
-        batch=loop.batch if batch is None else batch,
-        learning_rate=loop.learning_rate if learning_rate is None else learning_rate,
-        dropout=loop.dropout if dropout is None else dropout,
-        lambda_f=0.0 if lambda_f is None else lambda_f,
-        seed=seed,
-        class_weight=class_weight,
-        threads=threads,
-        consistency=consistency,
-    )
+    return Settings(method=method, sensitive=sensitive, **fields)
 
 
-def _only_protected(schema: Schema, method: str) -> str:
+def only_protected(schema: Schema, method: str) -> str:
+    """The schema's only protected feature. Raises TrainingError where it has none, or several."""
     protected = schema.protected_names
     if len(protected) == 1:
         return protected[0]

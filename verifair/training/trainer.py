@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
 
 from verifair.datasets import Dataset
 from verifair.errors import DataError, MissingPackage
 from verifair.schema.schema import Schema
-from verifair.training.explained import Consistent, Explained
-from verifair.training.measure import TrainingReport, measure, network_of
+from verifair.training.measure import TrainingReport, measure
 from verifair.training.onnx_writer import Weights, onnx_model
-from verifair.training.rows import check_labels, flip_of, rows_of
-from verifair.training.settings import Consistency, Settings, settings_for
+from verifair.training.rows import Flip, Rows, check_labels, flip_of, rows_of
+from verifair.training.settings import Choices, Settings, settings_for
+
+if TYPE_CHECKING:
+    from verifair.training.objectives import Objective
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,74 +68,69 @@ class TrainedModel:
         return model, schema
 
 
-def train(
-    dataset: Dataset,
-    *,
-    method: str,
-    sensitive: str | None = None,
-    hidden: tuple[int, ...] | None = None,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    lambda_f: float | None = None,
-    dropout: float | None = None,
-    consistency: Consistency | None = None,
-    seed: int = 0,
-    class_weight: str | None = None,
-    threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> TrainedModel:
-    """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3; CEC)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A dataset made ready for training: encoded rows to train on and held out, and the flips of the reported features."""
 
-    None takes the value of `settings_for`, which also says what the paper leaves open and what is done here. The same
-    seed and threads give the same bytes on the same machine and torch. progress(done, total) counts epochs.
-    sensitive: a feature; for cec any column of the dataset's frame, also one that is no input.
+    dataset: str
+    schema: Schema
+    settings: Settings
+    rows: Rows
+    held_out: Rows
+    flips: dict[str, Flip]
+
+    @classmethod
+    def of(cls, dataset: Dataset, schema: Schema, settings: Settings) -> Task:
+        """Raises DataError for labels of which one class is missing or rare, and for rows that do not fit the schema.
+
+        Reported are the protected features that can be listed, and the sensitive one if it is one.
+        """
+        check_labels(schema, dataset.frame)
+        features = [f.name for f in schema.features if f.kind != "real" and (f.protected or f.name == settings.sensitive)]
+        names = tuple(name for name in features if len(schema.values(name)) > 1)
+        return cls(
+            dataset=dataset.name, schema=schema, settings=settings, rows=rows_of(schema, dataset.train, names),
+            held_out=rows_of(schema, dataset.test, names), flips={name: flip_of(schema, name) for name in names},
+        )
+
+    def train(self, objective: Objective, progress: Callable[[int, int], None] | None = None) -> TrainedModel:
+        """Train on the rows, measure on those held out."""
+        from verifair.training.fit import fit  # imports torch
+
+        weights, losses = fit(self.rows.x, self.settings, objective, progress)
+        return TrainedModel(
+            weights=weights, schema=self.schema, settings=self.settings, dataset=self.dataset, torch_version=version("torch"),
+            report=measure(weights, self.rows, self.held_out, self.flips, losses),
+        )
+
+
+def train(
+    dataset: Dataset, *, method: str, sensitive: str | None = None, progress: Callable[[int, int], None] | None = None,
+    **choices: Unpack[Choices],
+) -> TrainedModel:
+    """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3)
+
+    What is not chosen takes the value of `settings_for`, which also says what the paper leaves open and what is done here. The
+    same seed and threads give the same bytes on the same machine and torch. progress(done, total) counts epochs.
     Raises MissingPackage without torch, TrainingError for settings that cannot be used or a loss that is no longer
     finite, SchemaError and DataError for a schema or rows that do not fit.
     """
-    torch_version = _require_torch()
-    schema = Schema.build({**dataset.schema.model_dump(), "positive": "class = 1"}, name=dataset.name)
-    settings = settings_for(
-        dataset.name, schema, method=method, sensitive=sensitive, hidden=hidden, epochs=epochs, batch=batch,
-        learning_rate=learning_rate, lambda_f=lambda_f, dropout=dropout, consistency=consistency, seed=seed,
-        class_weight=class_weight, threads=threads,
-    )  # fmt: skip
-    check_labels(schema, dataset.frame)
-    names = _reported(schema, settings.sensitive)
-    train_rows, test_rows = rows_of(schema, dataset.train, names), rows_of(schema, dataset.test, names)
-    flips = {name: flip_of(schema, name) for name in names}
-    explained = Explained.of(schema, dataset, settings)
+    require_torch()
+    schema = two_classes(dataset)
+    settings = settings_for(dataset.name, schema, method=method, sensitive=sensitive, **choices)
+    task = Task.of(dataset, schema, settings)
 
-    from verifair.training.fit import fit  # imports torch
-    from verifair.training.methods import objective_for
-    from verifair.training.objectives import CrossEntropy
+    from verifair.training.objectives import objective_for  # imports torch
 
-    objective = objective_for(settings, train_rows, flips.get(settings.sensitive or ""), explained)
-    weights, losses = fit(train_rows.x, settings, objective, progress)
-    report = measure(weights, train_rows, test_rows, flips, losses)
-    if explained is not None:
-        prediction = CrossEntropy(train_rows.labels, class_weight=class_weight)
-        plain, _ = fit(train_rows.x, settings, prediction)  # a fifth of the time, and it says what fairness did
-        before, after = (Consistent.of(network_of(layers), explained) for layers in (plain, weights))
-        report = replace(report, consistency=after, plain=before)
-    return TrainedModel(
-        weights=weights,
-        schema=schema,
-        settings=settings,
-        report=report,
-        dataset=dataset.name,
-        torch_version=torch_version,
-    )
+    return task.train(objective_for(settings, task.rows, task.flips.get(settings.sensitive or "")), progress)
 
 
-def _reported(schema: Schema, sensitive: str | None) -> tuple[str, ...]:
-    """The features whose groups are measured: the protected ones that can be listed, and the sensitive one if it is one."""
-    names = [f.name for f in schema.features if f.kind != "real" and (f.protected or f.name == sensitive)]
-    return tuple(name for name in names if len(schema.values(name)) > 1)
+def two_classes(dataset: Dataset) -> Schema:
+    """The dataset's schema for a network of two logits, class 1 positive."""
+    return Schema.build({**dataset.schema.model_dump(), "positive": "class = 1"}, name=dataset.name)
 
 
-def _require_torch() -> str:
-    """torch's version, without importing it. Raises MissingPackage."""
+def require_torch(what: str = "training") -> None:
+    """Raise MissingPackage where torch is not installed, without importing it."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingPackage('training needs torch, which is not installed; run: pip install "verifair[torch]"')
-    return version("torch")
+        raise MissingPackage(f'{what} needs torch, which is not installed; run: pip install "verifair[torch]"')

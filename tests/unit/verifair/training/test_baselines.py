@@ -16,10 +16,9 @@ from verifair.errors import DataError, TrainingError
 from verifair.systems.cec.audit import audit, probability
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People
-from verifair.training.baselines import METHODS, Columns, Decider, audit_decider, train_decider
-from verifair.training.baselines.mixture import constant, mixture
-from verifair.training.baselines.repair import Repair
-from verifair.training.settings import CEC_LOOP
+from verifair.systems.cec.training import CEC_LOOP, METHODS, Columns, Decider, audit_decider, train_decider
+from verifair.systems.cec.training.decider import constant, mixture
+from verifair.systems.cec.training.repair import Repair
 
 COLUMNS = Columns(merit=np.array([0]), numbers=np.array([0, 1]), sensitive=np.array([2]))
 LOOP = replace(CEC_LOOP, epochs=10)
@@ -266,7 +265,7 @@ def test_merit_only_looks_at_nothing_else(trained: dict[str, Decider]) -> None:
 
 def test_violations_by_hand() -> None:
     torch = pytest.importorskip("torch")
-    from verifair.training.baselines.lagrangian import violations
+    from verifair.systems.cec.training.objectives import violations
 
     p = torch.tensor([0.9, 0.7, 0.2, 0.6])
     z = torch.stack([torch.zeros(4), torch.log(p / (1 - p))], dim=1)
@@ -280,7 +279,7 @@ def test_violations_by_hand() -> None:
 
 def test_multipliers_rise_while_a_constraint_is_broken_and_never_below_zero() -> None:
     torch = pytest.importorskip("torch")
-    from verifair.training.baselines.lagrangian import Lagrangian
+    from verifair.systems.cec.training.objectives import Lagrangian
 
     objective = Lagrangian(PEOPLE, slack=0.1, ascent=0.5)
     chosen = torch.arange(200)
@@ -302,7 +301,7 @@ def test_multipliers_rise_while_a_constraint_is_broken_and_never_below_zero() ->
 
 def test_the_projected_gradient_never_helps_the_adversary() -> None:
     torch = pytest.importorskip("torch")
-    from verifair.training.baselines.adversarial import projected
+    from verifair.systems.cec.training.objectives import projected
 
     generator = torch.Generator().manual_seed(0)
     own, other = ([torch.randn(4, 3, generator=generator), torch.randn(4, generator=generator)] for _ in range(2))

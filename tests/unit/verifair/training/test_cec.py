@@ -19,10 +19,10 @@ from verifair.errors import DataError, SchemaError, TrainingError  # noqa: E402
 from verifair.systems.cec.audit import audit  # noqa: E402
 from verifair.systems.cec.matching import Reference, match  # noqa: E402
 from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
-from verifair.training import CEC_LOOP, Consistency, Consistent, settings_for, train  # noqa: E402
-from verifair.training.cec import Cec  # noqa: E402
+from verifair.systems.cec.training import CEC_LOOP, Consistency, ConsistencyReport, Consistent, train  # noqa: E402
+from verifair.systems.cec.training.consistent import CecSettings  # noqa: E402
+from verifair.systems.cec.training.loss import Cec, equalized_odds, explanation_gap  # noqa: E402
 from verifair.training.fit import fit  # noqa: E402
-from verifair.training.losses import equalized_odds, explanation_gap  # noqa: E402
 from verifair.training.measure import forward, network_of  # noqa: E402
 from verifair.training.objectives import CrossEntropy, Objective  # noqa: E402
 from verifair.training.perceptron import Perceptron  # noqa: E402
@@ -218,40 +218,39 @@ def test_weights_that_cannot_be_used(reference: Reference, weights: np.ndarray) 
         CrossEntropy(reference.people.labels, weights=weights)
 
 
-# train(method="cec")
+# train
 
 
 def test_train_writes_its_settings_and_measures_the_held_out_rows(german: Dataset) -> None:
-    model = train(german, method="cec", sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
+    model = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
     stored = {p.key: p.value for p in onnx.load_from_string(model.onnx_bytes()).metadata_props}
     settings = json.loads(stored["settings"])
     assert (stored["method"], settings["dropout"], settings["batch"], settings["learning_rate"]) == ("cec", 0.2, 64, 3e-4)
     assert settings["consistency"] == {"lambda_cec": 2.0, "lambda_eo": 1.0, "steps": 32, "tau": None}
+    assert isinstance(model.report, ConsistencyReport)
     found, plain = model.report.consistency, model.report.plain
-    assert found is not None
-    assert plain is not None
     assert found != plain
     assert found.matched == 1
     assert 0 < found.cec < 1
-    again = train(german, method="cec", sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
+    again = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
     assert again.onnx_bytes() == model.onnx_bytes()
 
 
 def test_the_report_is_what_an_audit_of_the_file_finds(german: Dataset, reference: Reference, tmp_path: object) -> None:
-    model = train(german, method="cec", sensitive="sex", hidden=(16, 8), epochs=1)
+    model = train(german, sensitive="sex", hidden=(16, 8), epochs=1)
     network, _ = model.save(f"{tmp_path}/net.onnx")
     held_out = people_of(german.schema, german.test, "sex", names=reference.people.names)
     found = audit(read_onnx(network), reference, held_out)
-    assert model.report.consistency is not None
+    assert isinstance(model.report, ConsistencyReport)
     assert model.report.consistency.cec == pytest.approx(float(found.score.mean()), abs=1e-9)
 
 
 def test_the_sensitive_attribute_need_not_be_an_input(german: Dataset) -> None:
     frame = german.frame.assign(side=np.where(np.arange(len(german.frame)) % 2, "left", "right"))
-    model = train(replace(german, frame=frame), method="cec", sensitive="side", hidden=(8,), epochs=1)
-    assert model.report.consistency is not None
+    model = train(replace(german, frame=frame), sensitive="side", hidden=(8,), epochs=1)
+    assert isinstance(model.report, ConsistencyReport)
     assert "side" not in model.report.positive_rate
-    assert settings_for("german", german.schema, method="cec", sensitive="side").sensitive == "side"
+    assert CecSettings.of(german.schema, sensitive="side", consistency=Consistency()).sensitive == "side"
 
 
 def test_a_model_that_hardly_decides_is_called_so() -> None:
@@ -279,20 +278,20 @@ def test_mistakes_are_said_before_the_training(
     german: Dataset, given: dict[str, object], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        train(german, method="cec", **given)  # type: ignore[arg-type]
+        train(german, **given)  # type: ignore[arg-type]
 
 
 def test_data_that_cannot_be_compared(german: Dataset) -> None:
     features = tuple(f.model_copy(update={"merit": False}) for f in german.schema.features)
     unmarked = german.schema.model_copy(update={"features": features})
     with pytest.raises(SchemaError, match="no feature has merit = true"):
-        train(replace(german, schema=unmarked), method="cec", sensitive="sex")
+        train(replace(german, schema=unmarked), sensitive="sex")
     good = german.frame[german.frame["credit"] == "good"].reset_index(drop=True)
     with pytest.raises(DataError, match="expected two classes"):
-        train(replace(german, frame=good), method="cec", sensitive="sex")
+        train(replace(german, frame=good), sensitive="sex")
     one = german.frame[german.frame["sex"] == german.frame["sex"].iloc[0]].reset_index(drop=True)
     with pytest.raises(DataError, match="only one group"):
-        train(replace(german, frame=one), method="cec", sensitive="sex")
+        train(replace(german, frame=one), sensitive="sex")
 
 
 @pytest.mark.parametrize(
@@ -307,8 +306,3 @@ def test_data_that_cannot_be_compared(german: Dataset) -> None:
 def test_consistency_that_cannot_be_asked_for(given: dict[str, float], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         Consistency(**given)  # type: ignore[arg-type]
-
-
-def test_only_cec_takes_what_belongs_to_cec(german: Dataset) -> None:
-    with pytest.raises(TrainingError, match="belong to the method cec"):
-        settings_for("german", german.schema, method="agnostic", consistency=Consistency())

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason='training needs torch: pip install "
 
 from torch import Tensor  # noqa: E402
 
-from verifair.training.path_gradients import Layers, attributions  # noqa: E402
+from verifair.systems.cec.training.path_gradients import Layers, attributions  # noqa: E402
 from verifair.training.perceptron import Perceptron  # noqa: E402
 
 WIDTHS = [(7,), (6, 5), (6, 5, 4), (5, 4, 3, 6)]

@@ -19,9 +19,8 @@ from verifair.datasets import Dataset  # noqa: E402
 from verifair.errors import DataError, TrainingError  # noqa: E402
 from verifair.schema.schema import Schema  # noqa: E402
 from verifair.training import TrainedModel, train  # noqa: E402
-from verifair.training.losses import classification, counterfactual_gap, margin_gap  # noqa: E402
 from verifair.training.measure import forward  # noqa: E402
-from verifair.training.objectives import flipped  # noqa: E402
+from verifair.training.objectives import classification, counterfactual_gap, flipped, margin_gap  # noqa: E402
 from verifair.training.rows import Flip, flip_of, rows_of  # noqa: E402
 
 SMALL = (20, 10)

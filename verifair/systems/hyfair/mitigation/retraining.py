@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import scipy.special
 
 from encoders.network import Array, Integers, Network
 from verifair.datasets import Dataset
-from verifair.errors import DataError, MissingPackage, TrainingError
+from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label
 from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import Weights, onnx_model
+from verifair.training.settings import Descent
+from verifair.training.trainer import require_torch
 
+BATCH = 256
+"""Rows a step: the network is there already, and few and gentle steps are enough."""
 SHARE = 1.0
 """Added rows, as a share of the training rows, at most."""
 
@@ -123,13 +126,15 @@ def retrain(
     Raises MissingPackage without torch, TrainingError for networks that are no plain ReLU networks, DataError for rows that do
     not fit the schema or when nothing discriminates.
     """
-    augment = _augment()
-    settings = augment.FineTuning(epochs=epochs, learning_rate=learning_rate, seed=seed)
+    require_torch("retraining")
+    from verifair.training.fit import fine_tune  # imports torch
+
+    descent = Descent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
     weights, schema = weights_of(space.query.network), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, samples=samples, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
-    trained, _ = augment.fine_tune(weights, x, np.concatenate([labels, added.labels]), settings, progress)
+    trained, _ = fine_tune(weights, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
         "people": str(added.people), "seed": str(seed),
@@ -139,15 +144,3 @@ def retrain(
     part.write_bytes(onnx_model(trained, metadata).SerializeToString(deterministic=True))
     part.replace(out)
     return added
-
-
-def _augment() -> ModuleType:
-    try:
-        from verifair.training import augment  # imports torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingPackage('retraining needs torch, which is not installed; run: pip install "verifair[torch]"') from None
-    return augment
-
-

@@ -1,6 +1,8 @@
-"""Reductions for equalized odds: Agarwal, Beygelzimer, Dudik, Langford, Wallach (ICML 2018), by fairlearn's ExponentiatedGradient.
+"""Two baselines for equalized odds that fairlearn computes; imports it.
 
-The answer is a distribution over networks, each trained on labels and weights that the multipliers dictate; a decision draws one.
+Post-processing: Hardt, Price and Srebro (NeurIPS 2016), by its ThresholdOptimizer.
+Reductions: Agarwal, Beygelzimer, Dudik, Langford, Wallach (ICML 2018), by its ExponentiatedGradient.
+Their answer is a distribution over networks, each trained on labels and weights that the multipliers dictate; a decision draws one.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from fairlearn.postprocessing import ThresholdOptimizer
 from fairlearn.reductions import EqualizedOdds, ExponentiatedGradient
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 
 from encoders.network import Array, Integers, Network
 from verifair.engine.questions import decisions
+from verifair.systems.cec.audit import probability
 from verifair.systems.cec.people import People
-from verifair.training.baselines.decider import Rule
-from verifair.training.baselines.mixture import constant, mixture
+from verifair.systems.cec.training.decider import Rule, constant, mixture
 
 ROUNDS = 5
 """Rounds of exponentiated gradient, each of three trainings; fairlearn's own 50 would be hours of neural networks."""
@@ -27,6 +30,39 @@ TIGHT = 1e-6
 ours never get there, and the answer is the mixture with the least gap so far."""
 Train = Callable[[Array, Integers, Array], Network]
 """(x (N, n_0), labels (N,), weights (N,) of mean 1) -> a trained network."""
+
+
+class _Prefit(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A network as fairlearn takes a fitted classifier."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.classes_ = np.array([0, 1])
+
+    def fit(self, x: Array, y: Integers) -> _Prefit:
+        """Nothing to do: the network is trained."""
+        return self
+
+    def predict_proba(self, x: Array) -> Array:
+        positive = probability(self.network, x)
+        return np.column_stack([1 - positive, positive])
+
+
+def equalized_odds_rule(network: Network, people: People) -> Rule:
+    """Group-dependent, randomised thresholds on the network's probability, of least error under equal TPR and FPR on these people.
+
+    Every group needs people of both labels.   Attributions of the result are the network's own: thresholds do not explain.
+    """
+    optimizer = ThresholdOptimizer(
+        estimator=_Prefit(network), constraints="equalized_odds", objective="accuracy_score", prefit=True,
+        predict_method="predict_proba",
+    )  # fmt: skip
+    optimizer.fit(people.x, people.labels, sensitive_features=people.groups)
+
+    def rule(x: Array, groups: Integers) -> Array:
+        return np.asarray(optimizer._pmf_predict(x, sensitive_features=groups)[:, 1])
+
+    return rule
 
 
 class _Trained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

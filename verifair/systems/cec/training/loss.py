@@ -5,16 +5,18 @@ Reference: CEC, "Training Objective" and algorithm 2.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from verifair.systems.cec.matching import Matches, Reference
-from verifair.training.losses import equalized_odds, explanation_gap
+from verifair.systems.cec.training.consistent import Consistency
+from verifair.systems.cec.training.path_gradients import Rooms, attributions
 from verifair.training.objectives import CrossEntropy, Objective
-from verifair.training.path_gradients import Rooms, attributions
 from verifair.training.perceptron import Perceptron
-from verifair.training.settings import Consistency
 
 
 class Cec(Objective):
@@ -63,3 +65,36 @@ class Cec(Objective):
         baseline = self.baselines[self.cell[chosen].repeat(2)]
         g = attributions(network.layers, x, baseline, self.consistency.steps, self.rooms)
         return explanation_gap(g.unflatten(0, (2, len(chosen))))
+
+
+def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
+    """CEC's outcome term: (TPR_0 - TPR_1)^2 + (FPR_0 - FPR_1)^2 with soft rates, a group's mean p(1 | x) under a label.
+
+    labels, groups: (B,); count: number G of groups. With more than two groups, each square is the mean over the pairs of
+    groups that have rows with that label in the batch; a label without such a pair contributes 0 (gradient 0).
+    Reference: CEC, "Training Objective".
+    """
+    cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)
+    rows = cell.sum(dim=0)
+    rate = (((z[:, 1] - z[:, 0]).sigmoid() @ cell) / rows.clamp(min=1)).view(2, count)
+    between = _differences(count).to(z.dtype)
+    both = ((rows > 0).to(z.dtype).view(2, count) @ between.abs() == 2).to(z.dtype)
+    return ((rate @ between).square() * (both / both.sum(dim=1, keepdim=True).clamp(min=1))).sum()
+
+
+@cache
+def _differences(count: int) -> Tensor:
+    """(G, pairs): a row vector of G values times it is their differences, one for each pair."""
+    one, other = torch.triu_indices(count, count, 1)
+    return torch.eye(count)[:, one] - torch.eye(count)[:, other]
+
+
+def explanation_gap(g: Tensor, eps: float = 1e-8) -> Tensor:
+    """CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
+
+    g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is, as a root has no
+    gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No
+    pairs give 0. Reference: CEC, definition 3 and "Training Objective".
+    """
+    unit = g / (torch.linalg.vector_norm(g, dim=2, keepdim=True) + eps)
+    return (unit[0] - unit[1]).square().sum() / (4 * max(1, g.shape[1]))

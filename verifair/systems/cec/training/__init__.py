@@ -1,0 +1,13 @@
+"""CEC's training: the paper's objective, its six baselines, and merit-only, on one architecture and by one loop.
+
+Needs the extra torch, and fairlearn for two baselines; importing does not.
+"""
+
+from verifair.systems.cec.training.baselines import METHODS, Columns, train_decider
+from verifair.systems.cec.training.consistent import CEC_LOOP, Consistency, ConsistencyReport, Consistent, train
+from verifair.systems.cec.training.decider import Decider, audit_decider
+
+__all__ = [
+    "CEC_LOOP", "METHODS", "Columns", "Consistency", "ConsistencyReport", "Consistent", "Decider", "audit_decider", "train",
+    "train_decider",
+]

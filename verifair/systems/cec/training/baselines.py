@@ -1,0 +1,173 @@
+"""One method trained on people: the CEC paper's six baselines and its own, on the same architecture and by the same loop.
+
+One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit and nothing
+else, so a network that sees nothing else explains them alike by its construction: what CEC training should be measured against.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from encoders.network import Array, Integers, Network
+from verifair.errors import DataError, MissingPackage, TrainingError
+from verifair.schema.schema import Schema
+from verifair.systems.cec.matching import Reference, match
+from verifair.systems.cec.people import People, merit_columns
+from verifair.systems.cec.training.consistent import CEC_LOOP, Consistency
+from verifair.systems.cec.training.decider import Decider
+from verifair.systems.cec.training.repair import Repair
+from verifair.training.measure import network_of
+from verifair.training.settings import Loop
+
+if TYPE_CHECKING:
+    from verifair.training.objectives import Objective
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Columns:
+    """merit: (F,) what makes people comparable.   numbers: (C,) what DIR repairs.   sensitive: (S,) what tells the group itself."""
+
+    merit: Integers
+    numbers: Integers
+    sensitive: Integers
+
+    @classmethod
+    def of(cls, schema: Schema, sensitive: Sequence[str] = ()) -> Columns:
+        """sensitive: the features, if the network takes them. Raises SchemaError for unknown ones, or without any merit."""
+        domain, hidden = schema.domain, [schema.index(name) for name in sensitive]
+        spans = [np.arange(start, start + width) for start, width in zip(domain.start, domain.width, strict=True)]
+        numbers = [spans[v] for v, feature in enumerate(schema.features) if feature.numeric and v not in hidden]
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(
+            merit=merit_columns(schema),
+            numbers=np.concatenate([empty, *numbers]),
+            sensitive=np.concatenate([empty, *(spans[v] for v in hidden)]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Order:
+    """What a method is trained on and with.   consistency: weights of "cec".   repair_level: of "dir"."""
+
+    people: People
+    columns: Columns
+    loop: Loop
+    consistency: Consistency
+    repair_level: float
+
+
+def train_decider(
+    method: str, people: People, columns: Columns, *, loop: Loop = CEC_LOOP, consistency: Consistency | None = None,
+    repair_level: float = 1.0,
+) -> Decider:
+    """Train a method of METHODS on these people.
+
+    consistency: weights of "cec".   repair_level: of "dir".   The same seed, machine and torch give the same decider.
+    Raises TrainingError for an unknown method, DataError where a group lacks a label, MissingPackage without torch or fairlearn.
+    """
+    if method not in METHODS:
+        raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    _check(method, people)
+    order = Order(
+        people=people, columns=columns, loop=loop, consistency=consistency or Consistency(), repair_level=repair_level
+    )
+    return METHODS[method](order)
+
+
+def _unconstrained(order: Order) -> Decider:
+    return Decider(method="unconstrained", network=_plain(order.people, order.loop))
+
+
+def _merit_only(order: Order) -> Decider:
+    """Trained with every other column at 0, whose weights are then 0: it takes all columns and looks at those of merit."""
+    people = order.people
+    seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
+    network = _plain(replace(people, x=people.x * seen), order.loop)
+    first, *above = network.layers
+    return Decider(
+        method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above))
+    )
+
+
+def _dir(order: Order) -> Decider:
+    repair = Repair.of(order.people, order.columns.numbers, order.columns.sensitive, order.repair_level)
+    return Decider(method="dir", network=_plain(repair.apply(order.people), order.loop), repair=repair)
+
+
+def _hardt(order: Order) -> Decider:
+    from verifair.systems.cec.training.by_fairlearn import equalized_odds_rule  # imports fairlearn
+
+    network = _plain(order.people, order.loop)
+    return Decider(method="hardt", network=network, rule=equalized_odds_rule(network, order.people))
+
+
+def _agarwal(order: Order) -> Decider:
+    from verifair.systems.cec.training.by_fairlearn import ROUNDS, reduce  # imports fairlearn
+    from verifair.training.objectives import CrossEntropy
+
+    def train(x: Array, labels: Integers, weights: Array) -> Network:
+        return _fitted(x, order.loop, CrossEntropy(labels, weights=weights))
+
+    found = reduce(order.people, train)
+    note = f"{len(found.networks)} networks of {found.trainings} trained in {ROUNDS} rounds"
+    return Decider(method="agarwal", network=found.expected, rule=found.rule(), notes=(note,))
+
+
+def _adversarial(order: Order) -> Decider:
+    from verifair.systems.cec.training.objectives import Adversarial  # imports torch
+
+    return Decider(method="adversarial", network=_fitted(order.people.x, order.loop, Adversarial(order.people)))
+
+
+def _lagrangian(order: Order) -> Decider:
+    from verifair.systems.cec.training.objectives import Lagrangian  # imports torch
+
+    return Decider(method="lagrangian", network=_fitted(order.people.x, order.loop, Lagrangian(order.people)))
+
+
+def _cec(order: Order) -> Decider:
+    from verifair.systems.cec.training.loss import Cec  # these import torch
+    from verifair.training.objectives import CrossEntropy
+
+    people = order.people
+    reference = Reference.of(people, order.columns.merit)
+    matches = match(reference, people, tau=order.consistency.tau)
+    objective = Cec(CrossEntropy(people.labels), reference, matches, order.consistency)
+    return Decider(method="cec", network=_fitted(people.x, order.loop, objective))
+
+
+METHODS: dict[str, Callable[[Order], Decider]] = {
+    "unconstrained": _unconstrained, "merit-only": _merit_only, "dir": _dir, "hardt": _hardt, "agarwal": _agarwal,
+    "adversarial": _adversarial, "lagrangian": _lagrangian, "cec": _cec,
+}
+
+
+def _plain(people: People, loop: Loop) -> Network:
+    """A network trained for prediction alone."""
+    from verifair.training.objectives import CrossEntropy  # imports torch
+
+    return _fitted(people.x, loop, CrossEntropy(people.labels))
+
+
+def _fitted(x: Array, loop: Loop, objective: Objective) -> Network:
+    from verifair.training.fit import fit  # imports torch
+
+    return network_of(fit(x.astype(np.float32), loop, objective)[0])
+
+
+def _check(method: str, people: People) -> None:
+    count = np.zeros((2, len(people.names)), dtype=int)
+    np.add.at(count, (people.labels, people.groups), 1)
+    if not count.all():
+        label, group = np.argwhere(count == 0)[0]
+        raise DataError(
+            f"group {people.names[group]!r} has no row with the true label {label}, so the groups' error rates cannot be compared; "
+            "add rows, or join groups"
+        )
+    packages = {"torch": "torch", **({"fairlearn": "fairlearn"} if method in ("hardt", "agarwal") else {})}
+    for package, extra in packages.items():
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackage(f'{method} needs {package}, which is not installed; run: pip install "verifair[{extra}]"')

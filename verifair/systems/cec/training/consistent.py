@@ -1,0 +1,167 @@
+"""`verifair train --method cec`: what is asked of it, the people that it compares, and what the trained network is worth.
+
+The network is one of `verifair.training`, on the same rows and by the same loop; only the objective (`loss`) is CEC's. Importing
+this does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from encoders.network import Network
+from verifair.datasets import Dataset
+from verifair.errors import TrainingError
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import audit
+from verifair.systems.cec.matching import Matches, Reference, match
+from verifair.systems.cec.measures import Triviality, triviality
+from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.training.measure import TrainingReport, network_of
+from verifair.training.settings import Choices, Loop, Settings, chosen, only_protected
+from verifair.training.trainer import Task, TrainedModel, require_torch, two_classes
+
+CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropout=0.2)
+"""CEC, "Implementation Details": its own networks and all its baselines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consistency:
+    """What CEC training asks for.  (CEC, "Training Objective")
+
+    lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
+    Riemann sum. tau: farthest match, in standard deviations of merit; None: however far.
+    """
+
+    lambda_eo: float = 1.0
+    lambda_cec: float = 1.0
+    steps: int = 32
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_eo", "lambda_cec"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise TrainingError(f"{name} = {getattr(self, name)}, expected a number of at least 0, such as 1")
+        if not 1 <= self.steps <= 1000:  # memory grows with them
+            raise TrainingError(f"steps = {self.steps}, expected 1 to 1000, such as the paper's 32")
+        if self.tau is not None and not 0 < self.tau < float("inf"):
+            raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
+
+@dataclass(frozen=True, kw_only=True)
+class CecSettings(Settings):
+    """Settings of a training for CE + lambda_eo equalized_odds + lambda_cec explanation_gap.
+
+    sensitive: any column of the table, also one that is no input.   lambda_f: 0, as this method has none.
+    """
+
+    consistency: Consistency
+
+    def __post_init__(self) -> None:
+        if self.lambda_f != 0:
+            raise TrainingError("cec has no lambda_f; its weights are lambda_eo and lambda_cec")
+        super().__post_init__()
+
+    @classmethod
+    def of(cls, schema: Schema, *, sensitive: str | None, consistency: Consistency, **choices: Unpack[Choices]) -> CecSettings:
+        """The loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
+        return cls(
+            method="cec", sensitive=sensitive or only_protected(schema, "cec"), consistency=consistency, **chosen(CEC_LOOP, choices)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explained:
+    """reference: the training people.   matches: of these among themselves.   held_out: the test people.   tau: farthest match."""
+
+    reference: Reference
+    matches: Matches
+    held_out: People
+    tau: float | None
+
+    @classmethod
+    def of(cls, schema: Schema, dataset: Dataset, settings: CecSettings) -> Explained:
+        """Match them before the training, so that no training is in vain.
+
+        Raises SchemaError and DataError: no merit, an unknown sensitive column, one group, a group that lacks a label, and
+        nobody within tau, be it in training or held out.
+        """
+        assert settings.sensitive is not None
+        columns, tau = merit_columns(schema), settings.consistency.tau
+        people = people_of(schema, dataset.train, settings.sensitive)
+        reference = Reference.of(people, columns)
+        held_out = people_of(schema, dataset.test, settings.sensitive, names=people.names)
+        match(reference, held_out, tau=tau)
+        return cls(reference=reference, matches=match(reference, people, tau=tau), held_out=held_out, tau=tau)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consistent:
+    """What was measured on the held-out rows; a low score is worth something only where the model still decides.
+
+    cec: mean score.   flips: prediction flip rate.   hidden: share in regime B, at the default threshold.   matched: share of
+    pairs with a counterpart.   variance: of p(1 | x).   positive: share predicted positive.   auc: of p(1 | x).
+    silent: share of people without any attribution.
+    """
+
+    cec: float
+    flips: float
+    hidden: float
+    matched: float
+    variance: float
+    positive: float
+    auc: float
+    silent: float
+
+    @classmethod
+    def of(cls, network: Network, explained: Explained) -> Consistent:
+        """Measured with the exact path integral."""
+        found = audit(network, explained.reference, explained.held_out, tau=explained.tau)
+        trivial = triviality(found)
+        return cls(
+            cec=float(found.score.mean()),
+            flips=float((~found.same_decision).mean()),
+            hidden=float((found.regime == "B").mean()),
+            matched=found.matches.coverage,
+            variance=trivial.variance,
+            positive=trivial.positive,
+            auc=trivial.auc,
+            silent=trivial.silent,
+        )
+
+    @property
+    def trivial(self) -> Triviality:
+        """Whether it decides at all."""
+        return Triviality(variance=self.variance, positive=self.positive, auc=self.auc, silent=self.silent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsistencyReport(TrainingReport):
+    """consistency: of the network.   plain: of one trained with the same draws for prediction alone."""
+
+    consistency: Consistent
+    plain: Consistent
+
+
+def train(
+    dataset: Dataset, *, sensitive: str | None = None, consistency: Consistency | None = None,
+    progress: Callable[[int, int], None] | None = None, **choices: Unpack[Choices],
+) -> TrainedModel:
+    """Train a network as `verifair.training.train` does, by CEC's objective; its report is a `ConsistencyReport`.
+
+    sensitive: any column of the dataset's frame, also one that is no input. Raises the same errors, and those of `Explained.of`.
+    """
+    require_torch()
+    schema = two_classes(dataset)
+    settings = CecSettings.of(schema, sensitive=sensitive, consistency=consistency or Consistency(), **choices)
+    task = Task.of(dataset, schema, settings)
+    explained = Explained.of(schema, dataset, settings)
+
+    from verifair.systems.cec.training.loss import Cec  # these import torch
+    from verifair.training.objectives import CrossEntropy
+
+    prediction = CrossEntropy(task.rows.labels, class_weight=settings.class_weight)
+    model = task.train(Cec(prediction, explained.reference, explained.matches, settings.consistency), progress)
+    plain = task.train(prediction)  # a fifth of the time, and it says what fairness did
+    before, after = (Consistent.of(network_of(one.weights), explained) for one in (plain, model))
+    return replace(model, report=ConsistencyReport(**vars(model.report), consistency=after, plain=before))
