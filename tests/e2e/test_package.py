@@ -89,7 +89,7 @@ def test_the_source_archive_holds_what_its_tests_need(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         names = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
-    for wanted in ("tests/support.py", "benchmarks/run.py", "Makefile", "LICENSE", "CITATION.cff", "CONTRIBUTING.md", "README.md",
+    for wanted in ("tests/builders.py", "benchmarks/run.py", "Makefile", "LICENSE", "CITATION.cff", "CONTRIBUTING.md", "README.md",
                    "PERFORMANCE.md", "verifair/datasets/data/german.onnx"):  # fmt: skip
         assert wanted in names
 

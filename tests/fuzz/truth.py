@@ -18,9 +18,10 @@ import numpy as np
 
 import verifair as vf
 from encoders.network import Array
+from tests.brute_force import fractions
+from tests.builders import lattice
 from tests.fuzz import world
 from tests.soundness.fairness_truth import Case, sigma
-from tests.support import fractions, lattice
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
 from verifair.systems.cec.attributions import explanations

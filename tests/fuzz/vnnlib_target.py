@@ -22,10 +22,10 @@ from encoders.vnnlib.cases import cases
 from encoders.vnnlib.query import VnnlibQuery
 from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
+from tests.builders import random_network
 from tests.fuzz import mutate
 from tests.fuzz.certificate_target import CertificateTarget, sealed
 from tests.fuzz.target import Untrue
-from tests.support import random_network
 from verifair.interop.certificate import VnnlibCertificate, file_sha256, rejections
 from verifair.interop.decide import Answered, check_types, decide, networks_of
 from verifair.interop.witness import written

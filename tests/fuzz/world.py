@@ -15,7 +15,7 @@ import pandas as pd
 import verifair as vf
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
-from tests.support import lattice, random_network
+from tests.builders import lattice, random_network
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.partition import certify_partition
 from verifair.systems.cec.audit import audit

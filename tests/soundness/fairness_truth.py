@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import verifair as vf
 from encoders.network import Array, Booleans, Network
-from tests.support import exact_forward
+from tests.brute_force import exact_forward
 from verifair.engine.questions import box_of
 
 REAL_POINTS = 40

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
-from tests.support import exact_forward, fractions
+from tests.brute_force import exact_forward, fractions
 
 PBA = (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True))
 ROBUST = (Goal(rows=np.array([[1.0, 0.0]]), strict=True), Goal(rows=np.array([[0.0, -1.0]]), strict=False))

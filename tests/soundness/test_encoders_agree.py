@@ -18,7 +18,8 @@ from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget, Termination
 from solvers.registry import Capability, backends
-from tests.support import DIFFERENCE, NO_FLIP, exact_margins, lattice, margins, not_safe, sample, twin_problem
+from tests.brute_force import exact_margins, margins, not_safe
+from tests.builders import DIFFERENCE, NO_FLIP, lattice, sample, twin_problem
 
 BUDGET = Budget(seconds=30)
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])

@@ -13,7 +13,7 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.exact.dyadic import exact
-from tests.support import fractions
+from tests.brute_force import fractions
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum

@@ -13,7 +13,8 @@ import pytest
 
 from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
-from tests.support import exact_forward, lattice, random_network
+from tests.brute_force import exact_forward
+from tests.builders import lattice, random_network
 from verifair.checker.check import check
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError

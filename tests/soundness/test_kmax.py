@@ -14,8 +14,8 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.probability import bucket
 from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
+from tests.brute_force import exact_forward
 from tests.soundness.random_twins import STYLES, random_network
-from tests.support import exact_forward
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.buckets.bounds import matching, most_buckets
 from verifair.engine.buckets.kmax import kmax

@@ -21,7 +21,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
-from tests.support import exact_forward
+from tests.brute_force import exact_forward
 from verifair.checker.kernel.phases import check_phases
 from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of

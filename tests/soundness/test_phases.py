@@ -15,7 +15,7 @@ from scipy.special import expit
 from encoders.network import Layer
 from encoders.probability import exceeds, gap_rows
 from encoders.problem import Forbidden, Gap, Goal, TwinProblem
-from tests.support import exact_forward
+from tests.brute_force import exact_forward
 from verifair.checker.kernel.phases import check_phases
 from verifair.engine.search.neurons import claim_of, decide_by_phases
 from verifair.engine.verdict import Status

@@ -10,7 +10,7 @@ import pytest
 from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, TwinBatch, TwinProblem
-from tests.support import fractions
+from tests.brute_force import fractions
 from verifair.checker.check import check
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions

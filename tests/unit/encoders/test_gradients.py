@@ -7,7 +7,7 @@ import pytest
 
 from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Array, Layer, Link, Network
-from tests.support import random_network
+from tests.builders import random_network
 
 WIDTHS = [(4, 1), (5, 7, 2), (6, 16, 9, 2), (3, 8, 8, 8, 1), (3, 5, 5, 5, 5, 2)]
 

@@ -14,8 +14,8 @@ from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.probability import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from tests.brute_force import exact_forward, fractions
 from tests.soundness.random_twins import STYLES, random_problem
-from tests.support import exact_forward, fractions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.engine.search.open_goals import MIXTURES, Slots
 

@@ -12,7 +12,8 @@ import pytest
 from encoders.network import Layer, Network
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.onnx.reader import read_onnx
-from tests.support import fractions, random_network
+from tests.brute_force import fractions
+from tests.builders import random_network
 from tests.unit.encoders.onnx.onnx_models import onnxruntime_output
 
 

@@ -18,7 +18,8 @@ from encoders.programs.smt import smt
 from encoders.programs.triangle import naive_triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
-from tests.support import lattice, margins, optimum, pinned, satisfiable, twin_problem
+from tests.brute_force import margins, optimum, pinned, satisfiable
+from tests.builders import lattice, twin_problem
 
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
 SHAPES: dict[str, dict[str, object]] = {

@@ -21,7 +21,8 @@ from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
-from tests.support import DIFFERENCE, NO_FLIP, exact_margins, lattice, margins, optimum, satisfiable, twin_problem
+from tests.brute_force import exact_margins, margins, optimum, satisfiable
+from tests.builders import DIFFERENCE, NO_FLIP, lattice, twin_problem
 
 epsilons = st.floats(1e-6, 1 - 1e-6)
 logits = st.floats(-60, 60)

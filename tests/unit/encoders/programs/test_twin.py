@@ -22,20 +22,8 @@ from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from solvers.program import Program
-from tests.support import (
-    DIFFERENCE,
-    NO_FLIP,
-    lattice,
-    margins,
-    not_safe,
-    optimum,
-    pinned,
-    random_network,
-    relaxed,
-    sample,
-    satisfiable,
-    twin_problem,
-)
+from tests.brute_force import margins, not_safe, optimum, pinned, relaxed, satisfiable
+from tests.builders import DIFFERENCE, NO_FLIP, lattice, random_network, sample, twin_problem
 
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])
 ENCODERS = {

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from encoders.vnnlib.scalar_network import scalar_network
-from tests.support import fractions, random_network
+from tests.brute_force import fractions
+from tests.builders import random_network
 
 
 @pytest.mark.parametrize("count", range(1, 8))

@@ -14,7 +14,8 @@ from encoders.problem import TwinProblem
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget
-from tests.support import DIFFERENCE, NO_FLIP, lattice, not_safe, optimum, twin_problem
+from tests.brute_force import not_safe, optimum
+from tests.builders import DIFFERENCE, NO_FLIP, lattice, twin_problem
 from verifair.bench import fairify, marabou, methods
 from verifair.bench.competitors import competitors
 from verifair.bench.questions import Decision, Minimum, Relaxation

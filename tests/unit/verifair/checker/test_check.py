@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.network import Layer, Link, Network
-from tests.support import exact_forward
+from tests.brute_force import exact_forward
 from verifair.checker.certificate import (
     BoxStatement,
     Certificate,

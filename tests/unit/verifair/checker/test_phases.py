@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
-from tests.support import fractions
+from tests.brute_force import fractions
 from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, Regions, check_phases
 from verifair.checker.phase_tree import PhaseTree
 from verifair.engine.questions import no_gap

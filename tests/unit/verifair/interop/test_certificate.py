@@ -14,7 +14,7 @@ from encoders.vnnlib.query import VnnlibQuery
 from encoders.vnnlib.reader import read_vnnlib
 from encoders.vnnlib.writer import decimal
 from solvers.outcome import Budget
-from tests.support import random_network
+from tests.builders import random_network
 from tests.unit.verifair.interop.test_decide import HAT, IDENTITY, old, query, stored, twin
 from tests.unit.verifair.interop.test_export import query as fairness
 from verifair.checker.certificate import Tree, semantics

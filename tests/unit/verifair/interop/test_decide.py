@@ -20,7 +20,7 @@ from encoders.vnnlib.query import Variable, VnnlibQuery
 from encoders.vnnlib.reader import read_vnnlib
 from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
-from tests.support import random_network
+from tests.builders import random_network
 from verifair.checker.certificate import Tree
 from verifair.errors import QueryError
 from verifair.interop import problems

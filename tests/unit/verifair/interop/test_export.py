@@ -20,7 +20,8 @@ from encoders.vnnlib.cases import meets
 from encoders.vnnlib.query import Variable, VnnlibQuery
 from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
-from tests.support import fractions, random_network
+from tests.brute_force import fractions
+from tests.builders import random_network
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import verifair as vf
 from encoders.network import Array, Layer, Link, Network
-from tests.support import random_network
+from tests.builders import random_network
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.attributions import explanations

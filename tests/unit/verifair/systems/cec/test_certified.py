@@ -16,7 +16,7 @@ import pytest
 
 from encoders.network import Array, Network
 from solvers.outcome import Budget
-from tests.support import random_network
+from tests.builders import random_network
 from verifair.checker.consistency_certificate import FORMAT, ConsistencyCertificate
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.engine.questions import decisions

@@ -16,7 +16,7 @@ from encoders.network import Array, Network
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
-from tests.support import fractions
+from tests.brute_force import fractions
 from verifair import datasets
 from verifair.checker.certificate import Certificate, RowStatement, Trust
 from verifair.checker.check import check

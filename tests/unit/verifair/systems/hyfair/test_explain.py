@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from encoders.network import Array
-from tests.support import random_network
+from tests.builders import random_network
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema

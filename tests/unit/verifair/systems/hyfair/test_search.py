@@ -13,7 +13,8 @@ import pytest
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import bucket
 from encoders.problem import Forbidden
-from tests.support import exact_forward, fractions, lattice, random_network
+from tests.brute_force import exact_forward, fractions
+from tests.builders import lattice, random_network
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from encoders.onnx.reader import read_onnx
-from tests.support import lattice
+from tests.builders import lattice
 from verifair.checker.check import check
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
