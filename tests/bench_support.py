@@ -10,10 +10,9 @@ from typing import Any
 
 from solvers.errors import LicenceLimit
 from solvers.outcome import Budget
-from verifair.bench.answer import Answered
 from verifair.bench.competitors import Competitor
 from verifair.bench.questions import Question
-from verifair.bench.record import Record
+from verifair.bench.records import Answered, Record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from tests.bench_support import record
 from tests.command_line import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
-from verifair.bench.journal import Journal
+from verifair.bench.records import Journal
 from verifair.checker import certificate as certificate_file
 from verifair.checker import partition_store
 from verifair.checker.certificate import FORMAT, Certificate

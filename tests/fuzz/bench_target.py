@@ -16,7 +16,7 @@ from tests.fuzz import mutate
 from verifair.audit import answer
 from verifair.audit.result import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.audit.run import KEPT, Places, _digest, _kept
-from verifair.bench.journal import NAME, Journal
+from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.cli.options import write_json
 

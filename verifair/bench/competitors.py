@@ -6,22 +6,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget, installed_version
 from solvers.program import Program
 from solvers.registry import Capability
-from verifair.bench import fairify, marabou, methods
-from verifair.bench.answer import Answered
+from verifair.bench import methods
+from verifair.bench.peers import fairify, marabou
 from verifair.bench.questions import Center, Decision, Minimum, Question, Relaxation
+from verifair.bench.records import Answered
 
 DEFAULTS = {"decision": "auto", "relaxation": "lp:highs", "minimum": "bnb", "center": "exact"}
 """Kind of question -> who answers it when the user chooses nothing."""
 BACKENDS = {"lp": "highs", "milp": "highs", "smt": "z3", "mip": "highs"}
 """Method -> the backend it asks when the user names none."""
+
+
+class Peer(Protocol):
+    """A module of `peers`."""
+
+    def takes(self, problem: TwinProblem) -> bool: ...
+
+    def decide(self, question: Decision, budget: Budget) -> Answered: ...
+
+
+PEERS: dict[str, Peer] = {"marabou": marabou, "fairify": fairify}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +63,8 @@ class Competitor:
         """Whether it answers questions of this kind at all."""
         match question:
             case Decision():
-                if self.method == "marabou":
-                    return marabou.takes(question.problem)
-                if self.method == "fairify":
-                    return fairify.takes(question.problem)
+                if self.method in PEERS:
+                    return PEERS[self.method].takes(question.problem)
                 return self.method in ("auto", "bnb", "lp", "milp", "smt")
             case Relaxation():
                 return self.method == "lp"
@@ -65,10 +77,8 @@ class Competitor:
         """Its answer. Errors are the caller's to record."""
         match question:
             case Decision():
-                if self.method == "marabou":
-                    return marabou.decide(question.problem, budget)
-                if self.method == "fairify":
-                    return fairify.decide(question.problem, budget)
+                if self.method in PEERS:
+                    return PEERS[self.method].decide(question, budget)
                 return methods.decide(question, self.method, self.solver, budget)
             case Relaxation():
                 assert self.solver is not None
@@ -89,7 +99,7 @@ class Competitor:
             program = Program(
                 lower=np.zeros(1), upper=one, integer=np.array([pure]), rows=sp.csr_array(np.ones((1, 1))), row_lower=np.zeros(1),
                 row_upper=one, objective=one,
-            )  # fmt: skip
+            )
             registry.solve(program, backend=backend, budget=Budget(seconds=10))
 
 

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifair.bench.answer import DISAGREEMENT
 from verifair.bench.questions import Center, Question
-from verifair.bench.record import Record
+from verifair.bench.records import DISAGREEMENT, Record
 from verifair.engine.disagreement import reproducer
 
 SLACK = 1e-4
@@ -93,7 +92,7 @@ def asked_again(question: Question) -> dict[str, Any]:
     return {
         "kind": type(question).__name__.lower(), "boxes": boxes, "constants": problem.constants.tolist(),
         "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in drawn],
-    }  # fmt: skip
+    }
 
 
 def _statuses(group: Sequence[Record]) -> list[Contradiction]:

@@ -17,8 +17,8 @@ from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
-from verifair.bench.answer import Answered, unknown, why
 from verifair.bench.questions import Center, Decision, Minimum, Relaxation
+from verifair.bench.records import Answered, unknown, why
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import solve
 from verifair.engine.search.optimum import minimum
@@ -33,12 +33,7 @@ def decide(question: Decision, method: str, solver: str | None, budget: Budget) 
     problem = question.problem
     group = np.zeros(len(problem.batch), dtype=np.int64)
     rows = solve(problem, method=method, solver=solver, budget=budget, group=group)
-    return together([answer for row in rows for answer in row], comparable=single(question))
-
-
-def single(question: Decision) -> bool:
-    """Whether every method bounds the same number: goals of one row each."""
-    return all(len(goal.rows) == 1 and goal.gap is None for goal in question.problem.goals)
+    return together([answer for row in rows for answer in row], comparable=question.single)
 
 
 def together(answers: Sequence[Answer], *, comparable: bool) -> Answered:
@@ -90,7 +85,7 @@ def least(question: Minimum, method: str, solver: str | None, budget: Budget) ->
         return Answered(
             status="optimal" if closed else "unknown", reason=None if closed else "time", trust="checked" if closed else "",
             lower=lower, upper=upper, comparable=True, engine="bracket",
-        )  # fmt: skip
+        )
     assert solver is not None
     encoding = big_m(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
     outcome = registry.solve(encoding.minimise(problem.rows[0]), backend=solver, budget=_left(budget, started))
@@ -116,7 +111,7 @@ def _optimum(outcome: Outcome, upper: float | None) -> Answered:
         lower=-np.inf if outcome.dual_bound is None else outcome.dual_bound, upper=np.inf if upper is None else upper,
         comparable=True, solve_seconds=outcome.solve_seconds, version=outcome.version, engine=outcome.backend,
         note="" if done else outcome.message,
-    )  # fmt: skip
+    )
 
 
 def cover(question: Center, method: str, solver: str | None, budget: Budget) -> Answered:
@@ -134,7 +129,7 @@ def cover(question: Center, method: str, solver: str | None, budget: Budget) -> 
     return Answered(
         status="optimal" if found.optimal else "unknown", reason=None if found.optimal else "time",
         trust="checked" if found.optimal else "", lower=found.lower, upper=found.cost, comparable=True, engine=method,
-    )  # fmt: skip
+    )
 
 
 def _cover_by_solver(question: Center, solver: str, budget: Budget) -> Answered:

@@ -20,12 +20,12 @@ from verifair.systems.figures import figure
 COLORS = {
     "highs": "#0072B2", "gurobi": "#D55E00", "scip": "#009E73", "z3": "#CC79A7", "cbc": "#E69F00", "ortools-scip": "#56B4E9",
     "ortools-glop": "#8C6D31", "ortools-pdlp": "#7B4FA3", "ortools-cpsat": "#A0A000",
-}  # fmt: skip
+}
 PEERS = {"marabou": "#B22222", "fairify:z3": "#8B3A8B"}
 DASHES: dict[str, Any] = {
     "auto": "-", "exact": "-", "bnb": "--", "components": "--", "lp": ":", "milp": "-", "mip": "-", "smt": "-.",
     "marabou": (0, (5, 1, 1, 1, 1, 1)), "fairify": (0, (1, 1)),
-}  # fmt: skip
+}
 
 
 def cactus_plot(found: Comparison, path: Path) -> None:
@@ -117,7 +117,7 @@ def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> No
             "Which solver for which job: who has the least PAR-2, and its seconds.\n"
             f"Thick frame: the default is the best, or within {NEAR:g} times. ° its proofs are a solver's claims.",
             loc="left", fontsize=9,
-        )  # fmt: skip
+        )
 
 
 def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
@@ -135,7 +135,7 @@ def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
             (column - 0.48, row - 0.44), 0.96, 0.88, fill=False, edgecolor="black" if serves else "#BBBBBB",
             lw=2.2 if serves else 0.8, zorder=2,
         )
-    )  # fmt: skip
+    )
     claimed = "°" if cell.trust == "claimed" else ""
     head = f"{cell.best}{claimed}  {short(cell.seconds)}" if best else "nobody"
     below = "" if cell.best == cell.default or not best else f"{cell.default} {times_as_long(cell)}"

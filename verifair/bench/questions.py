@@ -6,14 +6,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Network
+from encoders.evaluate import exact_goals
+from encoders.network import Array, Network
 from encoders.problem import TwinProblem
 from verifair.systems.fgce.instance import Instance
+
+Kind = Literal["decision", "relaxation", "minimum", "center"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,6 +27,19 @@ class Decision:
     """
 
     problem: TwinProblem
+
+    @property
+    def single(self) -> bool:
+        """Whether every method bounds the same number: goals of one row each."""
+        return all(len(goal.rows) == 1 and goal.gap is None for goal in self.problem.goals)
+
+    def refuted(self, q: int, g: int, raw: Array) -> tuple[bool, float]:
+        """Whether the row raw (V,) is a legal witness against goal g of box q, exactly; and the goal's best row there."""
+        problem, index, goal = self.problem, np.array([q]), self.problem.goals[g]
+        met, margins = exact_goals(problem, index, raw[None])
+        copies = (raw[None], problem.batch.take(index).second(raw[None]))
+        legal = all(bool(problem.domain.legal(copy)[0]) for copy in copies)
+        return legal and not met[0, g], float((goal.rows @ margins[0] + goal.constants).max())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from verifair.bench.answer import LICENCE, SKIPPED, unknown
+from verifair.bench.cases.family import Case
 from verifair.bench.competitors import Competitor
-from verifair.bench.family import Case
-from verifair.bench.journal import Journal
-from verifair.bench.questions import Question, fingerprint, subject
-from verifair.bench.record import Record
+from verifair.bench.questions import fingerprint, subject
+from verifair.bench.records import LICENCE, SKIPPED, Journal, Record, unknown
 from verifair.bench.worker import Measured, measure
 
 HOPELESS = ("time", "memory", LICENCE)
@@ -27,8 +25,8 @@ LONG = 0.2
 
 def run(
     cases: Sequence[Case], competitors: Sequence[Competitor], journal: Journal, *,
-    limit: float, repeats: int, seed: int, patience: int, progress: Callable[[int, int, str], None] | None = None,
-) -> None:  # fmt: skip
+    limit: float, repeats: int, patience: int, progress: Callable[[int, int, str], None] | None = None,
+) -> None:
     """Ask what the journal does not hold yet. limit: seconds a run.   progress: runs done and in all, and what is asked now.
 
     Ctrl-C raises KeyboardInterrupt; the journal keeps what was measured.
@@ -49,11 +47,10 @@ def run(
                     continue
                 if repeat == 0 and worn_out(journal, cases, case, one, patience):
                     note = f"not asked: {patience} cases of the family in a row, no larger, took too much"
-                    skipped = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
-                    journal.add(_record(case, question, marks, one, repeat, seed, limit, skipped))
-                    continue
-                found = measure(one, question, seconds=limit, seed=seed)
-                journal.add(_record(case, question, marks, one, repeat, seed, limit, found))
+                    found = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
+                else:
+                    found = measure(one, question, seconds=limit, seed=case.seed)
+                journal.add(_record(case, one, found, marks, repeat, limit))
     tell(total, total, "")
 
 
@@ -90,16 +87,13 @@ def _pointless(journal: Journal, case: Case, competitor: Competitor, repeat: int
     return first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit
 
 
-def _record(
-    case: Case, question: Question, marks: tuple[str, str], competitor: Competitor, repeat: int, seed: int, limit: float,
-    found: Measured,
-) -> Record:  # fmt: skip
+def _record(case: Case, competitor: Competitor, found: Measured, marks: tuple[str, str], repeat: int, limit: float) -> Record:
+    """marks: fingerprints of the question and of its subject."""
     said = found.answered
     return Record(
+        **{**vars(said), "version": competitor.version},
         case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],
-        method=competitor.method, solver=competitor.solver, version=competitor.version, repeat=repeat, seed=seed, limit=limit,
-        status=said.status, reason=said.reason, trust=said.trust, lower=said.lower, upper=said.upper, comparable=said.comparable,
+        method=competitor.method, solver=competitor.solver, repeat=repeat, seed=case.seed, limit=limit,
         build_seconds=None if said.solve_seconds is None else max(found.total_seconds - said.solve_seconds, 0.0),
-        solve_seconds=said.solve_seconds, total_seconds=found.total_seconds, peak_mb=found.peak_mb, base_mb=found.base_mb,
-        engine=said.engine, note=said.note,
-    )  # fmt: skip
+        total_seconds=found.total_seconds, peak_mb=found.peak_mb, base_mb=found.base_mb,
+    )

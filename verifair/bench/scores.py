@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from verifair.bench.record import Record
+from verifair.bench.records import Record
 
 NEAR = 1.25
 """Times as long that count as equal: runs of one method differ by as much on a busy machine."""
@@ -68,7 +68,7 @@ def _entry(rounds: Sequence[Record]) -> Entry:
         build_seconds=_median(record.build_seconds for record in rounds),
         solve_seconds=_median(record.solve_seconds for record in rounds),
         peak_mb=max((record.peak_mb for record in rounds if record.peak_mb is not None), default=None),
-    )  # fmt: skip
+    )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -158,7 +158,7 @@ def _cell(found: Sequence[Entry], defaults: Mapping[str, str]) -> Cell:
         family=found[0].family, size=found[0].size, cases=len({entry.case for entry in found}), best=best,
         seconds=cost[best] if best else math.inf, trust="claimed" if "claimed" in trust else next(iter(trust), ""),
         default=default, default_seconds=cost.get(default, math.inf),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,5 +194,5 @@ def choices(found: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]
                     kind=kind, method=method, cases=len(seconds[default]), default=default, default_par2=scored[default],
                     default_solved=solved[default], best=best, best_par2=scored[best], best_solved=solved[best],
                 )
-            )  # fmt: skip
+            )
     return out

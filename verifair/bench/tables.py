@@ -13,14 +13,14 @@ import pandas as pd
 
 from verifair.bench.competitors import BACKENDS, DEFAULTS
 from verifair.bench.contradictions import Contradiction, contradictions
-from verifair.bench.record import Record
+from verifair.bench.records import Record
 from verifair.bench.scores import Cell, Choice, Entry, cells, choices, entries, par2, times
 from verifair.systems.figures import save_table
 
 KINDS = {
     "decision": "decisions (PBA, robustness, 2-fairness)", "relaxation": "optima of the triangle LP",
     "minimum": "exact minima", "center": "k-centers",
-}  # fmt: skip
+}
 """Kind of question -> its name on paper."""
 
 
@@ -56,7 +56,7 @@ def comparison(records: Sequence[Record], limit: float) -> Comparison:
     return Comparison(
         records=tuple(records), entries=tuple(found), contradictions=tuple(contradictions(records)), scores=_scores(found, limit),
         cells=tuple(cells(found, DEFAULTS)), choices=tuple(choices(found, BACKENDS)), limit=limit,
-    )  # fmt: skip
+    )
 
 
 def _scores(found: Sequence[Entry], limit: float) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def _line(kind: str, family: str, name: str, score: float, part: Sequence[Entry]
         "solved": len(solved), "claimed": sum(entry.trust == "claimed" for entry in solved), "PAR-2": score,
         "median s": statistics.median(entry.seconds for entry in solved) if solved else math.nan,
         "peak MB": max(peaks, default=math.nan), "mostly open for": common,
-    }  # fmt: skip
+    }
 
 
 def write_tables(found: Comparison, folder: Path) -> list[Path]:

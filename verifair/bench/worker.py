@@ -27,10 +27,10 @@ from threadpoolctl import threadpool_limits
 
 from solvers.errors import BackendError, LicenceLimit
 from solvers.outcome import Budget
-from verifair.bench.answer import DISAGREEMENT, LICENCE, Answered, unknown
 from verifair.bench.competitors import Competitor
 from verifair.bench.methods import OutOfBudget
 from verifair.bench.questions import Question
+from verifair.bench.records import DISAGREEMENT, LICENCE, Answered, unknown
 from verifair.errors import Disagreement
 
 GRACE = 1.5, 3.0

@@ -15,12 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from rich.table import Table as Grid
 
+from verifair.bench.cases import QUICK, chosen, families
+from verifair.bench.cases.family import Case
 from verifair.bench.competitors import Competitor, competitors
 from verifair.bench.contradictions import save
-from verifair.bench.family import Case
-from verifair.bench.journal import Journal
 from verifair.bench.plots import draw
-from verifair.bench.registry import QUICK, chosen, families
+from verifair.bench.records import Journal
 from verifair.bench.run import run
 from verifair.bench.tables import KINDS, Comparison, comparison, to_dict, write_tables
 from verifair.cli import options
@@ -86,9 +86,8 @@ def bench(
         try:
             with _bar() as progress:
                 run(
-                    asked, there, journal, limit=budget.seconds, repeats=repeats or rounds, seed=seed, patience=patience,
-                    progress=progress,
-                )  # fmt: skip
+                    asked, there, journal, limit=budget.seconds, repeats=repeats or rounds, patience=patience, progress=progress
+                )
         except KeyboardInterrupt:
             interrupted = True
         wanted = {case.name for case in asked}, {one.name for one in there}
@@ -118,14 +117,14 @@ def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Seque
     """Those of the methods and backends that are named. Raises QueryError for names that nobody has."""
     for option, names, there in (
         ("--methods", methods, {one.method for one in known}), ("--solvers", solvers, {one.solver for one in known if one.solver}),
-    ):  # fmt: skip
+    ):
         for name in names:
             if name not in there:
                 raise QueryError(f"{option} {name}: is not known; choose among {', '.join(sorted(there))}")
     return [
         one for one in known
         if (not methods or one.method in methods) and (not solvers or one.solver is None or one.solver in solvers)
-    ]  # fmt: skip
+    ]
 
 
 def _settings(there: Sequence[Competitor], limit: float, seed: int) -> dict[str, Any]:
@@ -133,7 +132,7 @@ def _settings(there: Sequence[Competitor], limit: float, seed: int) -> dict[str,
     return {
         "verifair": version("verifair"), "python": platform.python_version(), "machine": platform.machine(), "limit": limit,
         "seed": seed,
-    }  # fmt: skip
+    }
 
 
 @contextmanager
@@ -198,7 +197,7 @@ def _show(found: Comparison, everybody: Sequence[Competitor], files: Sequence[Pa
             grid.add_row(
                 cells["competitor"], f"{cells['solved']} of {cells['cases']}", str(cells["claimed"] or ""), f"{cells['PAR-2']:.3f}",
                 _number(cells["median s"], 4), _number(cells["peak MB"], 0), cells["mostly open for"],
-            )  # fmt: skip
+            )
         console.print(grid)
     for choice in found.choices:
         if choice.best != choice.default:

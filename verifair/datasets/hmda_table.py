@@ -30,7 +30,7 @@ from verifair.schema.schema import Schema
 NUMBERS = {
     "loan_amount": "loan-amount", "income": "income", "debt_to_income_ratio": "debt-to-income",
     "loan_to_value_ratio": "loan-to-value", "property_value": "property-value",
-}  # fmt: skip
+}
 BANDS = {"<20%": 10, "20%-<30%": 25, "30%-<36%": 33, "50%-60%": 55, ">60%": 65}
 EXEMPT = ("Exempt", "1111")
 NOT_WHITE = ("1", "2", "3", "4", *map(str, range(21, 28)), *map(str, range(41, 45)))
@@ -47,7 +47,7 @@ CODES = {
     ),
     "applicant_sex": ("sex", {"1": "male", "2": "female", "3": "not given", "4": "not given", "6": "both"}, ("",)),
     "approved": ("approved", {"1": "yes", "0": "no"}, ()),
-}  # fmt: skip
+}
 """Column: (its name in the schema, code -> word, codes for what is not known)."""
 
 

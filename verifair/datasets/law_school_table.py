@@ -47,7 +47,7 @@ def law_school_frame(path: str | Path) -> pd.DataFrame:
     return pd.DataFrame({
         "female": female.astype(np.int64), "nonwhite": (table["race"] != "White").astype(np.int64), "UGPA": scores["UGPA"],
         "LSAT": unrounded.round(), "LSAT-unrounded": unrounded, "admitted": np.where(admitted, "yes", "no"),
-    })  # fmt: skip
+    })
 
 
 def law_school_schema() -> Schema:
@@ -61,7 +61,7 @@ def law_school_schema() -> Schema:
     return Schema.build({
         "features": [*features, *protected], "positive": "class = 1", "label": "admitted", "positive_label": "yes",
         "outcomes": ["refused", "admitted"],
-    })  # fmt: skip
+    })
 
 
 def _scores(path: str | Path, column: pd.Series, low: float, high: float) -> pd.Series:

@@ -41,7 +41,7 @@ def loan_frame(n: int, seed: int) -> tuple[pd.DataFrame, dict[str, int]]:
     frame = pd.DataFrame({
         "LoanApproval": np.where(salary + 5 * balance > THRESHOLD, 1, -1), "AnnualSalary": salary, "AccountBalance": balance,
         "Gender": female,
-    })  # fmt: skip
+    })
     kept = (salary >= 0) & (balance >= 0)
     if not kept.any():
         raise DataError(f"loan: none of {n} applicants has a salary and a balance of 0 or more; draw more, or take another seed")
@@ -58,4 +58,4 @@ def loan_schema() -> Schema:
     return Schema.build({
         "features": [*features, gender], "positive": "class = 1", "label": "LoanApproval", "positive_label": "1",
         "outcomes": ["refused", "granted"],
-    })  # fmt: skip
+    })

@@ -107,7 +107,7 @@ def _schema(name: str) -> Schema:
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
     "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
-)  # fmt: skip
+)
 
 
 def adult() -> Dataset:
@@ -118,7 +118,7 @@ def adult() -> Dataset:
             part = pd.read_csv(
                 file, compression="gzip", names=list(ADULT_COLUMNS), skiprows=lines_above, skipinitialspace=True, na_values=["?"],
                 keep_default_na=False,
-            )  # fmt: skip
+            )
         parts.append(part)
     frame = pd.concat(parts, ignore_index=True).dropna().reset_index(drop=True)
     frame["income"] = frame["income"].str.rstrip(".")
@@ -130,7 +130,7 @@ GERMAN_COLUMNS = (
     "status", "duration", "credit-history", "purpose", "credit-amount", "savings", "employment", "installment-rate",
     "personal-status", "other-debtors", "residence-since", "property", "age", "installment-plans", "housing", "existing-credits",
     "job", "people-liable", "telephone", "foreign-worker", "credit",
-)  # fmt: skip
+)
 GERMAN_CODES = {
     "A11": "< 0 DM", "A12": "0-200 DM", "A13": ">= 200 DM", "A14": "no account",
     "A30": "no credits", "A31": "all paid here", "A32": "paid till now", "A33": "delay", "A34": "critical",
@@ -144,7 +144,7 @@ GERMAN_CODES = {
     "A151": "rent", "A152": "own", "A153": "for free",
     "A171": "unskilled non-resident", "A172": "unskilled resident", "A173": "skilled", "A174": "highly qualified",
     "A191": "no", "A192": "yes", "A201": "yes", "A202": "no",
-}  # fmt: skip
+}
 FEMALE = {"A92", "A95"}
 
 
@@ -163,7 +163,7 @@ COMPAS_COLUMNS = {
     "age": "age", "sex": "sex", "race": "race", "juv_fel_count": "juvenile-felonies", "juv_misd_count": "juvenile-misdemeanors",
     "juv_other_count": "juvenile-other", "priors_count": "priors", "c_charge_degree": "charge-degree",
     "two_year_recid": "recidivist",
-}  # fmt: skip
+}
 
 
 def compas(path: str | Path) -> Dataset:

@@ -23,7 +23,7 @@ from verifair.schema.feature import repeated
 UNREADABLE = (
     OSError, ValueError, EOFError, ArithmeticError, RuntimeError, ImportError, MemoryError, LookupError,
     zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError, pyarrow.ArrowException,
-)  # fmt: skip
+)
 """What the readers of so many formats raise for damaged files."""
 MAX_UNPACKED = 1 << 31
 """Bytes that a compressed table may unpack to: a small file can hold a machine's memory many times over, and ..."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from verifair.bench.answer import Said
+from verifair.bench.records import Said
 from verifair.json_schemas.words import Answer, Count, Seconds, Seed, Shape
 
 

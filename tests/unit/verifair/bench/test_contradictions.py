@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.bench_support import record
+from verifair.bench.cases import chosen
 from verifair.bench.contradictions import contradictions, save
-from verifair.bench.registry import chosen
 
 INF = math.inf
 OTHER = {"method": "milp", "solver": "highs"}

@@ -16,10 +16,11 @@ from encoders.programs.twin_box import Method, TwinBox
 from solvers.outcome import Budget
 from tests.brute_force import not_safe, optimum
 from tests.builders import DIFFERENCE, NO_FLIP, lattice, twin_problem
-from verifair.bench import fairify, marabou, methods
+from verifair.bench import methods
+from verifair.bench.cases import chosen
 from verifair.bench.competitors import competitors
+from verifair.bench.peers import fairify, marabou
 from verifair.bench.questions import Decision, Minimum, Relaxation
-from verifair.bench.registry import chosen
 
 BUDGET = Budget(seconds=30)
 
@@ -91,14 +92,14 @@ def test_marabou_never_contradicts_brute_force(seed: int, categories: int) -> No
         warnings.simplefilter("ignore")
         marabou.load()
     question = problem(seed, categories=categories)
-    said = marabou.decide(question, Budget(seconds=10))
+    said = marabou.decide(Decision(problem=question), Budget(seconds=10))
     assert said.status in (truth(question), "unknown")
     assert said.trust == {"proved": "claimed", "violated": "exact", "unknown": ""}[said.status]
 
 
 def test_marabou_decides_most_of_them() -> None:
     pytest.importorskip("maraboupy", reason='pip install "verifair[peers]"')
-    said = [marabou.decide(problem(seed), Budget(seconds=10)).status for seed in range(8)]
+    said = [marabou.decide(Decision(problem=problem(seed)), Budget(seconds=10)).status for seed in range(8)]
     assert "proved" in said
     assert "violated" in said
 
@@ -112,7 +113,7 @@ def test_marabou_is_not_asked_about_what_it_cannot_be_told() -> None:
 def test_the_fairify_baseline_decides_as_brute_force_does(seed: int) -> None:
     pytest.importorskip("z3", reason='pip install "verifair[z3]"')
     question = replace(problem(seed), goals=(NO_FLIP if seed % 2 else DIFFERENCE,))
-    said = fairify.decide(question, BUDGET)
+    said = fairify.decide(Decision(problem=question), BUDGET)
     assert said.status == truth(question)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.bench_support import Fake, record
 from verifair.bench import worker
+from verifair.bench.cases import QUICK, chosen, families
+from verifair.bench.cases.family import Case
 from verifair.bench.competitors import Competitor
 from verifair.bench.contradictions import contradictions
-from verifair.bench.family import Case
-from verifair.bench.journal import NAME, Journal
 from verifair.bench.questions import fingerprint, subject
-from verifair.bench.registry import QUICK, chosen, families
+from verifair.bench.records import NAME, Journal
 from verifair.bench.run import in_turns, rotated, run
 from verifair.bench.worker import measure
 from verifair.errors import DataError, QueryError
@@ -32,7 +32,7 @@ def case(name: str = "random-wide/4-1") -> Case:
 
 
 def asked(journal: Journal, *competitors: Competitor, name: str = "random-wide/4-1", **changed: Any) -> None:
-    settings = {"limit": 5.0, "repeats": 1, "seed": 0, "patience": 2, **changed}
+    settings = {"limit": 5.0, "repeats": 1, "patience": 2, **changed}
     run(chosen([name], 0), competitors, journal, **settings)
 
 
@@ -49,7 +49,7 @@ def test_a_seed_is_a_set_of_questions_on_every_start_of_python() -> None:
     names = ["random-deep/2-1", "pba-german/3-0", "fair-german/2-1"]
     here = [fingerprint(one.question()) for name in names for one in chosen([name], 0)]
     text = (
-        "from verifair.bench.registry import chosen; from verifair.bench.questions import fingerprint\n"
+        "from verifair.bench.cases import chosen; from verifair.bench.questions import fingerprint\n"
         f"print(*(fingerprint(one.question()) for name in {names} for one in chosen([name], 0)))"
     )
     there = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=True)

@@ -56,7 +56,7 @@ def equalized_odds_rule(network: Network, people: People) -> Rule:
     optimizer = ThresholdOptimizer(
         estimator=_Prefit(network), constraints="equalized_odds", objective="accuracy_score", prefit=True,
         predict_method="predict_proba",
-    )  # fmt: skip
+    )
     optimizer.fit(people.x, people.labels, sensitive_features=people.groups)
 
     def rule(x: Array, groups: Integers) -> Array:

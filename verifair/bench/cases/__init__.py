@@ -1,4 +1,4 @@
-"""The registry of cases: every family there is, and the cases that a glob chooses."""
+"""The cases: every family there is, and those that a glob chooses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from verifair.bench import bias_cases, center_cases, fairness_cases, random_cases
-from verifair.bench.family import Case, Family
+from verifair.bench.cases import centers, random_networks, shipped
+from verifair.bench.cases.family import Case, Family
 from verifair.errors import QueryError
 
 QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "center-german/[12]0-0")
@@ -17,7 +17,7 @@ QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0",
 @lru_cache
 def families() -> tuple[Family, ...]:
     """All families of the shipped data and of random networks."""
-    return (*bias_cases.families(), *fairness_cases.families(), *random_cases.families(), *center_cases.families())
+    return (*shipped.families(), *random_networks.families(), *centers.families())
 
 
 def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[Case]:

@@ -13,9 +13,9 @@ from functools import lru_cache, partial
 import numpy as np
 
 from encoders.network import Integers
-from verifair.bench.family import Family, generator
+from verifair.bench.cases.family import Family, generator
+from verifair.bench.cases.shipped import SENSITIVE, shipped
 from verifair.bench.questions import Center
-from verifair.bench.shipped import SENSITIVE, shipped
 from verifair.engine.questions import decisions
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
@@ -42,7 +42,7 @@ def families() -> list[Family]:
                     name=f"{label}-{name}", kind="center", about=f"k-center of {name}'s negatives, {words} of them covered",
                     size_is="factuals", sizes=sizes, count=1, build=partial(_build, name, coverage),
                 )
-            )  # fmt: skip
+            )
     return out
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from encoders.evaluate import exact_goals
 from encoders.network import Array
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
-from verifair.bench.answer import Answered, unknown
+from verifair.bench.questions import Decision
+from verifair.bench.records import Answered, unknown
 
 SPLITTING = "relu-violation"
 """Of its strategies the one that decides most of our cases; its own choice splits inputs and decides none of the random ones."""
@@ -38,8 +38,9 @@ def takes(problem: TwinProblem) -> bool:
     return problem.batch.offset is None and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in problem.network.layers)
 
 
-def decide(problem: TwinProblem, budget: Budget) -> Answered:
+def decide(question: Decision, budget: Budget) -> Answered:
     """All goals of all questions, one query each."""
+    problem = question.problem
     deadline = time.monotonic() + budget.seconds
     spent, reasons = 0.0, []
     for q in range(len(problem.batch)):
@@ -50,22 +51,18 @@ def decide(problem: TwinProblem, budget: Budget) -> Answered:
             said, point, seconds = _ask(problem, q, g, left)
             spent += seconds
             if said == "sat" and point is not None:
-                violated, value = _confirmed(problem, q, g, point)
-                if violated:
+                refuted, value = question.refuted(q, g, _nearest(problem, q, point))
+                if refuted:
                     return Answered(
-                        status="violated", reason=None, trust="exact", upper=value, comparable=_single(problem),
+                        status="violated", reason=None, trust="exact", upper=value, comparable=question.single,
                         solve_seconds=spent, engine="marabou",
-                    )  # fmt: skip
+                    )
                 reasons.append("witness-rejected")
             elif said != "unsat":
                 reasons.append("time" if said == "TIMEOUT" else "solver-error")
     if reasons:
         return Answered(status="unknown", reason=reasons[0], trust="", solve_seconds=spent, engine="marabou")
     return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine="marabou")
-
-
-def _single(problem: TwinProblem) -> bool:
-    return all(len(goal.rows) == 1 and goal.gap is None for goal in problem.goals)
 
 
 def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Array | None, float]:
@@ -133,8 +130,8 @@ def _equation(core: Any, query: Any, terms: list[tuple[float, int]], constant: f
     query.addEquation(equation)
 
 
-def _confirmed(problem: TwinProblem, q: int, g: int, x: Array) -> tuple[bool, float]:
-    """Whether the legal row nearest to inputs x (n,) is a witness against the goal, exactly; and the goal's best row there."""
+def _nearest(problem: TwinProblem, q: int, x: Array) -> Array:
+    """The legal row of box q nearest to inputs x (n,)."""
     domain, batch = problem.domain, problem.batch
     lower, upper = batch.lower[q], batch.upper[q]
     raw = lower.copy()
@@ -144,9 +141,4 @@ def _confirmed(problem: TwinProblem, q: int, g: int, x: Array) -> tuple[bool, fl
             raw[v] = int(np.argmax(columns))
         else:
             raw[v] = columns[0] * domain.scale[v] + domain.offset[v]
-    raw = np.clip(np.where(domain.integer, np.rint(raw), raw), lower, upper)
-    index = np.array([q])
-    met, margins = exact_goals(problem, index, raw[None])
-    legal = domain.legal(raw[None])[0] and domain.legal(batch.take(index).second(raw[None]))[0]
-    goal = problem.goals[g]
-    return bool(legal and not met[0, g]), float((goal.rows @ margins[0] + goal.constants).max())
+    return np.asarray(np.clip(np.where(domain.integer, np.rint(raw), raw), lower, upper))

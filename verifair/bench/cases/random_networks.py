@@ -14,7 +14,7 @@ import numpy as np
 
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
-from verifair.bench.family import Family, generator
+from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import Decision
 
 FEATURES, REACH = 6, 10
@@ -36,7 +36,7 @@ def families() -> list[Family]:
             name="random-deep", kind="decision", about=f"2-fairness of random networks with hidden layers of {WIDTH}",
             size_is="hidden layers", sizes=DEEP, count=2, build=partial(_build, "random-deep"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _build(name: str, size: int, number: int, seed: int) -> Decision:
@@ -72,7 +72,7 @@ def _problem(network: Network) -> TwinProblem:
     domain = Domain(
         integer=np.ones(count, dtype=bool), lower=lower, upper=np.array([1.0, *[float(REACH)] * FEATURES]), offset=np.zeros(count),
         scale=np.ones(count), start=np.arange(count), one_hot=np.zeros(count, dtype=bool), width=np.ones(count, dtype=np.int64),
-    )  # fmt: skip
+    )
     low, high = domain.lower.copy(), domain.upper.copy()
     low[0] = high[0] = 0.0
     prime = np.zeros(count)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from verifair.bench.questions import Question
-
-Kind = Literal["decision", "relaxation", "minimum", "center"]
+from verifair.bench.questions import Kind, Question
 
 
 @dataclass(frozen=True, kw_only=True)

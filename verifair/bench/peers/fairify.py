@@ -13,19 +13,17 @@ Reference: Biswas and Rajan, Fairify, ICSE 2023, section IV.  Only in `bench`: `
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import numpy as np
 
 from encoders.bounds.twin import Twin
-from encoders.evaluate import exact_goals
-from encoders.network import Array
 from encoders.problem import TwinProblem
 from encoders.programs.smt import smt, violated
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
-from solvers.outcome import Budget, Outcome, Termination
-from verifair.bench.answer import Answered, unknown
+from solvers.outcome import Budget, Termination
+from verifair.bench.questions import Decision
+from verifair.bench.records import Answered, unknown
 from verifair.checker.partition import Partition
 
 SOFT = 18
@@ -38,8 +36,9 @@ def takes(problem: TwinProblem) -> bool:
     return all(goal.gap is None for goal in problem.goals)
 
 
-def decide(problem: TwinProblem, budget: Budget) -> Answered:
+def decide(question: Decision, budget: Budget) -> Answered:
     """All parts of all questions, in both directions."""
+    problem = question.problem
     deadline, soft = time.monotonic() + budget.seconds, budget.seconds / SOFT
     rng = np.random.default_rng(budget.seed)
     twin = Twin.of(problem)
@@ -57,17 +56,21 @@ def decide(problem: TwinProblem, budget: Budget) -> Answered:
             outcome = registry.solve(violated(encoding, goal), backend="z3", budget=Budget(seconds=left, seed=budget.seed))
             spent += outcome.solve_seconds
             version = outcome.version
-            said, value = _said(problem, q, g, outcome, None if outcome.values is None else encoding.decode(outcome.values)[0])
-            if said == "violated":
-                return Answered(
-                    status="violated", reason=None, trust="exact", upper=value, solve_seconds=spent, engine=ENGINE, version=version
-                )
-            open_ += said == "open"
+            if outcome.termination is Termination.INFEASIBLE:
+                continue
+            if outcome.values is not None:
+                refuted, value = question.refuted(q, g, encoding.decode(outcome.values)[0])
+                if refuted:
+                    return Answered(
+                        status="violated", reason=None, trust="exact", upper=value, solve_seconds=spent, engine=ENGINE,
+                        version=version,
+                    )
+            open_ += 1
     if open_:
         return Answered(
             status="unknown", reason="time", trust="", solve_seconds=spent, engine=ENGINE, version=version,
             note=f"{open_} soft time-outs in {len(work)} parts",
-        )  # fmt: skip
+        )
     return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine=ENGINE, version=version)
 
 
@@ -79,19 +82,3 @@ def _partition(problem: TwinProblem, q: int) -> Partition:
         if partition.count <= MAX_PARTS:
             return partition
         size *= 10
-
-
-def _said(
-    problem: TwinProblem, q: int, g: int, outcome: Outcome, point: Array | None
-) -> tuple[Literal["proved", "violated", "open"], float]:
-    """What Z3's answer about one part is worth, and the goal's best row at a witness."""
-    if outcome.termination is Termination.INFEASIBLE:
-        return "proved", np.inf
-    if point is None:
-        return "open", np.inf
-    index, goal = np.array([q]), problem.goals[g]
-    met, margins = exact_goals(problem, index, point[None])
-    legal = problem.domain.legal(point[None])[0] and problem.domain.legal(problem.batch.take(index).second(point[None]))[0]
-    if not legal or met[0, g]:
-        return "open", np.inf
-    return "violated", float((goal.rows @ margins[0] + goal.constants).max())

@@ -1,0 +1,236 @@
+"""What is said of a question, how it is kept with what it took, and the file that keeps it: one JSON object a line.
+
+The first line of the file says what all runs share. A killed run loses one line at most.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, ValidationError
+
+from solvers.outcome import Limit, Outcome, Termination
+from verifair.bench.questions import Kind
+from verifair.errors import DataError
+
+Said = Literal["proved", "violated", "optimal", "unknown"]
+Seconds = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
+LICENCE, SKIPPED, DISAGREEMENT = "licence", "skipped", "disagreement"
+"""Why nothing was decided, beside `verifair.engine.verdict.Reason`: the licence is too small for the program; larger questions of
+a family were not asked any more; the engine itself met a contradiction and stopped."""
+NAME = "runs.jsonl"
+LONGEST = 500
+"""Characters of a message about what is wrong with a journal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """status: proved and violated for a decision, optimal for the rest.   reason: why unknown, None otherwise.
+
+    trust: "checked" for a proof that `verifair check` re-proves (and bounds with outward rounding), "exact" for a counterexample,
+    or a cost, that was evaluated exactly, "claimed" for what only a solver says, "" where nothing was decided.
+    lower, upper: of the quantity asked about (the goal's best row, the LP's optimum, the largest cost); infinite where not known.
+    comparable: whether `lower` and `upper` are about the same number for every method (a decision about several rows is not).
+    solve_seconds: within the solver, None where no solver was asked.   version: of the backend.
+    """
+
+    status: Said
+    reason: str | None
+    trust: str
+    lower: float = -np.inf
+    upper: float = np.inf
+    comparable: bool = False
+    solve_seconds: float | None = None
+    version: str = ""
+    engine: str = ""
+    note: str = ""
+
+    @property
+    def decided(self) -> bool:
+        return self.status != "unknown"
+
+
+def unknown(reason: str, note: str = "") -> Answered:
+    """Nothing was decided, nothing is known."""
+    return Answered(status="unknown", reason=reason, trust="", note=note)
+
+
+def why(outcome: Outcome) -> str:
+    """The reason, in the words of `verifair.engine.verdict.Reason`, that a solver's run for an optimum did not end with one."""
+    match outcome.termination:
+        case Termination.LIMIT:
+            match outcome.limit:
+                case Limit.TIME:
+                    return "time"
+                case Limit.NODES | Limit.ITERATIONS:
+                    return "nodes"
+                case Limit.MEMORY:
+                    return "memory"
+                case Limit.INTERRUPTED:
+                    return "interrupted"
+                case _:
+                    return "solver-error"
+        case Termination.ERROR | Termination.OPTIMAL | Termination.SATISFIED:
+            return "solver-error"
+        case _:  # infeasible or unbounded, where an optimum exists
+            return "numerical"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """question, subject: fingerprints (see `questions`).   repeat: 0, 1, ...   limit: seconds it was given.
+
+    status, reason, trust, lower, upper, comparable, engine, note: see `Answered`; infinite bounds are not known.
+    total_seconds: from the question to the answer, on the clock.   solve_seconds: of these within the solver.   build_seconds: the
+    rest: bounds, encoding, the backend's model, exact re-evaluation; both None where no solver was asked.
+    peak_mb: the most resident memory that the run took beyond what its process held before, base_mb (Python, packages, question).
+    """
+
+    case: str
+    family: str
+    kind: Kind
+    size: StrictInt
+    question: str
+    subject: str
+    method: str
+    solver: str | None
+    version: str
+    repeat: StrictInt
+    seed: StrictInt
+    limit: Seconds
+    status: Said
+    reason: str | None
+    trust: str
+    lower: StrictFloat
+    upper: StrictFloat
+    comparable: StrictBool
+    build_seconds: StrictFloat | None
+    solve_seconds: StrictFloat | None
+    total_seconds: Seconds
+    peak_mb: StrictFloat | None
+    base_mb: StrictFloat | None
+    engine: str
+    note: str
+
+    @property
+    def competitor(self) -> str:
+        """The competitor's name, e.g. milp:highs."""
+        return self.method if self.solver is None else f"{self.method}:{self.solver}"
+
+    @property
+    def solved(self) -> bool:
+        """Whether it was decided, and within the limit."""
+        return self.status != "unknown" and self.total_seconds <= self.limit
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Two records with the same key are the same measurement."""
+        return self.case, self.competitor, self.repeat
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; what is infinite becomes None."""
+        return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Record:
+        """Raises TypeError or ValueError for anything that `to_dict` did not write."""
+        if not isinstance(content, dict) or set(content) != {field.name for field in fields(cls)}:
+            raise ValueError("not a record of a run")
+        for name, value in content.items():
+            if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
+                raise ValueError(f"{name} is no number that was measured")
+            if isinstance(value, str) and not value.isprintable():
+                value.encode()  # half a character, which nothing can write again
+        lower, upper = content["lower"], content["upper"]
+        try:
+            given = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}
+            return _ADAPTER.validate_python(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+_ADAPTER = TypeAdapter(Record)
+
+
+class Journal:
+    """The runs in folder/runs.jsonl, written as they are made; what is asked again replaces what was said before."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], *, resume: bool) -> None:
+        """Start a file, or with `resume` continue the one that is there. settings: what all its runs have in common.
+
+        Raises DataError for a file that is there and not to be continued, that was made with other settings, or is none of ours.
+        """
+        self.path = folder / NAME
+        self.records: dict[tuple[str, str, int], Record] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and self.path.stat().st_size:
+            if not resume:
+                raise DataError(f"{self.path}: holds an earlier run; continue it with --resume, or name another folder with --out")
+            self._read(settings)
+            self._file = self.path.open("a", encoding="utf-8")
+        else:
+            self._file = self.path.open("w", encoding="utf-8")
+            self._write({"settings": settings})
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+    def add(self, record: Record) -> None:
+        """On disk before the next run starts."""
+        self.records[record.key] = record
+        self._write(record.to_dict())
+
+    def holds(self, case: str, competitor: str, repeat: int, question: str, version: str) -> bool:
+        """Whether this was measured. Raises DataError where the same name stood for another question, or another version."""
+        known = self.records.get((case, competitor, repeat))
+        if known is not None and known.question != question:
+            raise DataError(
+                f"{self.path}: {case} is another question there (another version of verifair); name another folder with --out"
+            )
+        if known is not None and known.version != version:
+            raise DataError(
+                f"{self.path}: {competitor} was version {known.version or 'unknown'} there and is {version or 'unknown'} now; "
+                "name another folder with --out"
+            )
+        return known is not None and known.reason not in (SKIPPED, "interrupted")
+
+    def _write(self, content: dict[str, Any]) -> None:
+        self._file.write(json.dumps(content, allow_nan=False) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _read(self, settings: dict[str, Any]) -> None:
+        """What is there; half a last line is what a kill leaves, and is cut off."""
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+            found = lines[0]["settings"] if lines else settings
+            if not isinstance(found, dict):
+                raise ValueError("its settings are none")
+            records = [Record.from_dict(line) for line in lines[1:]]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            said = str(error)[:LONGEST]
+            raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({said}); name another folder") from error
+        if found != settings:
+            differs = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
+            said = ", ".join(f"{name} {found.get(name)} there, {settings.get(name)} now" for name in differs)[:LONGEST]
+            raise DataError(f"{self.path}: was made with other settings ({said}), and times would not compare; name another folder")
+        if len(whole) < len(content):
+            with self.path.open("r+b") as file:
+                file.truncate(len(whole))
+        if not lines:
+            self.path.write_text(json.dumps({"settings": settings}) + "\n", encoding="utf-8")
+        self.records = {record.key: record for record in records}
