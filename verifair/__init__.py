@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget, Outcome
-from verifair.checker.certificate import Certificate, Trust
+from verifair.checker.certificate import Certificate
 from verifair.checker.check import check
 from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.envelope import Trust
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kinds.partition import check_partition

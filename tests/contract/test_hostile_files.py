@@ -27,10 +27,10 @@ from tests.command_line import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import Journal
-from verifair.checker import certificate as certificate_file
+from verifair.checker import envelope as certificate_file
 from verifair.checker import partition_store
-from verifair.checker.certificate import FORMAT, Certificate
-from verifair.checker.kinds.consistency import Explanation, surely_near
+from verifair.checker.certificate import Certificate
+from verifair.checker.kinds.consistency import ExplanationBounds, surely_near
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition_store import PartitionStore
 from verifair.datasets import table
@@ -255,7 +255,7 @@ def test_a_certificate_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monk
 
 
 def test_brackets_that_would_fill_the_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "c.json").write_text('{"format": "' + FORMAT + '", "proofs": [' + ",".join(["[]"] * 100_000) + "]}")
+    (tmp_path / "c.json").write_text('{"format": "' + Certificate.FORMAT + '", "proofs": [' + ",".join(["[]"] * 100_000) + "]}")
     monkeypatch.setattr(certificate_file, "MAX_MEMORY", 1 << 20)
     with pytest.raises(CertificateError, match="100,002 lists"):
         Certificate.load(tmp_path / "c.json")
@@ -271,10 +271,10 @@ def test_json_that_is_no_certificate(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['"\\ud800"', '{"\\uDFFF": 1}', '["\\udc00\\ud800"]'])
 def test_half_a_character_in_a_certificate(text: str, tmp_path: Path) -> None:
     """Its statement would be printed, and no terminal can."""
-    (tmp_path / "c.json").write_text(f'{{"format": "{FORMAT}", "features": {text}}}')
+    (tmp_path / "c.json").write_text(f'{{"format": "{Certificate.FORMAT}", "features": {text}}}')
     with pytest.raises(CertificateError, match="half a character"):
         Certificate.load(tmp_path / "c.json")
-    (tmp_path / "c.json").write_text(f'{{"format": "{FORMAT}", "features": "\\ud83d\\ude00"}}')
+    (tmp_path / "c.json").write_text(f'{{"format": "{Certificate.FORMAT}", "features": "\\ud83d\\ude00"}}')
     with pytest.raises(CertificateError, match="features: Input should be"):
         Certificate.load(tmp_path / "c.json")
 
@@ -283,7 +283,8 @@ def test_half_a_character_in_a_certificate(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("sizes", [(1e200, 1e200), (1e200, 1.0), (1.0, 1e200), (1e160, 1e140), (1e150, 1e-150)])
 def test_explanations_whose_squares_overflow_prove_nothing(sizes: tuple[float, float], threshold: float) -> None:
     first, second = (
-        Explanation(centre=np.array([size, 0.0]), columns=np.zeros((1, 2)), rest=0.0, radius=0.0, decision=1) for size in sizes
+        ExplanationBounds(centre=np.array([size, 0.0]), columns=np.zeros((1, 2)), rest=0.0, radius=0.0, decision=1)
+        for size in sizes
     )
     opposed = replace(second, centre=-second.centre)  # of score 1
     assert first.least > 0

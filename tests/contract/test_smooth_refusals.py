@@ -135,8 +135,8 @@ def test_branch_and_bound_decides_and_asks_no_one_else(method: str, monkeypatch:
 
 
 def test_phases_of_a_certificate_prove_nothing_about_a_smooth_network() -> None:
-    from verifair.checker.check import phase_flaw
-    from verifair.checker.phase_tree import PhaseTree
+    from verifair.checker.kernel.phases import phase_flaw
+    from verifair.checker.tree import PhaseTree
 
     none = np.empty(0, dtype=np.int64)
     tree = PhaseTree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 0]), index=none, value=np.empty(0))

@@ -15,7 +15,7 @@ import verifair as vf
 from tests.fuzz import mutate
 from verifair import datasets
 from verifair.datasets.table import read_table
-from verifair.schema.infer import draft
+from verifair.schema.draft import draft
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.hyfair.explain import rules_file
 

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.fairify import FAMILIES, exact_queries
 from solvers.outcome import Budget
-from verifair.checker.certificate import Trust
 from verifair.checker.check import check
+from verifair.checker.envelope import Trust
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 

@@ -23,7 +23,7 @@ from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
 from tests.brute_force import exact_forward
 from verifair.checker.kernel.phases import check_phases
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap

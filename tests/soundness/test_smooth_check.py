@@ -11,7 +11,7 @@ from flint import arb, ctx
 
 import verifair as vf
 from encoders.network import Layer, SmoothLayer
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.verify import fairness_certificate
 

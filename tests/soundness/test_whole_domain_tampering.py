@@ -12,7 +12,8 @@ import pytest
 
 import verifair as vf
 from encoders.network import Network
-from verifair.checker.certificate import Certificate, Proof, Tree
+from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.tree import Tree
 
 from .fairness_truth import Case
 from .random_fairness import LARGEST, STYLES_HERE, near_cases, small_cases, verdict_of

@@ -31,7 +31,7 @@ from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Analysis, Cst
 from verifair.audit.subject import Subject
 from verifair.audit.work import OutOfTime, Work
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.answers import plain, save_json, versions
 from verifair.systems.figures import save_text

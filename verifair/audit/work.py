@@ -12,7 +12,7 @@ from typing import Protocol
 
 from solvers.outcome import Budget
 from verifair.audit.result import Evidence, Standing
-from verifair.checker.check import CheckReport
+from verifair.checker.report import CheckReport
 from verifair.systems.figures import file_name
 
 Progress = Callable[[int, int], None]

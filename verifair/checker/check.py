@@ -17,42 +17,24 @@ raw box maps to.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from encoders.network import Array, Network
-from verifair.checker.certificate import Certificate, Claim, FairnessQuery, Query, Statement, semantics
-from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
-from verifair.checker.kernel.boxes import Checker, Rejection
+from verifair.checker.certificate import Certificate, Claim
+from verifair.checker.kernel.boxes import LeafChecker
 from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
-from verifair.checker.kernel.phases import PhaseClaim, check_phases
+from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.kinds.counterfactuals import counterfactual_task, decisions_missing, query_flaw
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery, Query, Statement
+from verifair.checker.tree import PhaseTree
 from verifair.schema.schema import Schema
 
-Progress = Callable[[int, int], None]
-
-GROUP = 2048
+LEAVES_HELD = 2048
 """Leaves held in memory at once, unless one tree has more."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckReport:
-    """proofs and leaves that were looked at; claimed: statements that only a solver vouches for, which nobody re-proved."""
-
-    proofs: int
-    leaves: int
-    claimed: int
-    rejections: tuple[Rejection, ...]
-    seconds: float
-
-    @property
-    def accepted(self) -> bool:
-        """Every statement of the certificate was re-proved."""
-        return not self.rejections
 
 
 def check(
@@ -70,40 +52,18 @@ def check(
     if not found:
         for done, group in _groups(given, network, schema, found):
             leaves += len(group.task)
-            found += Checker(network, schema.domain, group).run()
+            found += LeafChecker(network, schema.domain, group).run()
             if progress is not None:
                 progress(done, len(given.proofs))
-    return CheckReport(
-        proofs=len(given.proofs),
-        leaves=leaves,
-        claimed=claimed,
-        rejections=tuple(sorted(found, key=lambda one: -1 if one.proof is None else one.proof)),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def about_another(what: str, sha256: str, given: str) -> str:
-    """Why a file cannot be checked against this network or schema."""
-    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
+    return CheckReport.of(found, proofs=len(given.proofs), leaves=leaves, claimed=claimed, started=started)
 
 
 def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
     """Reasons for which the proofs need not be looked at."""
-    if not certificate.intact:
-        yield "the digest does not fit the content: the file was changed after it was written"
-    if not certificate.proofs:
-        yield "it holds no proofs"
-    if certificate.network_sha256 != network.source_sha256:
-        yield about_another("network", certificate.network_sha256, network.source_sha256)
-    if certificate.schema_sha256 != schema.sha256:
-        yield about_another("schema", certificate.schema_sha256, schema.sha256)
-    if certificate.features != tuple(feature.name for feature in schema.features):
-        yield "its features are not those of the schema, in order"
-    if certificate.semantics != semantics(network):
-        yield f"its semantics are {certificate.semantics!r}, expected {semantics(network)!r}"
+    yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
-        yield f"the schema describes {schema.domain.columns} input columns, the network takes {network.inputs}"
-    elif isinstance(certificate.query, FairnessQuery):
+        return
+    if isinstance(certificate.query, FairnessQuery):
         missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
         if missing is not None:
             yield missing
@@ -126,7 +86,7 @@ def _groups(
         if isinstance(task, str):
             leaves = task
         elif isinstance(proof.evidence, PhaseTree):
-            flaw = phase_flaw(proof.evidence, task, network, schema)
+            flaw = phase_flaw(proof.evidence, task, network, schema.domain)
             if flaw is None:
                 continue
             leaves = flaw
@@ -141,7 +101,7 @@ def _groups(
             parts.append(leaves)
             proofs.append(number)
             held += len(leaves[2])
-        if held >= GROUP:
+        if held >= LEAVES_HELD:
             yield number + 1, _gathered(tasks, parts, proofs)
             tasks, parts, proofs, held = [], [], [], 0
     if parts:
@@ -157,28 +117,9 @@ def _task(statement: Statement, query: Query, network: Network, schema: Schema) 
     return task_of(statement, query, network, schema)
 
 
-def phase_flaw(tree: PhaseTree, task: Task, network: Network, schema: Schema) -> str | None:
-    """Why a tree that also splits neurons does not prove a task, or None."""
-    if not network.piecewise_linear:
-        return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
-    if task.asked.strict:
-        return "neuron branching cannot show a strict goal"
-    rows = np.array(task.asked.rows)
-    claim = PhaseClaim(
-        lower=task.lower, upper=task.upper, prime=task.prime, differs=task.differs, margin=task.margin, gap=task.asked.gap,
-        offset=task.offset if task.offset.any() else None, rows=rows[:, :2], constants=rows[:, 2],
-    )  # fmt: skip
-    return check_phases(network, schema.domain, claim, tree)
-
-
 def _gathered(tasks: list[Task], parts: Sequence[tuple[Array, Array, Array]], proofs: list[int]) -> Leaves:
     lower, upper, bound = (np.concatenate(part) for part in zip(*parts, strict=True))
     sizes = [len(part[2]) for part in parts]
-    return Leaves(
-        tasks=Tasks.of(tasks),
-        task=np.repeat(np.arange(len(tasks)), sizes),
-        proof=np.repeat(np.array(proofs, dtype=np.int64), sizes),
-        lower=lower,
-        upper=upper,
-        bound=bound,
-    )
+    proof = np.repeat(np.array(proofs, dtype=np.int64), sizes)
+    task = np.repeat(np.arange(len(tasks)), sizes)
+    return Leaves(tasks=Tasks.of(tasks), task=task, proof=proof, lower=lower, upper=upper, bound=bound)

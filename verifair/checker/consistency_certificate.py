@@ -1,7 +1,6 @@
 """Certificates of explanation consistency: pairs of people who are decided alike, for like reasons, wherever both move a little.
 
-The file is JSON (gzip when its name ends in .gz), in raw units and schema order like `verifair.checker.certificate`; baselines are
-in network inputs:
+Rows are in raw units and schema order, baselines in network inputs:
 
     {"format": "verifair-consistency-certificate/1", "network_sha256", "schema_sha256", "semantics",
      "query": {"kind", "delta", "threshold", "epsilon"}, "features": [names], "baselines": [[...]],
@@ -13,8 +12,7 @@ schema.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,10 +20,8 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Integers
-from verifair.checker.certificate import Trust, read, write
-from verifair.checker.fields import NO_MORE, Distance, Index, Number, Sha256, Text
+from verifair.checker.envelope import NO_MORE, Distance, Envelope, EnvelopeFile, Index, Number
 
-FORMAT = "verifair-consistency-certificate/1"
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
 
 
@@ -40,7 +36,7 @@ class ConsistencyQuery:
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class _PairFile:
+class PairFile:
     row: list[Number]
     counterpart: list[Number]
     baseline: Index
@@ -48,95 +44,47 @@ class _PairFile:
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class _File:
+class ConsistencyFile(EnvelopeFile):
     format: Literal["verifair-consistency-certificate/1"]
-    network_sha256: Sha256
-    schema_sha256: Sha256
-    semantics: Text
     query: ConsistencyQuery
-    features: tuple[str, ...] = Field(min_length=1)
     baselines: list[list[Number]]
-    pairs: list[_PairFile]
-    digest: Sha256
+    pairs: list[PairFile]
 
 
-_ADAPTER = TypeAdapter(_File)
+FILE = TypeAdapter(ConsistencyFile)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ConsistencyCertificate:
+class ConsistencyCertificate(Envelope):
     """P pairs in regime A throughout their neighbourhoods.
 
     baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   boxes: (P,)
-    that it took, a hint at how hard a pair is.   intact: False when a file's digest does not fit its content.
+    that it took, a hint at how hard a pair is.
     """
 
-    network_sha256: str
-    schema_sha256: str
-    semantics: str
+    FORMAT = "verifair-consistency-certificate/1"
     query: ConsistencyQuery
-    features: tuple[str, ...]
     baselines: Array
     rows: Array
     counterparts: Array
     baseline: Integers
     boxes: Integers
-    intact: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def kind(self) -> str:
-        return self.query.kind
-
-    @property
-    def trust(self) -> Trust:
-        """Every bound can be re-proved: no solver's word is in it."""
-        return Trust.CHECKED
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """Everything but the digest, as it stands in the file."""
-        columns = self.rows, self.counterparts, self.baseline, self.boxes
-        names = ("row", "counterpart", "baseline", "boxes")
-        pairs = zip(*(column.tolist() for column in columns), strict=True)
-        return {
-            "format": FORMAT,
-            "network_sha256": self.network_sha256,
-            "schema_sha256": self.schema_sha256,
-            "semantics": self.semantics,
-            "query": asdict(self.query),
-            "features": list(self.features),
-            "baselines": self.baselines.tolist(),
-            "pairs": [dict(zip(names, pair, strict=True)) for pair in pairs],
-        }
-
-    def save(self, path: str | Path) -> None:
-        """Write the certificate; gzip when the name ends in .gz. The same proof gives the same bytes."""
-        write(path, self.payload)
+    def _content(self) -> dict[str, Any]:
+        columns = {"row": self.rows, "counterpart": self.counterparts, "baseline": self.baseline, "boxes": self.boxes}
+        pairs = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return {"baselines": self.baselines.tolist(), "pairs": [dict(zip(columns, pair, strict=True)) for pair in pairs]}
 
     @classmethod
-    def load(cls, path: str | Path) -> ConsistencyCertificate:
-        """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
-        (file, arrays), intact = read(path, FORMAT, _parsed)
-        return cls(
-            network_sha256=file.network_sha256,
-            schema_sha256=file.schema_sha256,
-            semantics=file.semantics,
-            query=file.query,
-            features=file.features,
-            **arrays,
-            intact=intact,
-        )
+    def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
+        file = FILE.validate_python(raw)
+        return file, _arrays(file)
 
 
-def _parsed(raw: Any) -> tuple[_File, dict[str, Any]]:
-    file = _ADAPTER.validate_python(raw)
-    return file, _arrays(file)
-
-
-def _arrays(file: _File) -> dict[str, Any]:
+def _arrays(file: ConsistencyFile) -> dict[str, Any]:
     width = {len(one) for one in file.baselines}
     if len(width) > 1:
         raise ValueError("the baselines have different lengths")

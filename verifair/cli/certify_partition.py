@@ -13,7 +13,7 @@ from rich.console import Console
 
 from encoders.network import Array
 from solvers.outcome import Budget
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.cli import options
 from verifair.cli.certify_verdict import EXIT_CODES, asked, holds
 from verifair.engine import parallel

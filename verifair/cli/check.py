@@ -11,17 +11,17 @@ from rich.console import Console
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.checker import consistency_certificate, kmax_certificate, partition_store
-from verifair.checker.certificate import Certificate, FairnessQuery
-from verifair.checker.check import CheckReport
+from verifair.checker import partition_store
+from verifair.checker.certificate import Certificate
 from verifair.checker.check import check as recheck
 from verifair.checker.consistency_certificate import ConsistencyCertificate
-from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
 from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
+from verifair.checker.report import CheckReport
+from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.errors import QueryError
@@ -103,11 +103,11 @@ def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[s
             with options.progress_bar("chunks") as progress:
                 report = check_partition(path, network=network, schema=schema, progress=progress)
                 return _partition_statement(path, schema), report
-        case kmax_certificate.FORMAT:
+        case KmaxCertificate.FORMAT:
             bound = loaded(KmaxCertificate.load, path, kind)
             with options.progress_bar("leaves") as progress:
                 return _kmax_statement(bound, schema), check_kmax(bound, network=network, schema=schema, progress=progress)
-        case consistency_certificate.FORMAT:
+        case ConsistencyCertificate.FORMAT:
             pairs = loaded(ConsistencyCertificate.load, path, kind)
             with options.progress_bar("pairs") as progress:
                 return _pairs_statement(pairs), check_consistency(pairs, network=network, schema=schema, progress=progress)

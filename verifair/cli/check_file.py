@@ -12,7 +12,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from verifair.checker import certificate, consistency_certificate, kmax_certificate, partition_store
+from verifair.checker import partition_store
+from verifair.checker.certificate import Certificate
+from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.errors import CertificateError
 
 T = TypeVar("T")
@@ -48,7 +51,7 @@ def kind_of(path: Path) -> str:
             raise CertificateError(f"{path}: is a damaged gzip file; {EXPECTED}: copy it again, or run again") from error
     named = NAMED.search(head)
     kind = named.group(1).decode(errors="replace") if named else ""
-    known = (certificate.FORMAT, kmax_certificate.FORMAT, consistency_certificate.FORMAT)
+    known = (Certificate.FORMAT, KmaxCertificate.FORMAT, ConsistencyCertificate.FORMAT)
     if kind in known:
         return kind
     if not head.lstrip().startswith(b"{"):
@@ -57,7 +60,7 @@ def kind_of(path: Path) -> str:
         found = f"names {kind!r} as its format" if kind else "names no format"
         ours = f"{', '.join(known[:-1])} or {known[-1]}, as pba, certify, kmax and cec write"
         raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
-    return certificate.FORMAT  # somebody sorted the keys of a large one
+    return Certificate.FORMAT  # somebody sorted the keys of a large one
 
 
 def loaded(load: Callable[[Path], T], path: Path, kind: str) -> T:

@@ -13,7 +13,7 @@ from rich.console import Console
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.cli import options
 from verifair.engine import parallel
 from verifair.engine.queries import PersistentBias, Robustness

@@ -10,7 +10,7 @@ import typer
 from encoders.onnx.reader import read_onnx
 from verifair import datasets, json_schemas
 from verifair.cli import options
-from verifair.schema.infer import draft
+from verifair.schema.draft import draft
 
 app = typer.Typer(
     name="schema",

@@ -12,8 +12,7 @@ from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
-from verifair.checker.certificate import Tree
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.verdict import Reason, Status
 
 

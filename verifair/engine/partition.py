@@ -27,7 +27,7 @@ from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree
 from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness

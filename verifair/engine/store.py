@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
 

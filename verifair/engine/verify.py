@@ -15,8 +15,10 @@ from encoders.evaluate import gap
 from encoders.network import Array
 from encoders.problem import TwinBatch, TwinProblem
 from solvers.outcome import Budget
-from verifair.checker.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree, semantics
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.envelope import semantics
+from verifair.checker.statement import BoxStatement, FairnessQuery
+from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, ProbabilityGap

@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Integers, Network
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.query import VnnlibQuery
-from verifair.checker.certificate import Tree, read, semantics, write
-from verifair.checker.fields import NO_MORE, Index, Number, Sha256, Text
+from verifair.checker.envelope import NO_MORE, Sha256, Text, read, semantics, write
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.boxes import Checker
+from verifair.checker.kernel.boxes import LeafChecker
 from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, leaves_of
-from verifair.checker.kernel.phases import PhaseClaim, check_phases
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.kernel.phases import phase_flaw
+from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment
 
@@ -41,25 +40,31 @@ POINT = "point"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
+class CaseProof:
     """How one case was proved: as which of its problems (`CaseProblem.way`), and by which tree (None for a point)."""
 
     way: str
     tree: Tree | PhaseTree | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The proof as it stands in the file."""
+        if self.tree is None:
+            return {"way": self.way}
+        return {"way": self.way, "phases" if isinstance(self.tree, PhaseTree) else "tree": self.tree.to_dict()}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VnnlibCertificate:
-    """Evidence for every case of a query, in order. `intact` is False when a file's digest does not fit its content."""
+    """CaseProof for every case of a query, in order. `intact` is False when a file's digest does not fit its content."""
 
     query_sha256: str
     networks: dict[str, str]
     semantics: str
-    cases: tuple[Evidence, ...]
+    cases: tuple[CaseProof, ...]
     intact: bool = True
 
     @classmethod
-    def of(cls, query: VnnlibQuery, networks: Sequence[Network], evidence: Sequence[Evidence]) -> VnnlibCertificate:
+    def of(cls, query: VnnlibQuery, networks: Sequence[Network], evidence: Sequence[CaseProof]) -> VnnlibCertificate:
         named = {one.name: network for one, network in zip(query.networks, networks, strict=True)}
         about = {name: semantics(network) for name, network in named.items()}
         alike = len(set(about.values())) == 1
@@ -73,16 +78,14 @@ class VnnlibCertificate:
     def save(self, path: str | Path) -> None:
         """Write the certificate; the same proofs give the same bytes."""
         payload = {"format": FORMAT, "query_sha256": self.query_sha256, "networks": self.networks, "semantics": self.semantics}
-        write(path, {**payload, "cases": [_payload(one) for one in self.cases]})
+        write(path, {**payload, "cases": [one.to_dict() for one in self.cases]})
 
     @classmethod
     def load(cls, path: str | Path) -> VnnlibCertificate:
         """Read a certificate. CertificateError for anything that is not one."""
-        file, intact = read(path, FORMAT, _ADAPTER.validate_python)
-        found = tuple(Evidence(way=one.way, tree=one.read()) for one in file.cases)
-        return cls(
-            query_sha256=file.query_sha256, networks=file.networks, semantics=file.semantics, cases=found, intact=intact
-        )
+        (file, proofs), intact = read(path, FORMAT, _parsed)
+        about = {name: getattr(file, name) for name in ("query_sha256", "networks", "semantics")}
+        return cls(**about, cases=proofs, intact=intact)
 
 
 def file_sha256(path: Path) -> str:
@@ -108,7 +111,7 @@ def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Seq
     return found
 
 
-def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], evidence: Evidence) -> str | None:
+def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], evidence: CaseProof) -> str | None:
     if evidence.way == POINT:
         if case.lower != case.upper:
             return "it is no single input"
@@ -129,13 +132,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     )
     match evidence.tree:
         case PhaseTree() as phases:
-            if goal.strict:
-                return "neuron branching cannot show a strict goal"
-            claim = PhaseClaim(
-                lower=task.lower, upper=task.upper, prime=task.prime, differs=task.differs, margin=task.margin,
-                gap=None, offset=None, rows=goal.rows, constants=goal.constants,
-            )  # fmt: skip
-            return check_phases(problem.network, problem.domain, claim, phases)
+            return phase_flaw(phases, task, problem.network, problem.domain)
         case Tree() as tree:
             leaves = leaves_of(tree, task, problem.domain.integer)
             if isinstance(leaves, str):
@@ -143,13 +140,13 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
             lower, upper, bound = leaves
             zeros = np.zeros(len(bound), dtype=np.int64)
             gathered = Leaves(tasks=Tasks.of([task]), task=zeros, proof=zeros, lower=lower, upper=upper, bound=bound)
-            wrong = RealChecker(problem.network, problem.domain, gathered).run()
+            wrong = RealLeafChecker(problem.network, problem.domain, gathered).run()
             return wrong[0].reason if wrong else None
         case None:
             return "it has no proof"
 
 
-class RealChecker(Checker):
+class RealLeafChecker(LeafChecker):
     """The checker for real inputs: a box that bounds do not confirm is not settled at its corners."""
 
     def _decide_corners(self, leaf: np.int64, lower: Array, upper: Array) -> None:
@@ -165,69 +162,29 @@ class RealChecker(Checker):
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class _Tree:
-    feature: list[Index | Literal[-1]] = Field(min_length=1)
-    cut: list[Number]
-    bound: list[Number | None]
+class CaseFile:
+    """A `CaseProof` as it stands in the file."""
 
-
-@validated(frozen=True, kw_only=True, config=NO_MORE)
-class _Phases:
-    feature: list[int] = Field(min_length=1)
-    cut: list[Number]
-    start: list[Index]
-    index: list[Index]
-    value: list[Number]
-
-
-@validated(frozen=True, kw_only=True, config=NO_MORE)
-class _Case:
     way: Text
-    tree: _Tree | None = None
-    phases: _Phases | None = None
-
-    def read(self) -> Tree | PhaseTree | None:
-        """Raises ValueError for arrays of different lengths."""
-        if self.phases is not None:
-            one = self.phases
-            return PhaseTree(
-                feature=np.array(one.feature, dtype=np.int64), cut=np.array(one.cut, dtype=float),
-                value=np.array(one.value, dtype=float), start=np.array(one.start, dtype=np.int64),
-                index=np.array(one.index, dtype=np.int64),
-            )  # fmt: skip
-        if self.tree is None:
-            return None
-        return Tree(
-            feature=np.array(self.tree.feature, dtype=np.int64),
-            cut=np.array(self.tree.cut, dtype=float),
-            bound=np.array(self.tree.bound, dtype=float),
-        )
-
-    def __post_init__(self) -> None:
-        if self.tree is not None and not len(self.tree.feature) == len(self.tree.cut) == len(self.tree.bound):
-            raise ValueError("feature, cut and bound differ in length")
+    tree: TreeFile | None = None
+    phases: PhaseFile | None = None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class _File:
+class VnnlibFile:
     format: Literal["verifair-vnnlib-certificate/1"]
     query_sha256: Sha256
     networks: dict[str, Sha256]
     semantics: Text
-    cases: list[_Case]
+    cases: list[CaseFile]
     digest: Sha256
 
 
-_ADAPTER = TypeAdapter(_File)
+FILE = TypeAdapter(VnnlibFile)
 
 
-def _payload(one: Evidence) -> dict[str, Any]:
-    match one.tree:
-        case PhaseTree() as tree:
-            arrays = ("feature", "cut", "start", "index", "value")
-            return {"way": one.way, "phases": {name: getattr(tree, name).tolist() for name in arrays}}
-        case Tree() as tree:
-            bound = [None if value != value else value for value in tree.bound.tolist()]
-            return {"way": one.way, "tree": {"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound}}
-        case None:
-            return {"way": one.way}
+def _parsed(raw: Any) -> tuple[VnnlibFile, tuple[CaseProof, ...]]:
+    file = FILE.validate_python(raw)
+    trees = [one.phases or one.tree for one in file.cases]
+    cases = zip(file.cases, trees, strict=True)
+    return file, tuple(CaseProof(way=one.way, tree=None if tree is None else tree.tree()) for one, tree in cases)

@@ -23,11 +23,11 @@ from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.query import DeclaredNetwork, VnnlibQuery
 from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
-from verifair.interop.certificate import POINT, Evidence, VnnlibCertificate
+from verifair.interop.certificate import POINT, CaseProof, VnnlibCertificate
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import Assignment, assignment
 
@@ -157,7 +157,7 @@ def decide(
     engines: set[str] = set()
     claimed: set[str] = set()
     reasons: list[str] = []
-    proofs: list[Evidence] = []
+    proofs: list[CaseProof] = []
     late, found = False, None
     for count, case in enumerate(cases(query), start=1):
         left = budget.seconds - (time.monotonic() - started)
@@ -169,7 +169,7 @@ def decide(
             found = assignment(query, case, networks, case.lower)
             if found is not None:
                 break
-            proofs.append(Evidence(way=POINT, tree=None))
+            proofs.append(CaseProof(way=POINT, tree=None))
             continue
         decided = _decide_case(query, case, networks, replace(budget, seconds=left), method, solver)
         engines.update(decided.engines)
@@ -206,7 +206,7 @@ class _Decided:
     reason: str | None = None
     late: bool = False
     claimed: tuple[str, ...] = ()
-    evidence: Evidence | None = None
+    evidence: CaseProof | None = None
     engines: tuple[str, ...] = ()
 
 
@@ -236,7 +236,7 @@ def _decide_case(
                 if answer.tree is None:
                     return _Decided(claimed=(answer.outcomes[-1].backend,), engines=tuple(engines))
                 if not isinstance(answer.tree, Tree) or covers_reals(answer.tree, part.problem):
-                    return _Decided(evidence=Evidence(way=part.way, tree=answer.tree), engines=tuple(engines))
+                    return _Decided(evidence=CaseProof(way=part.way, tree=answer.tree), engines=tuple(engines))
                 reason = "decided at float32 inputs alone, and inputs are real numbers here"
             case Status.UNKNOWN:
                 late = answer.reason is Reason.TIME

@@ -32,10 +32,10 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "audit": ("verifair audit: the JSON beside the page", TypeAdapter(audit.Audit)),
     "bench": ("verifair bench --json", TypeAdapter(bench.Bench)),
     "bench-list": ("verifair bench --list --json", TypeAdapter(bench.BenchList)),
-    "certificate": ("Files of proofs about fairness, bias, robustness and counterfactuals", certificate._ADAPTER),
-    "kmax-certificate": ("Files of proofs of an upper bound of k", kmax_certificate._ADAPTER),
-    "vnnlib-certificate": ("Files of proofs that a VNN-LIB query is unsat", vnnlib_certificate._ADAPTER),
-    "consistency-certificate": ("Files of proofs of consistent explanations", consistency_certificate._ADAPTER),
+    "certificate": ("Files of proofs about fairness, bias, robustness and counterfactuals", certificate.FILE),
+    "kmax-certificate": ("Files of proofs of an upper bound of k", kmax_certificate.FILE),
+    "vnnlib-certificate": ("Files of proofs that a VNN-LIB query is unsat", vnnlib_certificate.FILE),
+    "consistency-certificate": ("Files of proofs of consistent explanations", consistency_certificate.FILE),
 }
 """Name -> what it is about, and the type that it is made of."""
 

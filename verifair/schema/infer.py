@@ -1,9 +1,10 @@
-"""A first draft of a schema from a table: what can be seen is filled in, what has to be decided is left as a note."""
+"""What can be seen of a schema in a table: the kinds, ranges and categories of its columns, and the classes of its label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from encoders.network import NO_COLUMN, Network
 from verifair.errors import DataError
 from verifair.schema.feature import text
 from verifair.schema.network import exported, other_class
-from verifair.schema.schema import Feature, Schema
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -21,30 +21,10 @@ CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 
 
-def draft(
+def inferred(
     frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
-) -> str:
-    """TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind fits."""
-    schema = infer(frame, target=target, positive=positive, protected=protected, network=network)
-    notes = {feature.name: _note(feature) for feature in schema.features}
-    lines = [
-        "# Drafted from the data. The order of the features must be the order of the network's input columns: check it first,",
-        '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
-    ]
-    for line in schema.dumps().splitlines():
-        lines.append(line)
-        name = line.removeprefix("name = ").strip('"') if line.startswith("name = ") else None
-        if name in notes:
-            lines.append(f"# {notes[name]}")
-        if line.startswith("outcomes = "):
-            lines.append("# check: which label is the favourable one (positive_label), and what reports call the two outcomes")
-    return "\n".join(lines) + "\n"
-
-
-def infer(
-    frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
-) -> Schema:
-    """The drafted schema itself.
+) -> dict[str, Any]:
+    """The fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
     network: the model that it is for, read from a file. Of a pipeline that takes the table's columns it knows the order, which of
     them are encoded, with which categories, and that numbers come unscaled; ranges come from the table.
@@ -69,10 +49,10 @@ def infer(
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
     rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
-    outcomes = [_outcome(next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}", target),
-                _outcome(chosen, target)]  # fmt: skip
+    other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
+    outcomes = [_outcome(other, target), _outcome(chosen, target)]
     label = {"label": target} if numbered else {"label": target, "positive_label": chosen}
-    return Schema.build({"features": features, "positive": rule, **label, "outcomes": outcomes})
+    return {"features": features, "positive": rule, **label, "outcomes": outcomes}
 
 
 def _outcome(value: str, target: str) -> str:
@@ -144,13 +124,3 @@ def _unit(width: float, whole: bool) -> float:
     power = 10.0 ** math.floor(math.log10(width / 200))
     unit = min((m * power for m in (1, 2, 5, 10)), key=lambda u: abs(math.log(u * 200 / width)))
     return max(1.0, round(unit)) if whole else unit
-
-
-def _note(feature: Feature) -> str:
-    if feature.kind == "integer":
-        return "check: range (the data's), unit (one PBA perturbation step), change (free, increase, decrease, fixed)"
-    if feature.kind == "real":
-        return "check: range (the data's), unit, and whether the network takes raw or scaled values"
-    if feature.kind == "one-hot":
-        return "check: order of the categories is the order of the columns; a network may take one code column instead"
-    return "check: which category is code 0"

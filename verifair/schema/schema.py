@@ -27,6 +27,7 @@ from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.constraint import Constraint, broken, forbidden, nothing_left, told
 from verifair.schema.feature import Feature, Scale, repeated, text
+from verifair.schema.infer import inferred
 
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
@@ -116,9 +117,7 @@ class Schema(BaseModel):
 
         network: the model that the schema is for, where it is a pipeline that takes the table's own columns.
         """
-        from verifair.schema.infer import infer  # it builds schemas itself
-
-        return infer(frame, target=target, positive=positive, protected=protected, network=network)
+        return cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
 
     def dumps(self) -> str:
         """The schema as TOML, the same for equal schemas; `loads` gives it back."""

@@ -15,7 +15,7 @@ from verifair.audit.settings import Cec
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of, units
 from verifair.audit.work import Work, called, standing
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.datasets.groups import group_of
 from verifair.systems.cec import plots as consistency_plots

@@ -18,8 +18,8 @@ from verifair.audit.settings import Certify
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of, value_words, witness_row
 from verifair.audit.work import Work, called, standing
-from verifair.checker.certificate import semantics
 from verifair.checker.check import check
+from verifair.checker.envelope import semantics
 from verifair.checker.kinds.partition import check_partition
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key

@@ -12,8 +12,8 @@ from verifair.audit.settings import Cst
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, of
 from verifair.audit.work import Work, called, standing
-from verifair.checker.certificate import semantics
 from verifair.checker.check import check
+from verifair.checker.envelope import semantics
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.systems.cst import plots as situation_plots

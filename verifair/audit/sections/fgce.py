@@ -15,8 +15,8 @@ from verifair.audit.settings import Fgce
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, listed, moves, of, units
 from verifair.audit.work import OutOfTime, Work, called, standing
-from verifair.checker.certificate import semantics
 from verifair.checker.check import check
+from verifair.checker.envelope import semantics
 from verifair.datasets.groups import group_of
 from verifair.systems.fgce import plots as group_plots
 from verifair.systems.fgce.estimator import GroupCounterfactuals

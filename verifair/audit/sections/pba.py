@@ -14,8 +14,8 @@ from verifair.audit.settings import Pba
 from verifair.audit.subject import Subject
 from verifair.audit.words import firmly, moves, of, units
 from verifair.audit.work import Work, called, standing
-from verifair.checker.certificate import semantics
 from verifair.checker.check import check
+from verifair.checker.envelope import semantics
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.errors import DataError, Disagreement
 from verifair.systems.hyfair.share_views import percent

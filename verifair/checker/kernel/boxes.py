@@ -6,8 +6,6 @@ confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from flint import arb
 from scipy.special import expit
@@ -19,10 +17,11 @@ from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import Asked, Leaves
+from verifair.checker.report import Rejection
 
-CHUNK = 128
+BOXES_BOUNDED = 128
 """Boxes bounded at once."""
-GROUP = 4096
+LEAVES_OPEN = 4096
 """Leaves under way at once."""
 MAX_BOXES = 4096
 """Boxes that one leaf may be cut into before it counts as not confirmed."""
@@ -37,18 +36,7 @@ FEW = 3
 """Goals of up to so many rows have all of them bounded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rejection:
-    """What is wrong, and in which proof (its position; None: the certificate as a whole)."""
-
-    proof: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        return self.reason if self.proof is None else f"proof {self.proof}: {self.reason}"
-
-
-class Checker:
+class LeafChecker:
     """Confirms leaves. `rows`: the (p, q, c) of everything asked, one after the other, from `first[which]`."""
 
     def __init__(self, network: Network, domain: Domain, leaves: Leaves) -> None:
@@ -69,14 +57,14 @@ class Checker:
         """Depth first over the boxes that leaves are cut into, a group of leaves at a time."""
         boxes = np.zeros(len(self.leaves.task), dtype=np.int64)
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
-            for start in range(0, len(boxes), GROUP):
-                part = slice(start, start + GROUP)
+            for start in range(0, len(boxes), LEAVES_OPEN):
+                part = slice(start, start + LEAVES_OPEN)
                 self._run(np.arange(len(boxes))[part], self.leaves.lower[part], self.leaves.upper[part], boxes)
         return [Rejection(proof=int(self.leaves.proof[one]), reason=text) for one, text in sorted(self.reason.items())]
 
     def _run(self, leaf: Integers, lower: Array, upper: Array, boxes: Integers) -> None:
         while len(leaf):
-            now, later = slice(-CHUNK, None), slice(0, max(0, len(leaf) - CHUNK))
+            now, later = slice(-BOXES_BOUNDED, None), slice(0, max(0, len(leaf) - BOXES_BOUNDED))
             open_now = ~np.isin(leaf[now], list(self.reason)) if self.reason else np.ones(len(leaf[now]), dtype=bool)
             chunk = leaf[now][open_now], lower[now][open_now], upper[now][open_now]
             np.add.at(boxes, chunk[0], 1)

@@ -15,7 +15,9 @@ import numpy as np
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Gap
-from verifair.checker.certificate import BoxStatement, FairnessQuery, Proof, RowsQuery, RowStatement, Tree
+from verifair.checker.certificate import Proof
+from verifair.checker.statement import BoxStatement, FairnessQuery, RowsQuery, RowStatement
+from verifair.checker.tree import Tree, leaf_boxes
 from verifair.schema.schema import Schema
 
 GOALS = {
@@ -27,8 +29,6 @@ GOALS = {
 }
 """Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0  (>= 0 when not strict).
 The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
-
-
 DENSE = 4095
 """Lines of a gap that are looked at where its rows do not suffice."""
 
@@ -223,30 +223,8 @@ def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, 
     useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & (task.asked.strict and alone)))
     if useless.any():
         return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
-    if len(tree.feature) == 1 and tree.feature[0] == -1:
-        return task.lower[None], task.upper[None], tree.bound
-    pending = [(task.lower, task.upper)]
-    lowers, uppers, bounds = [], [], []
-    for v, cut, bound in zip(tree.feature.tolist(), tree.cut.tolist(), tree.bound.tolist(), strict=True):
-        if not pending:
-            return "the tree has nodes left over after its last leaf"
-        lower, upper = pending.pop()
-        if v < 0:
-            lowers.append(lower)
-            uppers.append(upper)
-            bounds.append(bound)
-            continue
-        if v >= len(lower):
-            return f"the tree splits feature {v}, which does not exist"
-        last = upper[v] - 1 if integer[v] else upper[v]
-        if not lower[v] <= cut <= last or (integer[v] and cut != np.floor(cut)):
-            return f"the tree cuts feature {v} at {cut:g}, outside the box {lower[v]:g} .. {upper[v]:g}"
-        left, right = upper.copy(), lower.copy()
-        left[v], right[v] = cut, cut + 1 if integer[v] else cut
-        pending += [(right, upper), (lower, left)]
-    if pending:
-        return f"the tree ends before its box is covered: {len(pending)} leaves are missing"
-    return np.array(lowers), np.array(uppers), np.array(bounds)
+    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), task.lower, task.upper, integer)
+    return found if isinstance(found, str) else (found[1], found[2], tree.bound[found[0]])
 
 
 def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:

@@ -1,4 +1,4 @@
-"""The checker of neuron branching: does a `PhaseTree` prove its claim? (What a claim says, and the bounds: `check_phase_bounds`.)
+"""The checker of neuron branching: does a `PhaseTree` prove its claim?
 
 The tree has to cover the claim's box: every cut lies within the box it cuts, both signs of a neuron have a subtree. A leaf is
 proved by the bound of its multipliers; or because no row in its box is legal; or, where its box is one single network input,
@@ -21,10 +21,25 @@ from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
 from encoders.problem import Domain, Gap
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.kernel.leaves import Task
+from verifair.checker.tree import PhaseTree, halves
 
-CHUNK = 64
+LEAVES_PROVED = 64
 """Leaves re-proved at once."""
+
+
+def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) -> str | None:
+    """Why a tree that also splits neurons does not prove a task, or None."""
+    if not network.piecewise_linear:
+        return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
+    if task.asked.strict:
+        return "neuron branching cannot show a strict goal"
+    rows = np.array(task.asked.rows)
+    claim = PhaseClaim(
+        lower=task.lower, upper=task.upper, prime=task.prime, differs=task.differs, margin=task.margin, gap=task.asked.gap,
+        offset=task.offset if task.offset.any() else None, rows=rows[:, :2], constants=rows[:, 2],
+    )
+    return check_phases(network, domain, claim, tree)
 
 
 def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: PhaseTree) -> str | None:
@@ -41,8 +56,8 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
         return multipliers
     slopes, weights, own = multipliers
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
-        for start in range(0, len(nodes), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(nodes), LEAVES_PROVED):
+            part = slice(start, start + LEAVES_PROVED)
             proved = proved_leaves(network, domain, claim, regions.take(part), weights[part], slopes[part], own[part])
             for k in np.flatnonzero(~proved)[:1] + start:
                 box = f"{regions.lower[k].tolist()} .. {regions.upper[k].tolist()}"
@@ -120,14 +135,10 @@ def _leaves(tree: PhaseTree, root: Regions, domain: Domain) -> tuple[Integers, R
             on[-2 - v] = off[-2 - v] = True
             pending += [(lower, upper, on, inactive), (lower, upper, active, off)]
         else:
-            if v >= len(lower):
-                return f"the tree splits feature {v}, which does not exist"
-            last = upper[v] - 1 if domain.integer[v] else upper[v]
-            if not lower[v] <= cut <= last or (domain.integer[v] and cut != np.floor(cut)):
-                return f"the tree cuts feature {v} at {cut:g}, outside the box {lower[v]:g} .. {upper[v]:g}"
-            left, right = upper.copy(), lower.copy()
-            left[v], right[v] = cut, cut + 1 if domain.integer[v] else cut
-            pending += [(right, upper, active, inactive), (lower, left, active, inactive)]
+            cuts = halves(lower, upper, v, cut, domain.integer)
+            if isinstance(cuts, str):
+                return cuts
+            pending += [(cuts[1], upper, active, inactive), (lower, cuts[0], active, inactive)]
     if pending:
         return f"the tree ends before its box is covered: {len(pending)} leaves are missing"
     lower, upper, active, inactive = (np.array(part) for part in zip(*found, strict=True))

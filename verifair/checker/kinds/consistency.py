@@ -15,7 +15,7 @@ bounded by `check_explanations`, cut where that does not suffice, and points get
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,18 +23,14 @@ import numpy as np
 
 from encoders.network import Array, Integers, Network
 from encoders.problem import Domain
-from verifair.checker.certificate import semantics
-from verifair.checker.check import CheckReport, about_another
 from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
-from verifair.checker.kernel.boxes import Rejection
+from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.schema.schema import Schema
-
-Progress = Callable[[int, int], None]
 
 EPSILON = 1e-8
 """In the norms of the score, as in CEC's definition 3."""
-CHUNK = 64
+PAIRS_BOUNDED = 64
 """Pairs of boxes bounded at once."""
 SLICES, FINE_SLICES, MOST_SLICES = 16, 256, 4096
 """Of the paths at first; twice as many with every third cut; and of points, four times as many each time."""
@@ -45,7 +41,7 @@ LEAST_BOXES, MOST_BOXES = 256, 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Work:
+class _BoxPairs:
     """Q pairs of raw boxes still to be confirmed: pair (Q,), ends (Q, 2, V) for person and counterpart, slices and cuts (Q,)."""
 
     pair: Integers
@@ -54,12 +50,12 @@ class _Work:
     slices: Integers
     cuts: Integers
 
-    def take(self, index: slice | Integers) -> _Work:
-        return _Work(**{name: getattr(self, name)[index] for name in _Work.__dataclass_fields__})
+    def take(self, index: slice | Integers) -> _BoxPairs:
+        return _BoxPairs(**{name: getattr(self, name)[index] for name in _BoxPairs.__dataclass_fields__})
 
     @staticmethod
-    def join(parts: list[_Work]) -> _Work:
-        return _Work(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in _Work.__dataclass_fields__})
+    def join(parts: list[_BoxPairs]) -> _BoxPairs:
+        return _BoxPairs(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in _BoxPairs.__dataclass_fields__})
 
 
 def check_consistency(
@@ -77,41 +73,24 @@ def check_consistency(
     if not found:
         outside = np.flatnonzero(~(schema.domain.within(given.rows) & schema.domain.within(given.counterparts)))
         found = [Rejection(proof=int(k), reason="a row lies outside the declared domain") for k in outside]
-        for start in range(0, len(given), CHUNK):
-            pairs = np.setdiff1d(np.arange(start, min(start + CHUNK, len(given))), outside)
+        for start in range(0, len(given), PAIRS_BOUNDED):
+            pairs = np.setdiff1d(np.arange(start, min(start + PAIRS_BOUNDED, len(given))), outside)
             reasons, used = _confirm(given, network, schema, pairs)
             found += [Rejection(proof=pair, reason=reason) for pair, reason in reasons.items()]
             boxes += used
             if progress is not None:
-                progress(min(start + CHUNK, len(given)), len(given))
-    return CheckReport(
-        proofs=len(given), leaves=boxes, claimed=0,
-        rejections=tuple(sorted(found, key=lambda one: -1 if one.proof is None else one.proof)),
-        seconds=time.perf_counter() - started,
-    )  # fmt: skip
+                progress(min(start + PAIRS_BOUNDED, len(given)), len(given))
+    return CheckReport.of(found, proofs=len(given), leaves=boxes, started=started)
 
 
 def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) -> Iterator[str]:
     """Reasons for which the pairs need not be looked at."""
-    if not given.intact:
-        yield "the digest does not fit the content: the file was changed after it was written"
-    if not len(given):
-        yield "it holds no pairs"
-    if given.network_sha256 != network.source_sha256:
-        yield about_another("network", given.network_sha256, network.source_sha256)
-    if given.schema_sha256 != schema.sha256:
-        yield about_another("schema", given.schema_sha256, schema.sha256)
-    if given.features != tuple(feature.name for feature in schema.features):
-        yield "its features are not those of the schema, in order"
-    if given.semantics != semantics(network):
-        yield f"its semantics are {given.semantics!r}, expected {semantics(network)!r}"
+    yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
     if given.query.epsilon != EPSILON:
         yield f"its score has epsilon = {given.query.epsilon:g} in the norms, expected {EPSILON:g}"
     if network.outputs > 2:
         yield f"the network has {network.outputs} classes: such certificates are about two"
-    if schema.domain.columns != network.inputs:
-        yield f"the schema describes {schema.domain.columns} input columns, the network takes {network.inputs}"
-    elif len(given) and given.baselines.shape[1] != network.inputs:
+    if schema.domain.columns == network.inputs and len(given) and given.baselines.shape[1] != network.inputs:
         yield f"its baselines have {given.baselines.shape[1]} columns, the network takes {network.inputs}"
 
 
@@ -139,24 +118,25 @@ def _confirm(
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
     slices, cuts = np.full(len(pairs), SLICES), np.zeros(len(pairs), dtype=np.int64)
-    work = _Work(pair=pairs, lower=lower, upper=upper, slices=slices, cuts=cuts)
+    work = _BoxPairs(pair=pairs, lower=lower, upper=upper, slices=slices, cuts=cuts)
     left = dict(zip(pairs.tolist(), np.clip(PATIENCE * given.boxes[pairs], LEAST_BOXES, MOST_BOXES).tolist(), strict=True))
     reasons: dict[int, str] = {}
     used = 0
     while len(work.pair):
         most = int(work.slices.max())  # depth first, those of a kind together
-        now = np.flatnonzero(work.slices == most)[-max(1, CHUNK * SLICES // most) :]
+        now = np.flatnonzero(work.slices == most)[-max(1, PAIRS_BOUNDED * SLICES // most) :]
         part, work = work.take(now), work.take(np.setdiff1d(np.arange(len(work.pair)), now))
         used += 2 * len(part.pair)
         more = _step(given, network, schema.domain, part, left, reasons)
-        work = _Work.join([work, *more])
+        work = _BoxPairs.join([work, *more])
         work = work.take(np.flatnonzero(~np.isin(work.pair, list(reasons))))
     return reasons, used
 
 
 def _step(
-    given: ConsistencyCertificate, network: Network, domain: Domain, work: _Work, left: dict[int, float], reasons: dict[int, str]
-) -> list[_Work]:
+    given: ConsistencyCertificate, network: Network, domain: Domain, work: _BoxPairs,
+    left: dict[int, float], reasons: dict[int, str],
+) -> list[_BoxPairs]:
     """Bound pairs of boxes; returns what those that are not confirmed are cut into. `left`: boxes that each pair may still take."""
     margin = np.ones(1) if network.outputs == 1 else np.array([-1.0, 1.0])
     baseline = given.baselines[given.baseline[work.pair]]
@@ -180,7 +160,7 @@ def _step(
     return more
 
 
-def _cut(network: Network, domain: Domain, work: _Work, one: Explanation, two: Explanation) -> _Work | None:
+def _cut(network: Network, domain: Domain, work: _BoxPairs, one: ExplanationBounds, two: ExplanationBounds) -> _BoxPairs | None:
     """One pair of boxes with the one that strays more (or is undecided) halved; points get four times the slices, or None."""
     strays = [explanation.strays + 1e9 * (explanation.decision is None) for explanation in (one, two)]
     reach = np.abs(network.layers[0].weight).sum(axis=0)
@@ -211,7 +191,7 @@ COLUMNS = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explanation:
+class ExplanationBounds:
     """All explanations of one box: centre (n,), columns (L, n), norms rest and radius; decision: the class, None where unknown."""
 
     centre: Array
@@ -257,7 +237,7 @@ class _Forms:
 
 def explanations(
     network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int
-) -> list[Explanation]:
+) -> list[ExplanationBounds]:
     """Explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,)."""
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = rounding_unit(network)
@@ -277,7 +257,7 @@ def explanations(
         return found
 
 
-def surely_near(first: Explanation, second: Explanation, threshold: float, epsilon: float) -> bool:
+def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: float, epsilon: float) -> bool:
     """Whether every score between the two is below the threshold."""
     with np.errstate(all="ignore"):
         least = min(first.least, second.least)
@@ -406,7 +386,7 @@ def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, sli
     return gradient, np.concatenate(columns), np.concatenate(whose)
 
 
-def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach: Array, decision: int | None) -> Explanation:
+def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach: Array, decision: int | None) -> ExplanationBounds:
     sums = 1 + 2.0**-51 * len(columns)  # what a sum over columns may lose
     total = (np.abs(gradient) + np.abs(columns).sum(axis=0) + error) * sums
     size = np.abs(d) + reach
@@ -421,4 +401,4 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
     hull = np.abs(v).sum(axis=0)
     gram = float(np.abs(v @ v.T).sum()) + 2.0**-50 * (len(d) + len(v) ** 2 + 32) * float(hull @ hull) + TINY
     radius = float(np.sqrt(gram)) * (1 + 2.0**-48) + outside
-    return Explanation(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)
+    return ExplanationBounds(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)

@@ -1,6 +1,6 @@
 """The checker of counterfactual decisions: where can a row's counterfactual lie, and do a row's proofs add up to what they say?
 
-What a certificate's equations mean is defined in `verifair.checker.counterfactual_statement`. The counterfactuals of one cell of
+What a certificate's equations mean is defined in `verifair.checker.statement`. The counterfactuals of one cell of
 coefficients are enclosed here in rational arithmetic, equation by equation: clipping and rounding are monotone, so intervals pass
 through them. The box that a statement names has to hold that enclosure; `check` then shows the decision on the box.
 
@@ -18,8 +18,8 @@ import numpy as np
 from encoders.network import Array, Network
 from encoders.problem import Domain
 from verifair.checker.certificate import Proof
-from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.kernel.leaves import Task, asked_of, classes_of
+from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.schema.schema import Schema
 
 MAX_PIECES = 100_000
@@ -93,7 +93,7 @@ def _term_flaw(term: Term, known: set[str], query: CounterfactualQuery, attribut
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reach:
+class Enclosure:
     """Where the counterfactuals of one row lie: raw values low .. high, feature by feature, exact."""
 
     low: tuple[Fraction, ...]
@@ -102,7 +102,7 @@ class Reach:
 
 def reach(
     query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: Schema
-) -> Reach:
+) -> Enclosure:
     """The enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
 
     The query is one without a flaw, the row legal and the cell as long as the query's coefficients.
@@ -128,7 +128,7 @@ def reach(
     moved = [at[equation.node] for equation in query.equations if at[equation.node] < len(row)]
     for v in moved:
         low[v], high[v] = (_allowed(end, v, schema.domain) for end in (low[v], high[v]))
-    return Reach(low=tuple(low[: len(row)]), high=tuple(high[: len(row)]))
+    return Enclosure(low=tuple(low[: len(row)]), high=tuple(high[: len(row)]))
 
 
 def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:

@@ -12,7 +12,6 @@ points that exact arithmetic decides.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +22,12 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
 from encoders.problem import Domain
-from verifair.checker.certificate import Tree, semantics
-from verifair.checker.check import CheckReport, about_another
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.boxes import Rejection
 from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.tree import leaf_boxes
 from verifair.schema.schema import Schema
 
-Progress = Callable[[int, int], None]
 PAIRS = 1024
 """Pairs of copies bounded at once: so many divided by K are the boxes of a step."""
 MAX_BOXES = 4096
@@ -59,14 +56,9 @@ def check_kmax(
             reason = leaves
         else:
             count = len(leaves.claim)
-            reason = _Checker(network, schema, given.query, leaves).run(progress)
-    return CheckReport(
-        proofs=1,
-        leaves=count,
-        claimed=0,
-        rejections=() if reason is None else (Rejection(proof=None, reason=reason),),
-        seconds=time.perf_counter() - started,
-    )
+            reason = _KmaxChecker(network, schema, given.query, leaves).run(progress)
+    rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
+    return CheckReport.of(rejections, proofs=1, leaves=count, started=started)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,10 +71,10 @@ class _Enclosed:
     d_high: Array
 
 
-class _Checker:
+class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: Schema, query: KmaxQuery, leaves: Leaves) -> None:
+    def __init__(self, network: Network, schema: Schema, query: KmaxQuery, leaves: CountedLeaves) -> None:
         self.network, self.domain, self.buckets = network, schema.domain, query.buckets
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values = np.array(query.combinations)
@@ -276,7 +268,7 @@ def _borders(buckets: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Leaves:
+class CountedLeaves:
     """Raw boxes lower, upper (L, V), their protected entries those of the first combination, and claimed counts (L,)."""
 
     lower: Array
@@ -286,21 +278,8 @@ class Leaves:
 
 def misfit(certificate: KmaxCertificate, network: Network, schema: Schema) -> str | None:
     """A reason for which the tree need not be looked at."""
-    if not certificate.intact:
-        return "the digest does not fit the content: the file was changed after it was written"
-    if certificate.network_sha256 != network.source_sha256:
-        return about_another("network", certificate.network_sha256, network.source_sha256)
-    if certificate.schema_sha256 != schema.sha256:
-        return about_another("schema", certificate.schema_sha256, schema.sha256)
-    if certificate.features != tuple(feature.name for feature in schema.features):
-        return "its features are not those of the schema, in order"
-    if certificate.semantics != semantics(network):
-        return f"its semantics are {certificate.semantics!r}, expected {semantics(network)!r}"
-    if schema.domain.columns != network.inputs:
-        return f"the schema describes {schema.domain.columns} input columns, the network takes {network.inputs}"
-    if network.outputs > 2:
-        return f"the network has {network.outputs} logits: buckets of one probability need one or two"
-    return None
+    many = f"the network has {network.outputs} logits: buckets of one probability need one or two"
+    return next(certificate.misfits(network, schema), many if network.outputs > 2 else None)
 
 
 def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array] | str:
@@ -330,32 +309,18 @@ def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array]
     return lower, upper
 
 
-def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], integer: Booleans) -> Leaves | str:
+def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], integer: Booleans) -> CountedLeaves | str:
     """The leaves of the tree, or why its arrays are no tree over the root box whose claims add up to the certificate's."""
-    tree: Tree = certificate.tree
-    pending = [root]
-    lowers, uppers, claims = [], [], []
-    for v, cut, bound in zip(tree.feature.tolist(), tree.cut.tolist(), tree.bound.tolist(), strict=True):
-        if not pending:
-            return "the tree has nodes left over after its last leaf"
-        lower, upper = pending.pop()
-        if v == -1:
-            if not (bound <= certificate.upper and bound == int(bound)):  # NaN, no claim at all, fails here as well
-                return f"a leaf claims {bound:g} buckets, the certificate {certificate.upper}"
-            lowers.append(lower)
-            uppers.append(upper)
-            claims.append(int(bound))
-            continue
-        if not 0 <= v < len(lower):
-            return f"the tree splits feature {v}, which does not exist"
-        if certificate.features[v] in certificate.query.protected:
-            return f"the tree splits {certificate.features[v]!r}, which is protected"
-        last = upper[v] - 1 if integer[v] else upper[v]
-        if not lower[v] <= cut <= last or (integer[v] and cut != np.floor(cut)):
-            return f"the tree cuts feature {v} at {cut:g}, outside the box {lower[v]:g} .. {upper[v]:g}"
-        left, right = upper.copy(), lower.copy()
-        left[v], right[v] = cut, cut + 1 if integer[v] else cut
-        pending += [(right, upper), (lower, left)]
-    if pending:
-        return f"the tree ends before its box is covered: {len(pending)} leaves are missing"
-    return Leaves(lower=np.array(lowers), upper=np.array(uppers), claim=np.array(claims, dtype=np.int64))
+    tree, names = certificate.tree, certificate.features
+    leaf = tree.feature == -1
+    for bound in tree.bound[leaf].tolist():
+        if not (bound <= certificate.upper and bound == int(bound)):  # NaN, no claim at all, fails here as well
+            return f"a leaf claims {bound:g} buckets, the certificate {certificate.upper}"
+    for v in tree.feature[~leaf].tolist():
+        if 0 <= v < len(names) and names[v] in certificate.query.protected:
+            return f"the tree splits {names[v]!r}, which is protected"
+    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), *root, integer)
+    if isinstance(found, str):
+        return found
+    nodes, lower, upper = found
+    return CountedLeaves(lower=lower, upper=upper, claim=tree.bound[nodes].astype(np.int64))

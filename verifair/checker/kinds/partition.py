@@ -9,7 +9,7 @@ Chunk by chunk, so that millions of parts need no more memory than one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -21,13 +21,14 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Gap
-from verifair.checker.certificate import Tree
-from verifair.checker.check import CheckReport, about_another, phase_flaw
-from verifair.checker.kernel.boxes import Checker, Rejection, witnessed
+from verifair.checker.envelope import about_another
+from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
+from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.partition import Partition
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.tree import PhaseTree, Tree
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
@@ -39,7 +40,7 @@ NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with ce
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Query:
+class _StoredQuery:
     """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`; in each
     direction what is asked, and of which margin."""
 
@@ -72,7 +73,7 @@ class _Query:
 
 
 def check_partition(
-    path: str | Path, *, network: Network, schema: Schema, progress: Callable[[int, int], None] | None = None
+    path: str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
 ) -> CheckReport:
     """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
 
@@ -99,12 +100,11 @@ def check_partition(
                 found, proofs, leaves = found + more, proofs + count, leaves + used
                 if progress is not None:
                     progress(done, len(spans))
-    return CheckReport(
-        proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=time.perf_counter() - started
-    )
+    seconds = time.perf_counter() - started
+    return CheckReport(proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=seconds)
 
 
-def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _Query | str:
+def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _StoredQuery | str:
     """The store's query as numbers, or why it is not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
@@ -143,7 +143,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         return "the query's box leaves its protected features no two values: it claims nothing"
     gap = None if epsilon is None else Gap(epsilon=epsilon, rise=False)
     goal = "no-flip" if gap is None else "no-gap"
-    return _Query(
+    return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
     )  # fmt: skip
@@ -183,7 +183,7 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_chunk(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
+def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
     """Rejections, statements looked at, and leaves of one chunk."""
     found: list[Rejection] = []
     if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
@@ -208,7 +208,7 @@ def _check_chunk(chunk: Chunk, query: _Query, network: Network, schema: Schema) 
                 why: str | None = "its proof is missing"
                 tree = next(phases, None)
                 if tree is not None:
-                    why = phase_flaw(tree, replace(task, asked=asked, margin=margin), network, schema)
+                    why = phase_flaw(tree, replace(task, asked=asked, margin=margin), network, schema.domain)
                 if why is not None:
                     found.append(Rejection(proof=int(chunk.first + part[q]), reason=why))
             leaf = (lower[:0], upper[:0])
@@ -238,7 +238,7 @@ def _confirm(
     prime: Array,
     offset: Array,
     part: Integers,
-    query: _Query,
+    query: _StoredQuery,
     network: Network,
     schema: Schema,
 ) -> list[Rejection]:
@@ -254,7 +254,7 @@ def _confirm(
         leaves = Leaves(
             tasks=tasks, task=question, proof=first + part[question], lower=low, upper=high, bound=np.zeros(len(low))
         )
-        found += Checker(network, schema.domain, leaves).run()
+        found += LeafChecker(network, schema.domain, leaves).run()
     return found
 
 
@@ -290,7 +290,7 @@ def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: 
     return found
 
 
-def _check_witnesses(chunk: Chunk, query: _Query, network: Network, schema: Schema) -> list[Rejection]:
+def _check_witnesses(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> list[Rejection]:
     """Every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
     if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x) or chunk.x.shape[1] != domain.variables:

@@ -21,8 +21,9 @@ from encoders.bounds.cluster import Copies, Thresholds
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.runtime import runtime_logits
 from solvers.outcome import Budget
-from verifair.checker.certificate import Tree, semantics
+from verifair.checker.envelope import semantics
 from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.checker.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, Search
 from verifair.engine.buckets.verdict import KmaxVerdict, Outcome

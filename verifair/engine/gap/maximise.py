@@ -18,8 +18,9 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.probability import gap_bounds
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, semantics
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.certificate import Certificate
+from verifair.checker.envelope import semantics
+from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, Pairs, box_of, twin_problem

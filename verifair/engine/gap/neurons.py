@@ -22,7 +22,7 @@ from scipy.special import expit
 from encoders.network import Array, Booleans
 from encoders.problem import Goal
 from verifair.checker.kernel.phases import PhaseClaim, Regions, check_phases
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import Relaxation, Relaxed

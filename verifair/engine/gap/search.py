@@ -23,8 +23,7 @@ import numpy as np
 
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from verifair.checker.certificate import Tree
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -24,7 +24,7 @@ from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.phases import PhaseClaim, Regions
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree
 from verifair.engine.search.neuron_lp import Relaxation, Relaxed
 from verifair.engine.verdict import Reason, Status
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from encoders.bounds.attribution import score_bound
 from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
-from verifair.checker.certificate import semantics
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
+from verifair.checker.envelope import semantics
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema

@@ -20,7 +20,9 @@ import pandas as pd
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
+from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.envelope import semantics
+from verifair.checker.statement import RowsQuery, RowStatement
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness

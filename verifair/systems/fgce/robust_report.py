@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table as Grid
 
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.estimator import GroupCounterfactuals

@@ -8,7 +8,9 @@ from typing import Any
 import pandas as pd
 from scipy.special import expit
 
-from verifair.checker.certificate import Certificate, Claim, Proof, RowsQuery, RowStatement, semantics
+from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.envelope import semantics
+from verifair.checker.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Witness

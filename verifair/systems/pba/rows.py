@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import METHODS, solve
 from verifair.engine.parallel import Deadline, Shared, as_done

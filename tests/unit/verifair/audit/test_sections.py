@@ -31,7 +31,7 @@ from verifair.audit.sections import certify
 from verifair.audit.sections.pba import _by_pair
 from verifair.audit.words import value_words, witness_row
 from verifair.audit.work import OutOfTime, Work, called, standing
-from verifair.checker.check import CheckReport
+from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness

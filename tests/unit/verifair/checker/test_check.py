@@ -21,21 +21,14 @@ from hypothesis import strategies as st
 
 from encoders.network import Layer, Link, Network
 from tests.brute_force import exact_forward
-from verifair.checker.certificate import (
-    BoxStatement,
-    Certificate,
-    Claim,
-    FairnessQuery,
-    Proof,
-    RowsQuery,
-    RowStatement,
-    Tree,
-    Trust,
-    semantics,
-)
-from verifair.checker.check import CheckReport, check
+from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.check import check
+from verifair.checker.envelope import Trust, semantics
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import GOALS
+from verifair.checker.report import CheckReport
+from verifair.checker.statement import BoxStatement, FairnessQuery, RowsQuery, RowStatement
+from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 

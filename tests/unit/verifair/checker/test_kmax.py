@@ -16,9 +16,9 @@ import pytest
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.soundness.random_twins import random_network
-from verifair.checker.certificate import Tree
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kmax_certificate import KmaxCertificate
+from verifair.checker.tree import Tree
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import CertificateError

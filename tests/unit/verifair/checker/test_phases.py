@@ -16,7 +16,7 @@ from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
 from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, Regions, check_phases
-from verifair.checker.phase_tree import PhaseTree
+from verifair.checker.tree import PhaseTree
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neurons import claim_of, decide_by_phases, unstable_and_wide
 from verifair.engine.verdict import Status

@@ -14,7 +14,9 @@ from tests.audit_sample import audit
 from verifair import json_schemas
 from verifair.audit.answer import to_dict
 from verifair.audit.result import Standing
-from verifair.checker.certificate import BoxStatement, Certificate, Claim, FairnessQuery, Proof, Tree
+from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.statement import BoxStatement, FairnessQuery
+from verifair.checker.tree import Tree
 from verifair.cli.main import VERBS
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

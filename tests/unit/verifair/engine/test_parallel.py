@@ -13,8 +13,7 @@ import pytest
 
 from verifair.engine import parallel
 from verifair.engine.cascade import solve
-from verifair.engine.dask_backend import DaskBackend, _called, _SchedulerMoment
-from verifair.engine.parallel import Deadline, as_done, cluster, fingerprint, unlike
+from verifair.engine.parallel import DaskBackend, Deadline, _called, _SchedulerMoment, as_done, cluster, fingerprint, unlike
 from verifair.errors import ClusterError, MissingPackage, QueryError
 
 
@@ -58,7 +57,6 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_without_dask_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.setitem(sys.modules, "verifair.engine.dask_backend", SimpleNamespace(DaskBackend=None))
     with pytest.raises(MissingPackage, match=r"pip install 'verifair\[distributed\]'") as raised, cluster("tcp://head:8786"):
         pass
     assert raised.value.exit_code == 4

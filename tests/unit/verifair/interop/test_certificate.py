@@ -17,9 +17,10 @@ from solvers.outcome import Budget
 from tests.builders import random_network
 from tests.unit.verifair.interop.test_decide import HAT, IDENTITY, old, query, stored, twin
 from tests.unit.verifair.interop.test_export import query as fairness
-from verifair.checker.certificate import Tree, semantics
+from verifair.checker.envelope import semantics
+from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
-from verifair.interop.certificate import Evidence, VnnlibCertificate, rejections
+from verifair.interop.certificate import CaseProof, VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.problems import case_problems
@@ -91,16 +92,16 @@ def test_proofs_of_exported_queries(epsilon: float | None, tmp_path: Path) -> No
 def test_what_is_no_proof_is_rejected(tmp_path: Path) -> None:
     asked = query(tmp_path, old(1, 1, "(<= Y_0 -0.01)"))
     good = proof(asked, HAT)
-    empty = replace(good, cases=(Evidence(way="scalar", tree=Tree.leaf(0.001)),))
+    empty = replace(good, cases=(CaseProof(way="scalar", tree=Tree.leaf(0.001)),))
     assert rejections(replace(good, cases=()), asked, [HAT]) == ["it has 0 cases, the query more"]
     assert rejections(good, asked, [HAT]) == []
     for evidence, says in (
-        (Evidence(way="scalar", tree=None), "no proof"),
-        (Evidence(way="point", tree=None), "no single input"),
-        (Evidence(way="twin", tree=Tree.leaf(0.1)), "no way twin"),
-        (Evidence(way="scalar", tree=Tree.leaf(5.0)), "false|not confirmed"),
-        (Evidence(way="scalar", tree=Tree.leaf(None)), "single point"),
-        (Evidence(way="scalar", tree=replace(Tree.leaf(0.1), feature=np.array([3]))), "feature 3"),
+        (CaseProof(way="scalar", tree=None), "no proof"),
+        (CaseProof(way="point", tree=None), "no single input"),
+        (CaseProof(way="twin", tree=Tree.leaf(0.1)), "no way twin"),
+        (CaseProof(way="scalar", tree=Tree.leaf(5.0)), "false|not confirmed"),
+        (CaseProof(way="scalar", tree=Tree.leaf(None)), "single point"),
+        (CaseProof(way="scalar", tree=replace(Tree.leaf(0.1), feature=np.array([3]))), "feature 3"),
     ):
         (reason,) = rejections(replace(good, cases=(evidence,)), asked, [HAT])
         assert re.search(says, reason), reason
@@ -132,6 +133,6 @@ def test_boxes_between_neighbouring_float32_are_not_settled_at_their_ends(tmp_pa
     """x > 1 never holds on [0, 1], but no bound shows it on a box that ends at 1: points would."""
     asked = query(tmp_path, old(1, 1, "(>= Y_0 1.0)", box=("0.0", "0.99999999")))
     (case,) = cases(asked)
-    certificate = VnnlibCertificate.of(asked, [IDENTITY], [Evidence(way="scalar", tree=Tree.leaf(1e-9))])
+    certificate = VnnlibCertificate.of(asked, [IDENTITY], [CaseProof(way="scalar", tree=Tree.leaf(1e-9))])
     assert case.bounds[0][1] < 1
     assert rejections(certificate, asked, [IDENTITY])  # outwards, float32 has nothing between 0.99999994 and 1

@@ -21,7 +21,7 @@ from encoders.vnnlib.reader import read_vnnlib
 from encoders.vnnlib.text import VnnlibUnsupported
 from solvers.outcome import Budget
 from tests.builders import random_network
-from verifair.checker.certificate import Tree
+from verifair.checker.tree import Tree
 from verifair.errors import QueryError
 from verifair.interop import problems
 from verifair.interop.decide import Answered, QueryAnswer, check_types, covers_reals, decide, networks_of

@@ -9,7 +9,7 @@ import pytest
 from encoders.network import Feed, Layer, Link, Network
 from verifair import datasets
 from verifair.errors import DataError, SchemaError
-from verifair.schema.infer import draft, infer
+from verifair.schema.draft import draft
 from verifair.schema.schema import Schema
 
 
@@ -91,7 +91,7 @@ def test_too_many_words() -> None:
 )  # fmt: skip
 def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | None, outcomes: tuple[str, str]) -> None:
     frame = pd.DataFrame({"age": range(6), "credit": labels * (6 // len(labels))})
-    assert infer(frame, target="credit", positive=positive).outcomes == outcomes
+    assert Schema.infer(frame, target="credit", positive=positive).outcomes == outcomes
     assert "# check: which label is the favourable one" in draft(frame, target="credit", positive=positive)
 
 
@@ -106,12 +106,12 @@ def test_positive_is_the_class_that_the_network_decides_about() -> None:
     """Labels sort otherwise than people think: approved comes before denied, and the logit is that of denied."""
     frame = pd.DataFrame({"age": range(6), "credit": ["approved", "denied"] * 3})
     network = classifier(("approved", "denied"), 1)
-    assert infer(frame, target="credit", network=network).positive_label == "denied"
+    assert Schema.infer(frame, target="credit", network=network).positive_label == "denied"
     for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
-        assert infer(frame, target="credit", positive=positive, network=classifier(named, 1)).positive_label == positive
+        assert Schema.infer(frame, target="credit", positive=positive, network=classifier(named, 1)).positive_label == positive
     with pytest.raises(DataError, match="decisions are about the second, 'denied'; train the model on a label that is 1 for 'app"):
-        infer(frame, target="credit", positive="approved", network=network)
-    stated = infer(frame, target="credit", positive="approved")
+        Schema.infer(frame, target="credit", positive="approved", network=network)
+    stated = Schema.infer(frame, target="credit", positive="approved")
     with pytest.raises(SchemaError, match="positive_label = 'approved': the network's classes are approved, denied"):
         stated.model_copy(update={"positive": "logit > 0"}).check_network(network)
 
@@ -120,9 +120,9 @@ def test_several_classes_are_told_apart_by_numbers() -> None:
     frame = pd.DataFrame({"age": range(6), "grade": ["high", "low", "middle"] * 2})
     network = classifier(("high", "low", "middle"), 3)
     with pytest.raises(DataError, match=r"the network has 3; write their numbers .* \(0 for high, 1 for low, 2 for middle\)"):
-        infer(frame, target="grade", network=network)
+        Schema.infer(frame, target="grade", network=network)
     with pytest.raises(SchemaError, match="positive_label = 'low': it tells two classes apart, and the network has 3"):
-        infer(frame, target="grade", positive="low").check_network(network)
-    numbered = infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", network=classifier(("0", "1", "2"), 3))
+        Schema.infer(frame, target="grade", positive="low").check_network(network)
+    numbered = Schema.infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", network=classifier(("0", "1", "2"), 3))
     assert (numbered.positive, numbered.positive_label, numbered.outcomes) == ("class = 1", None, ("grade not 1", "grade 1"))
     numbered.check_network(network)

@@ -11,9 +11,9 @@ import pytest
 
 import verifair as vf
 from encoders.network import Feed, Layer, Link, Network
-from verifair.checker.certificate import semantics
+from verifair.checker.envelope import semantics
 from verifair.errors import DataError, SchemaError
-from verifair.schema.infer import draft
+from verifair.schema.draft import draft
 
 AGE, SEX, HOURS = (
     {"name": "age", "kind": "integer", "range": (17, 90)},

@@ -30,8 +30,10 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Proof, Tree, semantics
-from verifair.checker.counterfactual_statement import CounterfactualStatement
+from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.envelope import semantics
+from verifair.checker.statement import CounterfactualStatement
+from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
 from verifair.engine.verdict import Status

@@ -18,9 +18,11 @@ import verifair as vf
 from encoders.network import Layer, Link, Network
 from solvers.outcome import Budget
 from verifair import datasets
-from verifair.checker.certificate import Certificate, Proof, RowsQuery, RowStatement, Tree, Trust
-from verifair.checker.counterfactual_statement import CounterfactualQuery, CounterfactualStatement, Equation, Term
+from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.envelope import Trust
 from verifair.checker.kinds.counterfactuals import covers
+from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, RowsQuery, RowStatement, Term
+from verifair.checker.tree import Tree
 from verifair.cli.main import app
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear

@@ -13,7 +13,7 @@ import pytest
 import verifair as vf
 from tests.soundness.random_twins import random_network
 from verifair.checker.check import check
-from verifair.checker.counterfactual_statement import CounterfactualQuery
+from verifair.checker.statement import CounterfactualQuery
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel

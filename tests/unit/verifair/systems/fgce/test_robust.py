@@ -18,8 +18,10 @@ from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from tests.brute_force import fractions
 from verifair import datasets
-from verifair.checker.certificate import Certificate, RowStatement, Trust
+from verifair.checker.certificate import Certificate
 from verifair.checker.check import check
+from verifair.checker.envelope import Trust
+from verifair.checker.statement import RowStatement
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema

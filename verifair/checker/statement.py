@@ -1,4 +1,6 @@
-"""What a certificate says about counterfactual decisions: the causal model's equations, its coefficients' intervals, and rows.
+"""What certificates state, and the queries that their statements answer. Everything is in raw units and schema order.
+
+What a statement about rows or boxes means is defined in `verifair.checker.check`, counterfactual decisions here:
 
 The counterfactual of a raw row x under do(a := a') with coefficients theta, one for each term of the equations, in their order:
 
@@ -19,9 +21,71 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.fields import NO_MORE, Index, Number, Text
+from verifair.checker.envelope import NO_MORE, Distance, Index, Number, Text
 
 Interval = tuple[Number, Number]
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class RowStatement:
+    """A claim on the box of +-delta units around one row of raw values.
+
+    The box moves every real or integer feature that has a unit and is neither protected (by the schema or the query) nor
+    change = "fixed" by delta * unit, clipped to the feature's range; integer features take the whole values within.
+    observed: g(x) - g(x') > 0. flipped: g(x') - g(x) > 0. robust (no prime): class i = classes[0] beats j = classes[1],
+    g(x) >= 0 if i < j and g(x) > 0 if i > j (ties go to the smaller index).
+    """
+
+    goal: Literal["observed", "flipped", "robust"]
+    row: tuple[Number, ...]
+    delta: Distance
+    classes: tuple[Index, Index]
+    prime: dict[str, Number] = Field(default_factory=dict)
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class BoxStatement:
+    """A claim on all rows x in [lower, upper] and x' that can be. Protected features (those in prime) have lower = upper.
+
+    no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's
+    epsilon (g(x) - g(x') on the logit scale).
+    x' is x with the values in prime; relaxed features are shifted by the whole numbers in offset.
+    """
+
+    goal: Literal["no-flip", "no-gap"]
+    lower: tuple[Number, ...]
+    upper: tuple[Number, ...]
+    prime: dict[str, Number]
+    classes: tuple[Index, Index]
+    offset: dict[str, Annotated[int, Field(strict=True)]] = Field(default_factory=dict)
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class RowsQuery:
+    """What was asked: the proofs of such a certificate stand one by one, nothing is claimed about the rows left out."""
+
+    kind: Literal["persistent-bias", "robustness"]
+    protected: tuple[str, ...]
+    delta: tuple[Distance, ...]
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class FairnessQuery:
+    """No two rows of the box that differ in protected features alone are treated differently.
+
+    epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how
+    many units it may differ as well. box: feature name -> (lower, upper) in raw units; features left out take their whole range.
+    differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
+    The proofs must cover all these pairs, in both directions.
+    """
+
+    kind: Literal["individual-fairness"]
+    protected: tuple[str, ...]
+    box: dict[str, tuple[Number, Number]]
+    differ: Literal["all", "any"]
+    epsilon: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    scale: Literal["probability", "logit"] = "probability"
+    relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -77,7 +141,6 @@ class CounterfactualStatement:
     also: raw values of the query's further attributes, in its order.
     cell: a part of the coefficients' intervals; the cells of a row make up the whole.   lower, upper: (V,) raw box that holds every
     counterfactual of the cell. Points of it that the schema's constraints forbid are nobody; nothing is claimed about them.
-    counterfactual of the cell. Points of it that the schema's constraints forbid are nobody; nothing is claimed about them.
     """
 
     goal: Literal["factual", "counterfactual"]
@@ -87,3 +150,7 @@ class CounterfactualStatement:
     cell: tuple[Interval, ...] = field(default=())
     lower: tuple[Number, ...] = field(default=())
     upper: tuple[Number, ...] = field(default=())
+
+
+Statement = RowStatement | BoxStatement | CounterfactualStatement
+Query = RowsQuery | FairnessQuery | CounterfactualQuery
