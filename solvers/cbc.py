@@ -25,9 +25,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.errors import Unavailable
 from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Termination, Unavailable, make_outcome
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "cbc", "pulp", 1e-6

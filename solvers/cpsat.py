@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from solvers.errors import UnsupportedProgram
 from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Termination, UnsupportedProgram, make_outcome
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "ortools-cpsat", "ortools", 0.0

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.errors import LicenceLimit, Unavailable
-from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.outcome import Budget, LicenceLimit, Limit, Outcome, Termination, Unavailable, make_outcome
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "gurobi", "gurobipy", 1e-5  # 1e-5 is the default IntFeasTol, the coarsest of them

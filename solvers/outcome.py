@@ -1,4 +1,7 @@
-"""What a backend answers: why it stopped, which limit, what it claims, and the values, each in a field of its own."""
+"""What a backend answers: why it stopped, which limit, what it claims, and the values; and every way it can refuse before that.
+
+What happens while solving is an Outcome, not an error.
+"""
 
 from __future__ import annotations
 
@@ -118,3 +121,21 @@ def make_outcome(
         duals=duals, ray=ray, backend=backend, version=installed_version(distribution), tolerance=tolerance,
         build_seconds=build_seconds, solve_seconds=solve_seconds, nodes=nodes, message=message, exact_values=exact_values,
     )
+
+
+class BackendError(Exception):
+    """Base of the solver floor's errors; exit_code is the command line's exit status."""
+
+    exit_code = 4
+
+
+class Unavailable(BackendError):
+    """The backend's package is not installed, or it has no valid licence. The message says what to install."""
+
+
+class LicenceLimit(BackendError):
+    """The program is larger than the backend's licence allows. The message says size, limit and the remedy."""
+
+
+class UnsupportedProgram(BackendError):
+    """The program needs what the backend lacks. Raised before solving; the message names installed backends that could do it."""

@@ -11,8 +11,16 @@ from typing import Protocol
 import numpy as np
 
 from solvers import cbc, cpsat, gurobi, highs, ortools, scip, z3
-from solvers.errors import BackendError, Unavailable, UnsupportedProgram
-from solvers.outcome import Budget, Outcome, Termination, installed_version, make_outcome
+from solvers.outcome import (
+    BackendError,
+    Budget,
+    Outcome,
+    Termination,
+    Unavailable,
+    UnsupportedProgram,
+    installed_version,
+    make_outcome,
+)
 from solvers.program import Program
 
 

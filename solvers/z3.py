@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.errors import UnsupportedProgram
 from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Termination, UnsupportedProgram, make_outcome
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "z3", "z3-solver", 0.0

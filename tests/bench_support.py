@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solvers.errors import LicenceLimit
-from solvers.outcome import Budget
+from solvers.outcome import Budget, LicenceLimit
 from verifair.bench.competitors import Competitor
 from verifair.bench.questions import Question
 from verifair.bench.records import Answered, Record

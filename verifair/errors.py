@@ -1,4 +1,4 @@
-"""Every error a user can cause at this floor; `encoders.errors` and `solvers.errors` hold those of the floors below.
+"""Every error a user can cause at this floor; `encoders.errors` and `solvers.outcome` hold those of the floors below.
 
 Each message names the thing, what was found, what is expected, and the remedy.
 """

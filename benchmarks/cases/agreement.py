@@ -23,8 +23,7 @@ from encoders.programs.big_m import big_m
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
-from solvers.errors import BackendError
-from solvers.outcome import Budget
+from solvers.outcome import BackendError, Budget
 from solvers.program import Program
 from verifair import datasets
 from verifair.engine.cascade import solve

@@ -25,8 +25,7 @@ import pandas as pd
 from benchmarks import marabou_files
 from benchmarks.interop_questions import Question, questions
 from benchmarks.table import show
-from encoders.vnnlib.query import Variable, VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Status

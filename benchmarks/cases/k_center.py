@@ -24,8 +24,7 @@ import pandas as pd
 from benchmarks.fairify import data_folder
 from benchmarks.fgce_data import classifier, load
 from benchmarks.table import show
-from solvers.errors import BackendError
-from solvers.outcome import Budget
+from solvers.outcome import BackendError, Budget
 from solvers.registry import available
 from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph

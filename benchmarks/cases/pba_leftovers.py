@@ -24,8 +24,7 @@ from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
-from solvers.errors import BackendError
-from solvers.outcome import Budget
+from solvers.outcome import BackendError, Budget
 from verifair.engine.search.branch_and_bound import decide
 
 ROWS, QUERIES, LIMIT = 1500, 12, 30.0

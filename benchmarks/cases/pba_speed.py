@@ -22,9 +22,8 @@ from encoders.problem import TwinProblem
 from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
-from solvers.errors import BackendError
 from solvers.highs import solve as highs
-from solvers.outcome import Budget, Outcome
+from solvers.outcome import BackendError, Budget, Outcome
 from solvers.program import Program
 from verifair.engine.search.branch_and_bound import decide
 

@@ -36,8 +36,7 @@ from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
-from solvers.errors import LicenceLimit, Unavailable
-from solvers.outcome import Budget, Limit, Outcome
+from solvers.outcome import Budget, LicenceLimit, Limit, Outcome, Unavailable
 from solvers.program import Program
 from verifair.engine.cascade import solve
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem

@@ -16,11 +16,10 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.exact.affine import exact
 from encoders.onnx.file import LogitsModel, attributes, node_name, opset, producers
-from encoders.onnx.inputs import ModelInputs, graph_inputs
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
 from encoders.onnx.operators.table import SUPPORTED
-from encoders.onnx.tensor import Constant, NeuronSource, OnnxNode, Tensor
+from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, graph_inputs
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
          "Identity", "Max", "Min", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",

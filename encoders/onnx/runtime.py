@@ -18,7 +18,7 @@ import onnx
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Array, Feed, Integers, Network
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
-from encoders.onnx.inputs import graph_inputs
+from encoders.onnx.tensor import graph_inputs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

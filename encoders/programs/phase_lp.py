@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.problem import Domain
-from encoders.programs.rows import RowBlock, matrix
+from encoders.programs.rows import ProgramBuilder, RowBlock, matrix
 from solvers.program import Program
 
 
@@ -44,6 +44,16 @@ class Intervals:
 
     def take(self, index: Integers) -> Intervals:
         return Intervals(**{name: getattr(self, name)[index] for name in Intervals.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PhaseRegion:
+    """Network inputs x in [low, high] (n_0,), with x' = low2 at x = low, and the intervals of the hidden layers there."""
+
+    low: Array
+    high: Array
+    low2: Array
+    layers: list[Intervals]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,19 +91,9 @@ class PhaseLP:
     width: int
 
     @classmethod
-    def of(
-        cls,
-        network: Network,
-        domain: Domain,
-        low: Array,
-        high: Array,
-        low2: Array,
-        layers: list[Intervals],
-        margin: Array,
-        rows: Array,
-        constants: Array,
-    ) -> PhaseLP:
-        """The program over network inputs x in [low, high] (n_0,), with x' = low2 at x = low, and neurons within `layers`."""
+    def of(cls, network: Network, domain: Domain, root: PhaseRegion, margin: Array, rows: Array, constants: Array) -> PhaseLP:
+        """The program over the regions within a root: rows (R, 2) over (g, g'), g = margin . logits, and constants (R,)."""
+        low, high = root.low, root.high
         moving = np.flatnonzero(low < high)
         one_hot = np.zeros(len(low), dtype=bool)
         one_hot[domain.columns_of(np.flatnonzero(domain.one_hot))] = True
@@ -101,47 +101,51 @@ class PhaseLP:
         centre = np.where(hot, 0.0, (low + high)[moving] / 2)
         radius = np.where(hot, 1.0, (high - low)[moving] / 2)
         copies = []
-        for start in (low, low2):
+        for start in (low, root.low2):
             at = start.copy()
             at[moving] = centre + (start - low)[moving]  # a shifted copy moves along
             first = network.layers[0]
             copies.append(_Expressions(np.arange(len(moving)), first.weight[:, moving] * radius, first.weight @ at + first.bias))
-        build = _Build(len(moving))
-        build.one_hot_sums(domain, moving, low)
+        build = ProgramBuilder()
+        build.free(len(moving))
+        for v in np.flatnonzero(domain.one_hot):
+            block = np.flatnonzero((moving >= domain.start[v]) & (moving < domain.start[v] + domain.width[v]))
+            if len(block):
+                build.add(RowBlock.single(block, np.ones(len(block)), 1.0, 1.0))
         blocks = []
         for k, layer in enumerate(network.layers[:-1]):
-            kept = np.flatnonzero(layers[k].loose & (layer.slope < 1))
+            bounds = root.layers[k]
+            kept = np.flatnonzero(bounds.loose & (layer.slope < 1))
             columns, positions = [], []
-            for copy in copies:
-                p, n = build.columns(len(kept)), build.columns(len(kept))
-                positions.append(build.definitions(copy, kept, p, n))
+            for copy, lower in zip(copies, (bounds.low, bounds.low2), strict=True):
+                p, n = build.free(len(kept)), build.free(len(kept))
+                positions.append(build.add(copy.definitions(kept, p, n)))
                 columns += [p, n]
-            for copy, (p, n), lower in zip(
-                copies, (columns[:2], columns[2:]), (layers[k].low, layers[k].low2), strict=True
-            ):
-                through = np.where((lower >= 0) | (layer.slope == 1), 1.0, layer.slope)
-                copy.ascend(network, k, kept, p, n, through)
+                copy.ascend(network, k, kept, p, n, np.where((lower >= 0) | (layer.slope == 1), 1.0, layer.slope))
             p, n, p2, n2 = columns
             blocks.append(_Block(index=kept, p=p, n=n, p2=p2, n2=n2, row=positions[0], row2=positions[1]))
-        t, g, g2 = build.columns(3)
-        for copy, column in zip(copies, (g, g2), strict=True):
-            build.equals(column, copy.columns, margin @ copy.coefficients, float(margin @ copy.constant))
-        rows_at = build.maximum(int(t), np.array([g, g2]), rows, constants)
+        last = build.free(3)  # t, g and g'
+        for copy, column in zip(copies, last[1:], strict=True):
+            constant = np.array([margin @ copy.constant])
+            build.equations(np.array([column]), copy.columns, (margin @ copy.coefficients)[None], constant)
+        at_least = np.concatenate([np.ones((len(rows), 1)), -rows], axis=1)  # t - row . (g, g') >= constant
+        at, unbounded = np.tile(last, (len(rows), 1)), np.full(len(rows), np.inf)
+        rows_at = build.add(RowBlock(columns=at, values=at_least, lower=constants, upper=unbounded))
         fixed, lower_limit, upper_limit = matrix(build.rows, build.width)
         return cls(
-            network=network, domain=domain, moving=moving, centre=centre, radius=radius, t=int(t), rows_at=rows_at,
+            network=network, domain=domain, moving=moving, centre=centre, radius=radius, t=int(last[0]), rows_at=rows_at,
             blocks=tuple(blocks), fixed=fixed, fixed_lower=lower_limit, fixed_upper=upper_limit, width=build.width,
-        )  # fmt: skip
+        )
 
-    def program(self, low: Array, high: Array, layers: list[Intervals]) -> Program:
-        """The program of one region: network box low, high (n_0,) of x within the root's, and its intervals."""
+    def program(self, region: PhaseRegion) -> Program:
+        """The program of one region within the root."""
         lower, upper = np.full(self.width, -np.inf), np.full(self.width, np.inf)
         d = len(self.moving)
-        lower[:d] = (low[self.moving] - self.centre) / self.radius
-        upper[:d] = (high[self.moving] - self.centre) / self.radius
+        lower[:d] = (region.low[self.moving] - self.centre) / self.radius
+        upper[:d] = (region.high[self.moving] - self.centre) / self.radius
         changing: list[RowBlock] = []
         for k, block in enumerate(self.blocks):
-            at = layers[k].take(block.index)
+            at = region.layers[k].take(block.index)
             for p, n, a_low, a_high in ((block.p, block.n, at.low, at.high), (block.p2, block.n2, at.low2, at.high2)):
                 lower[p], upper[p] = np.maximum(a_low, 0), np.maximum(a_high, 0)
                 lower[n], upper[n] = np.maximum(-a_high, 0), np.maximum(-a_low, 0)
@@ -191,6 +195,13 @@ class _Expressions:
     def __init__(self, columns: Integers, coefficients: Array, constant: Array) -> None:
         self.columns, self.coefficients, self.constant = columns, coefficients, constant
 
+    def definitions(self, kept: Integers, p: Integers, n: Integers) -> RowBlock:
+        """p - n - (a without its constant) = constant."""
+        one = np.ones((len(kept), 1))
+        columns = np.concatenate([np.tile(self.columns, (len(kept), 1)), p[:, None], n[:, None]], axis=1)
+        values = np.concatenate([-self.coefficients[kept], one, -one], axis=1)
+        return RowBlock(columns=columns, values=values, lower=self.constant[kept], upper=self.constant[kept])
+
     def ascend(self, network: Network, k: int, kept: Integers, p: Integers, n: Integers, through: Array) -> None:
         """To the layer above k: y = through * a for neurons without columns, p - slope n for the kept ones."""
         above, slope = network.layers[k + 1], network.layers[k].slope
@@ -200,47 +211,6 @@ class _Expressions:
         self.constant = passed @ self.constant + above.bias
         self.coefficients = np.concatenate([passed @ self.coefficients, weight, -weight * slope[kept]], axis=1)
         self.columns = np.concatenate([self.columns, p, n])
-
-
-class _Build:
-    """Columns and fixed rows so far."""
-
-    def __init__(self, width: int) -> None:
-        self.width, self.count = width, 0
-        self.rows: list[RowBlock] = []
-
-    def columns(self, m: int) -> Integers:
-        self.width += m
-        return np.arange(self.width - m, self.width)
-
-    def _add(self, rows: RowBlock) -> Integers:
-        self.rows.append(rows)
-        self.count += len(rows.lower)
-        return np.arange(self.count - len(rows.lower), self.count)
-
-    def one_hot_sums(self, domain: Domain, moving: Integers, low: Array) -> None:
-        for v in np.flatnonzero(domain.one_hot):
-            block = np.flatnonzero((moving >= domain.start[v]) & (moving < domain.start[v] + domain.width[v]))
-            if len(block):
-                self._add(RowBlock(columns=block[None], values=np.ones((1, len(block))), lower=np.ones(1), upper=np.ones(1)))
-
-    def definitions(self, copy: _Expressions, kept: Integers, p: Integers, n: Integers) -> Integers:
-        """p - n - (a without its constant) = constant."""
-        one = np.ones((len(kept), 1))
-        columns = np.concatenate([np.tile(copy.columns, (len(kept), 1)), p[:, None], n[:, None]], axis=1)
-        values = np.concatenate([-copy.coefficients[kept], one, -one], axis=1)
-        return self._add(RowBlock(columns=columns, values=values, lower=copy.constant[kept], upper=copy.constant[kept]))
-
-    def equals(self, column: int, columns: Integers, coefficients: Array, constant: float) -> None:
-        at = np.append(columns, column)[None]
-        value = np.array([constant])
-        self._add(RowBlock(columns=at, values=np.append(-coefficients, 1.0)[None], lower=value, upper=value))
-
-    def maximum(self, t: int, margins: Integers, rows: Array, constants: Array) -> Integers:
-        """t - row . (g, g') >= constant."""
-        columns = np.tile(np.append(t, margins), (len(rows), 1))
-        values = np.concatenate([np.ones((len(rows), 1)), -rows], axis=1)
-        return self._add(RowBlock(columns=columns, values=values, lower=constants, upper=np.full(len(rows), np.inf)))
 
 
 def _triangle(p: Integers, n: Integers, low: Array, high: Array) -> RowBlock:

@@ -1,14 +1,21 @@
 """The exact formulation: linear real and integer arithmetic with the stored weights, for a solver over the rationals.
 
-    a_k - W_k y_{k-1} = b_k,    y_k = max(a_k, 0)    both copies, every layer (`twin_full`: no coefficient is rounded)
-    y_k = a_k where l_k >= 0,   y_k = 0 where u_k <= 0   (rigorous bounds: fewer cases, same solutions)
-    for every row of the goal:   row . (g, g') + constant <= 0      (< 0 for a goal that is not strict)
-    x leaves every forbidden box through one of its exits   (`exits`, both copies)
+A `FullTwin` has a column for every input and every neuron of both copies: no coefficient is computed, only copied.
+
+    a_k - W_k y_{k-1} = b_k        r_k = relu(a_k);   r_k = a_k where l_k >= 0,   r_k = 0 where u_k <= 0
+                                   (rigorous bounds: fewer cases, same solutions)
+    y_k = r_k                      or, with a slope s > 0 in the layer,   n_k = r_k - a_k,   y_k = r_k - s n_k
+    g - margin . a_N = 0
+    row . (g, g') + constant <= 0  for every row of the goal   (< 0 for a goal that is not strict)
+    x leaves every forbidden box through one of its exits      (`exits`, both copies)
+
+Every number here is a stored weight or a float32 input, so the program over the rationals is the network itself.
+(`twin.Layout` is the small program, with float64 products as coefficients.)
 
 The rows together say that *no* row of the goal holds, the negation of safe(x): a solution is a witness, none is a proof. For a
-probability gap that only outlines the negation: a solution whose gap is small enough calls for a further row (`goal_rows.refined`).
+probability gap that only outlines the negation: a solution whose gap is small enough calls for a further row (`rows.refined`).
 Real inputs range over [float32(lower), float32(upper)], and so does every real of that interval, whether a float32 or not;
-whole inputs with a scale range over a small interval around each lattice point (`twin_full._lattice`). Both only add points.
+whole inputs with a scale range over a small interval around each lattice point (`_lattice`). Both only add points.
 
 Sound? UNSAT is a proof (of the solver's, CLAIMED); a SAT point must be decoded and re-evaluated exactly.
 Complete? for inputs that the network takes unscaled, and one-hot ones; else up to float32 rounding of the inputs, which matters
@@ -18,18 +25,169 @@ Reference: Katz et al., Reluplex, CAV 2017 (the theory); Z3 as the oracle, for t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers, Layer
 from encoders.problem import Goal
-from encoders.programs.rows import RowBlock
+from encoders.programs.rows import ProgramBuilder, RowBlock
 from encoders.programs.twin import Encoding
-from encoders.programs.twin_box import TwinBox, exit_clauses
-from encoders.programs.twin_full import FullTwin
+from encoders.programs.twin_box import InputColumns, TwinBox, exit_clauses
 from solvers.program import Clause, Program
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullNeurons:
+    """One hidden layer of one copy. input, output: (m,) columns of a and of r = relu(a).
+
+    lower, upper: (m,) bounds on a.    active, inactive: (m,) where r = a, and where r = 0, throughout the box. An identity
+    neuron (slope 1) counts as active: with r = a the rows above give y = a.
+    """
+
+    input: Integers
+    output: Integers
+    lower: Array
+    upper: Array
+    active: Booleans
+    inactive: Booleans
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullTwin:
+    """The columns and defining rows of the full twin; neurons layer by layer, of x then of x'.
+
+    margins: (2,) the columns of g and g'.   counts: (c,) for each moving input the column of its whole number, -1: it has none.
+    """
+
+    inputs: InputColumns
+    builder: ProgramBuilder
+    neurons: tuple[FullNeurons, ...]
+    margins: Integers
+    counts: Integers
+
+    @classmethod
+    def of(cls, box: TwinBox, *, exact: bool) -> FullTwin:
+        """exact: whole inputs are tied to integer columns and categories are binary; otherwise all inputs are continuous."""
+        inputs = InputColumns.plain(box, integer=exact)
+        builder = ProgramBuilder()
+        for row in inputs.sums():
+            builder.add(row)
+        x, x_prime = _input_columns(box, inputs, builder)
+        counts = _lattice(inputs, builder) if exact else np.full(len(inputs.column), -1)
+        network = box.twin.problem.network
+        y, neurons = [x, x_prime], []
+        for k, layer in enumerate(network.layers[:-1]):
+            for copy, prime in enumerate((False, True)):
+                neurons.append(_relu_layer(builder, layer, box.copy(k, prime), y[copy]))
+                y[copy] = _outputs(builder, layer, neurons[-1])
+        weight = box.twin.problem.margin[None, :]
+        margins = []
+        for copy in (0, 1):
+            logits = _affine(builder, network.layers[-1].weight, network.layers[-1].bias, y[copy])
+            margins.append(_affine(builder, weight, np.zeros(1), logits))
+        return cls(inputs=inputs, builder=builder, neurons=tuple(neurons), margins=np.concatenate(margins), counts=counts)
+
+    def encoding(self, rows: list[RowBlock], **more: Any) -> Encoding:
+        """The program with these rows as well.   more: further parts of the `Program`, its ReLUs for example."""
+        for row in rows:
+            self.builder.add(row)
+        program = self.builder.program()
+        margins = np.zeros((2, program.columns))
+        margins[[0, 1], self.margins] = 1.0
+        return Encoding(program=replace(program, **more), inputs=self.inputs, margins=margins, constants=np.zeros(2))
+
+
+def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) -> tuple[Integers, Integers]:
+    """Program columns (n_0,) of the network inputs of x and of x': moving ones first, shared ones once, shifted ones tied."""
+    problem = box.twin.problem
+    batch = problem.batch.take([box.question])
+    low = problem.domain.encode(box.lower[None, :])[0]
+    low[box.twin.moving] = box.low
+    prime = problem.domain.encode(batch.second(box.lower[None, :]))[0]
+    moving = box.twin.moving[inputs.column]
+    x = np.empty(len(low), dtype=np.int64)
+    fixed = np.ones(len(low), dtype=bool)
+    fixed[moving] = False
+    x[moving] = builder.columns(inputs.lower, inputs.upper, inputs.integer)
+    x[fixed] = builder.columns(low[fixed], low[fixed])
+    x_prime = x.copy()
+    own = fixed & (low != prime)
+    x_prime[own] = builder.columns(prime[own], prime[own])
+    if batch.offset is not None:
+        _shift(inputs, moving, batch.offset[0], x_prime, builder)
+    return x, x_prime
+
+
+def _shift(inputs: InputColumns, moving: Integers, offset: Array, x_prime: Integers, builder: ProgramBuilder) -> None:
+    """Columns of their own for the moving inputs that x' has shifted:  x' - x = offset / scale.
+
+    Exact for inputs that the network takes unscaled; else either end is rounded to float32, which a slack allows for.
+    """
+    domain = inputs.box.twin.problem.domain
+    at = np.flatnonzero(~inputs.one_hot & (offset[inputs.variable] != 0))
+    scale, shift = domain.scale[inputs.variable[at]], offset[inputs.variable[at]]
+    largest = np.maximum(np.abs(inputs.lower[at]), np.abs(inputs.upper[at])) + np.abs(shift / scale)
+    exact = (scale == 1) & (domain.offset[inputs.variable[at]] == 0) & (largest <= 2.0**24)
+    slack = np.where(exact, 0.0, 2.0**-22 * largest + 2.0**-148)
+    own = builder.free(len(at))
+    builder.add(RowBlock.of([own, at], [1.0, -1.0], shift / scale - slack, shift / scale + slack))
+    x_prime[moving[at]] = own
+
+
+def _lattice(inputs: InputColumns, builder: ProgramBuilder) -> Integers:
+    """Integer columns k of the whole numbers among the inputs, tied to their network columns c = float32((k - offset)/scale); gives
+    (c,) the column of k of each input, -1 for those that are no whole numbers.
+
+    Rounding is not linear, so c may range over an interval around the affine image that holds the rounded value:
+
+        |scale c - (k - offset)| <= scale (2^-23 max|c| + 2^-149).
+
+    Two roundings to float64 and one to float32 err by less than half of that. With scale 1 and a whole offset nothing is
+    rounded (below 2^24) and c = k - offset. So every legal input is a solution: UNSAT stays a proof; a SAT point may need
+    rounding to the lattice and is re-evaluated by the caller.
+    """
+    domain = inputs.box.twin.problem.domain
+    at = np.flatnonzero(~inputs.one_hot & domain.integer[inputs.variable])
+    v = inputs.variable[at]
+    k = builder.columns(inputs.box.lower[v], inputs.box.upper[v], np.ones(len(v), dtype=bool))
+    offset, scale = domain.offset[v], domain.scale[v]
+    largest = np.maximum(np.abs(inputs.lower[at]), np.abs(inputs.upper[at]))
+    same = (scale == 1) & (offset == np.floor(offset)) & (largest <= 2.0**24)
+    slack = scale * (2.0**-23 * largest + 2.0**-149)
+    lower = np.where(same, -offset, np.nextafter(-offset - slack, -np.inf))
+    upper = np.where(same, -offset, np.nextafter(-offset + slack, np.inf))
+    builder.add(RowBlock.of([at, k], [scale, -1.0], lower, upper))
+    counts = np.full(len(inputs.column), -1)
+    counts[at] = k
+    return counts
+
+
+def _affine(builder: ProgramBuilder, weight: Array, bias: Array, y: Integers) -> Integers:
+    """New columns a with  a - weight y = bias."""
+    a = builder.free(len(bias))
+    builder.equations(a, y, weight, bias)
+    return a
+
+
+def _relu_layer(builder: ProgramBuilder, layer: Layer, bounds: tuple[Array, Array], y: Integers) -> FullNeurons:
+    a, (lower, upper) = _affine(builder, layer.weight, layer.bias, y), bounds
+    active = (layer.slope == 1) | (lower >= 0)
+    inactive = ~active & (upper <= 0)
+    r = builder.columns(np.where(active, lower, 0.0), np.where(inactive, 0.0, upper))
+    return FullNeurons(input=a, output=r, lower=lower, upper=upper, active=active, inactive=inactive)
+
+
+def _outputs(builder: ProgramBuilder, layer: Layer, neurons: FullNeurons) -> Integers:
+    """Columns of y: r itself, or r - s n with n = r - a in a layer with slopes. (No 1 - s, which would be rounded.)"""
+    if not layer.slope.any():
+        return neurons.output
+    n, y = builder.free(len(layer.slope)), builder.free(len(layer.slope))
+    builder.add(RowBlock.of([n, neurons.output, neurons.input], [1.0, -1.0, 1.0], 0.0, 0.0))
+    builder.add(RowBlock.of([y, neurons.output, n], [1.0, -1.0, layer.slope], 0.0, 0.0))
+    return y
 
 
 def smt(box: TwinBox) -> Encoding:
@@ -40,19 +198,15 @@ def smt(box: TwinBox) -> Encoding:
         rows.append(RowBlock.of([layer.output[layer.active], layer.input[layer.active]], [1.0, -1.0], 0.0, 0.0))
         open_ = ~layer.active & ~layer.inactive
         relus.append(np.stack([layer.input[open_], layer.output[open_]], axis=1))
-    encoding = full.encoding(rows, np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]))
-    clauses = exit_clauses(full.inputs, full.counts, encoding.program.columns)
-    return replace(encoding, program=replace(encoding.program, clauses=clauses))
+    clauses = exit_clauses(full.inputs, full.counts, full.builder.width)
+    return full.encoding(rows, relus=np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]), clauses=clauses)
 
 
 def violated(encoding: Encoding, goal: Goal) -> Program:
     """Is there a point where no row of the goal holds? One clause of one inequality for each row: strictness needs clauses."""
-    clauses = tuple(
-        _not_met(row, constant, goal.strict, encoding) for row, constant in zip(goal.rows, goal.constants, strict=True)
-    )
+    strict = np.array([not goal.strict])
+    clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
+        Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=strict)
+        for row, constant in zip(goal.rows, goal.constants, strict=True)
+    ]
     return replace(encoding.program, clauses=(*encoding.program.clauses, *clauses))
-
-
-def _not_met(row: Array, constant: float, strict: bool, encoding: Encoding) -> Clause:
-    """-row . (g, g') >= constant, or > where equality would meet the row. (The full twin's margins are single columns: exact.)"""
-    return Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))

@@ -25,9 +25,9 @@ from __future__ import annotations
 import numpy as np
 
 from encoders.programs.rows import RowBlock
+from encoders.programs.smt import FullTwin
 from encoders.programs.twin import Encoding, Layout, NeuronColumns, difference_rows, edge_slope
 from encoders.programs.twin_box import TwinBox
-from encoders.programs.twin_full import FullTwin
 
 
 def triangle(box: TwinBox, *, difference: bool = False) -> Encoding:

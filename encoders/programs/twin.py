@@ -35,8 +35,7 @@ from encoders.bounds.hinges import DifferenceLines
 from encoders.bounds.interval import LayerBounds
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal
-from encoders.programs.goal_rows import worst_program
-from encoders.programs.rows import RowBlock, matrix
+from encoders.programs.rows import RowBlock, matrix, worst_program
 from encoders.programs.twin_box import InputColumns, TwinBox
 from solvers.program import Program
 
@@ -263,12 +262,7 @@ class Encoding:
         """Is there a point with  row[0] g(x) + row[1] g(x') <= threshold?  A feasibility question."""
         coefficients = row @ self.margins
         used = np.flatnonzero(coefficients)
-        limit = RowBlock(
-            columns=used[None, :],
-            values=coefficients[None, used],
-            lower=np.array([-np.inf]),
-            upper=np.array([threshold - row @ self.constants]),
-        )
+        limit = RowBlock.single(used, coefficients[used], -np.inf, float(threshold - row @ self.constants))
         extra, lower, upper = matrix([limit], self.program.columns)
         return replace(
             self.program,
@@ -303,17 +297,10 @@ def difference_rows(layout: Layout) -> list[RowBlock]:
             rows += _deeper_difference(layout, k, first, second)
     last = layout.box.layers[-1]
     constant = layout.constants[0] - layout.constants[1]
-    margins = (layout.margins[0] - layout.margins[1])[None, :]
-    used = np.flatnonzero(margins[0])
-    rows.append(
-        RowBlock(
-            columns=used[None, :],
-            values=margins[:, used],
-            lower=last.delta_lower[0] - constant,
-            upper=last.delta_upper[0] - constant,
-        )
-    )
-    return rows
+    margin = layout.margins[0] - layout.margins[1]
+    used = np.flatnonzero(margin)
+    ends = float(last.delta_lower[0, 0] - constant), float(last.delta_upper[0, 0] - constant)
+    return [*rows, RowBlock.single(used, margin[used], *ends)]
 
 
 def _first_difference(layout: Layout, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:

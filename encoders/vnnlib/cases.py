@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from encoders.vnnlib.query import Atom, Formula, Variable, VnnlibQuery
-from encoders.vnnlib.text import VnnlibUnsupported
+from encoders.vnnlib.reader import Atom, Formula, Variable, VnnlibQuery, VnnlibUnsupported
 
 MAX_CASES = 10_000
 MAX_ATOMS = 2_000_000

@@ -14,8 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from solvers import registry
-from solvers.errors import BackendError, LicenceLimit, Unavailable, UnsupportedProgram
-from solvers.outcome import Budget, Limit, Outcome, Termination
+from solvers.outcome import BackendError, Budget, LicenceLimit, Limit, Outcome, Termination, Unavailable, UnsupportedProgram
 from solvers.program import Clause, Program
 from solvers.registry import Capability
 

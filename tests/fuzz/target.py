@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from encoders.errors import ModelError
-from solvers.errors import BackendError
+from solvers.outcome import BackendError
 from tests.fuzz.opened import FORBIDDEN, never_opens
 from verifair.errors import VerifairError
 

@@ -19,8 +19,7 @@ import numpy as np
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.vnnlib.cases import cases
-from encoders.vnnlib.query import VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.builders import random_network
 from tests.fuzz import mutate

@@ -12,7 +12,7 @@ from encoders.bounds.twin import Twin
 from encoders.probability import exceeds
 from encoders.problem import Forbidden, TwinProblem
 from encoders.programs.big_m import big_m
-from encoders.programs.goal_rows import gap_goal, refined
+from encoders.programs.rows import gap_goal, refined
 from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin_box import Method, TwinBox

@@ -21,7 +21,7 @@ from typing import Any
 from joblib import parallel_config
 
 from encoders.errors import ModelError
-from solvers.errors import BackendError
+from solvers.outcome import BackendError
 from verifair.audit import answer
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page

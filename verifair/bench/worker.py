@@ -25,8 +25,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from solvers.errors import BackendError, LicenceLimit
-from solvers.outcome import Budget
+from solvers.outcome import BackendError, Budget, LicenceLimit
 from verifair.bench.competitors import Competitor
 from verifair.bench.methods import OutOfBudget
 from verifair.bench.questions import Question

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from encoders.errors import ModelError
-from solvers.errors import BackendError
+from solvers.outcome import BackendError
 from verifair.errors import VerifairError
 
 VERBS = (

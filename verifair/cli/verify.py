@@ -11,8 +11,7 @@ import typer
 from rich.console import Console
 
 from encoders.network import Network
-from encoders.vnnlib.query import VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from verifair.cli import options
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections

@@ -29,7 +29,7 @@ import joblib
 from joblib.parallel import ParallelBackendBase
 
 from encoders.errors import ModelError
-from solvers.errors import BackendError
+from solvers.outcome import BackendError
 from verifair.errors import ClusterError, MissingPackage, QueryError, VerifairError
 
 T = TypeVar("T")

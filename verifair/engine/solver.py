@@ -17,7 +17,7 @@ from encoders.evaluate import exact_goals
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
-from encoders.programs.goal_rows import refined
+from encoders.programs.rows import refined
 from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding

@@ -20,8 +20,7 @@ from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
-from encoders.vnnlib.query import DeclaredNetwork, VnnlibQuery
-from encoders.vnnlib.text import VnnlibUnsupported
+from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve

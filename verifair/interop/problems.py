@@ -23,9 +23,8 @@ import numpy as np
 from encoders.network import Array, Integers, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from encoders.vnnlib.cases import Conjunction
-from encoders.vnnlib.query import Atom, VnnlibQuery
+from encoders.vnnlib.reader import Atom, VnnlibQuery, VnnlibUnsupported
 from encoders.vnnlib.scalar_network import scalar_network
-from encoders.vnnlib.text import VnnlibUnsupported
 
 MAX_LEFT = 4096
 """Constraints of one case: their maximum becomes dense layers as wide as they are many."""

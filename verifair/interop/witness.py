@@ -17,7 +17,7 @@ import numpy.typing as npt
 from encoders.network import Array, Network
 from encoders.onnx.runtime import runtime_outputs
 from encoders.vnnlib.cases import Conjunction, meets
-from encoders.vnnlib.query import DeclaredTensor, Variable, VnnlibQuery
+from encoders.vnnlib.reader import DeclaredTensor, Variable, VnnlibQuery
 
 DIGITS = 17
 """Of numbers that no finite decimal says: they identify a float64."""

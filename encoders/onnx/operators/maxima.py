@@ -16,7 +16,7 @@ import numpy as np
 from encoders.exact.affine import Exact, exact
 from encoders.network import Array, Integers
 from encoders.onnx.operators.affine import broadcast, carried, neurons, together
-from encoders.onnx.operators.windows import PADDING, joined, kernel_shape, spatial_shape, window_axes
+from encoders.onnx.operators.convolution import PADDING, joined, kernel_shape, spatial_shape, window_axes
 from encoders.onnx.tensor import Constant, OnnxNode, Result, Tensor, concatenated
 
 SMALL = 2.0**10

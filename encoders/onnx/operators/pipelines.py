@@ -1,7 +1,7 @@
 """Operators of scikit-learn pipelines (ai.onnx.ml, as skl2onnx writes them), and the types of table columns.
 
 A column of integers or words may be rearranged, encoded, or cast to a float; an encoder turns it into the one-hot block of its
-categories (see `encoders.onnx.inputs`).
+categories (see `encoders.onnx.tensor`).
 """
 
 from __future__ import annotations

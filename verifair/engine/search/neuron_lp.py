@@ -17,7 +17,7 @@ import numpy as np
 
 from encoders.network import Array, Network
 from encoders.problem import Domain
-from encoders.programs.phase_lp import Intervals, PhaseLP
+from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
 from solvers.outcome import Outcome
 from verifair.checker.kernel.bounds import Span
@@ -60,7 +60,7 @@ class Relaxation:
     def __init__(self, network: Network, domain: Domain, claim: PhaseClaim) -> None:
         self.network, self.domain, self.claim = network, domain, claim
         self.simplex, self.random = HotStart(), np.random.default_rng(0)
-        self._root: tuple[Array, Array, Array, list[Intervals]] | None = None
+        self._root: PhaseRegion | None = None
         self._lp: PhaseLP | None = None
         # (2 H,) how much a neuron feeds into the next layer at most.
         self._reach = np.tile(np.concatenate([np.zeros(0), *(np.abs(one.weight).sum(axis=0) for one in network.layers[1:])]), 2)
@@ -126,12 +126,13 @@ class Relaxation:
     def _run(self, bounds: PhaseBounds, b: int, basis: Any, seconds: float) -> tuple[Outcome, Any]:
         """The LP of region b, and its basis."""
         layers = [_intervals(span, b) for span in bounds.spans[:-1]]
+        region = PhaseRegion(low=bounds.low[b], high=bounds.high[b], low2=bounds.low2[b], layers=layers)
         if self._root is None:
-            self._root = bounds.low[b], bounds.high[b], bounds.low2[b], layers
+            self._root = region
         if self._lp is None:
             goal = self.claim.margin, self.claim.rows, self.claim.constants
-            self._lp = PhaseLP.of(self.network, self.domain, *self._root, *goal)
-        program = self._lp.program(bounds.low[b], bounds.high[b], layers)
+            self._lp = PhaseLP.of(self.network, self.domain, self._root, *goal)
+        program = self._lp.program(region)
         iterations = 1000 + 10 * (program.columns + len(program.row_lower))
         return self.simplex.solve(program, seconds=seconds, iterations=iterations, basis=basis)
 

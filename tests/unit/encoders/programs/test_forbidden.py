@@ -13,11 +13,10 @@ from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans
 from encoders.problem import Forbidden, TwinProblem
 from encoders.programs.big_m import big_m
-from encoders.programs.forbidden import exclusions, exits
 from encoders.programs.smt import smt
 from encoders.programs.triangle import naive_triangle
 from encoders.programs.twin import Encoding
-from encoders.programs.twin_box import Method, TwinBox
+from encoders.programs.twin_box import Method, TwinBox, exclusions, exits
 from tests.brute_force import margins, optimum, pinned, satisfiable
 from tests.builders import lattice, twin_problem
 

@@ -16,7 +16,7 @@ from encoders.network import Array
 from encoders.probability import exceeds, line_at
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
-from encoders.programs.goal_rows import gap_goal, refined
+from encoders.programs.rows import gap_goal, refined
 from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding

@@ -11,8 +11,7 @@ import pytest
 from encoders.network import Array
 from encoders.programs.k_center import KCenter, centers, k_center
 from solvers import registry
-from solvers.errors import UnsupportedProgram
-from solvers.outcome import Budget, Termination
+from solvers.outcome import Budget, Termination, UnsupportedProgram
 from solvers.registry import Backend, Capability
 
 BUDGET = Budget(seconds=60)

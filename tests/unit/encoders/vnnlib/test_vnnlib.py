@@ -15,11 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoders.vnnlib import cases as vnnlib_cases
-from encoders.vnnlib import text as vnnlib_text
+from encoders.vnnlib import reader as vnnlib_text
 from encoders.vnnlib.cases import cases, meets
-from encoders.vnnlib.query import Variable, VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
-from encoders.vnnlib.text import VnnlibError, VnnlibUnsupported
+from encoders.vnnlib.reader import Variable, VnnlibError, VnnlibQuery, VnnlibUnsupported, read_vnnlib
 from encoders.vnnlib.writer import TwinQuery, decimal, version_1, version_2
 
 TWIN = TwinQuery(

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from encoders.vnnlib.cases import cases
-from encoders.vnnlib.query import VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from encoders.vnnlib.writer import decimal
 from solvers.outcome import Budget
 from tests.builders import random_network

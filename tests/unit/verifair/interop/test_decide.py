@@ -16,9 +16,7 @@ from encoders.network import Layer, Link, Network
 from encoders.onnx.product_network import network_model
 from encoders.onnx.reader import read_onnx
 from encoders.vnnlib.cases import cases, meets
-from encoders.vnnlib.query import Variable, VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
-from encoders.vnnlib.text import VnnlibUnsupported
+from encoders.vnnlib.reader import Variable, VnnlibQuery, VnnlibUnsupported, read_vnnlib
 from solvers.outcome import Budget
 from tests.builders import random_network
 from verifair.checker.tree import Tree

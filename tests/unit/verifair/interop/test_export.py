@@ -17,8 +17,7 @@ from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
 from encoders.probability import exceeds
 from encoders.vnnlib.cases import meets
-from encoders.vnnlib.query import Variable, VnnlibQuery
-from encoders.vnnlib.reader import read_vnnlib
+from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.brute_force import fractions
 from tests.builders import random_network

@@ -31,8 +31,8 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx import file as onnx_file
-from encoders.onnx.inputs import graph_input
 from encoders.onnx.runtime import open_session
+from encoders.onnx.tensor import graph_input
 from encoders.problem import Domain
 from verifair.errors import DataError, QueryError
 from verifair.schema.constraint import boxes_of

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from encoders.network import Array, Layer, Link, Network
-from solvers.errors import BackendError
+from solvers.outcome import BackendError
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import groups_of
