@@ -129,8 +129,8 @@ class PhaseLP:
             constant = np.array([margin @ copy.constant])
             build.equations(np.array([column]), copy.columns, (margin @ copy.coefficients)[None], constant)
         at_least = np.concatenate([np.ones((len(rows), 1)), -rows], axis=1)  # t - row . (g, g') >= constant
-        at, unbounded = np.tile(last, (len(rows), 1)), np.full(len(rows), np.inf)
-        rows_at = build.add(RowBlock(columns=at, values=at_least, lower=constants, upper=unbounded))
+        unbounded = np.full(len(rows), np.inf)
+        rows_at = build.add(RowBlock(columns=np.tile(last, (len(rows), 1)), values=at_least, lower=constants, upper=unbounded))
         fixed, lower_limit, upper_limit = matrix(build.rows, build.width)
         return cls(
             network=network, domain=domain, moving=moving, centre=centre, radius=radius, t=int(last[0]), rows_at=rows_at,
