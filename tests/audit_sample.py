@@ -6,18 +6,8 @@ import io
 
 import pandas as pd
 
-from verifair.audit.result import (
-    AuditResult,
-    DataTable,
-    Evidence,
-    Picture,
-    Section,
-    Source,
-    Standing,
-    Statement,
-    Tone,
-    WitnessRow,
-)
+from verifair.audit.result import AuditResult, Source
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">'\"</script></style>{{ 7*7 }}"
 """Runs wherever somebody forgot to escape."""

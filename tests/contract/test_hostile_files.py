@@ -40,7 +40,7 @@ from verifair.schema import file as schema_file
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.cst.causal import file as causal_file
-from verifair.systems.figures import save_text
+from verifair.systems.files import save_text
 from verifair.systems.hyfair.explain import rules_file
 
 SCHEMA = Schema.build({

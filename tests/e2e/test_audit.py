@@ -23,12 +23,12 @@ from solvers.outcome import Budget
 from tests.command_line import RUN
 from verifair import datasets
 from verifair.audit import run
-from verifair.audit.result import Section
 from verifair.audit.sections import certify
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.errors import ClusterError, Disagreement, QueryError
 from verifair.schema.schema import Schema
+from verifair.systems.findings import Section
 from verifair.training.onnx_writer import onnx_model
 
 Run = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from tests.audit_sample import HOSTILE, audit
 from tests.browser import Watched, chromium, opened
 from verifair.audit.page import page
 from verifair.audit.page.contents import PRINTED, WORDS
-from verifair.audit.result import DataTable, Standing, Statement, Tone
+from verifair.systems.findings import DataTable, Standing, Statement, Tone
 
 CONTRAST = """() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

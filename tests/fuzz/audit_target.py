@@ -58,7 +58,7 @@ class AuditTarget(Toml):
             options = found.check_options(home)
             for key, settings in asked.analyses.items():
                 _pin(key, settings, found, asked.head.seed, options)
-        for read in (found.model_path, found.schema_path) if asked.model.demo is None else ():
+        for read in (found.model, found.schema_path) if asked.model.demo is None else ():
             if read is None or not read.is_relative_to(home.resolve()):
                 raise AssertionError(f"{read} lies outside")
         return f"audit of {len(asked.analyses)}, {'a table' if found.frame is not None else found.words}"

@@ -14,11 +14,11 @@ import pandas as pd
 from tests.bench_support import record
 from tests.fuzz import mutate
 from verifair.audit import answer
-from verifair.audit.result import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.cli.options import write_json
+from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
 

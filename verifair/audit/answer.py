@@ -8,18 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.audit.result import (
-    AuditResult,
-    DataTable,
-    Evidence,
-    Picture,
-    Section,
-    Standing,
-    Statement,
-    Tone,
-    WitnessRow,
-)
-from verifair.systems.answers import plain
+from verifair.audit.result import AuditResult
+from verifair.systems.files import plain
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 
 
 def to_dict(result: AuditResult) -> dict[str, Any]:

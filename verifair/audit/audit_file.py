@@ -22,16 +22,16 @@ Paths are relative to the audit file, and stay in its folder unless whoever runs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verifair.audit.settings import ANALYSES, SECTIONS, Analysis, Data, Head, Model, SchemaOf, Sensitive
+from verifair.audit.settings import ANALYSES, SECTIONS, Asked, Data, Head, Model, SchemaOf, Sensitive, asked
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.systems.cst.causal.checks import nearest
-from verifair.systems.cst.causal.file import Section
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class AuditFile:
     schema: SchemaOf | None
     data: Data | None
     sensitive: Sensitive | None
-    analyses: Mapping[str, Analysis]
+    analyses: Mapping[str, Asked]
     sha256: str = field(repr=False)
 
     @property
@@ -102,8 +102,8 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
     found: dict[str, Any] = {}
     for title, kind in SECTIONS.items():
         if title in content:
-            found[title] = _read(kind, content[title], f"[{title}]", lines)
-    head = _read(Head, {key: content[key] for key in own if key in content}, "", lines)
+            found[title] = _read(kind.read, content[title], f"[{title}]", lines)
+    head = _read(Head.read, {key: content[key] for key in own if key in content}, "", lines)
     if "model" not in content:
         lines.append('[model]: is missing; name the network with file = "...", or a shipped one with demo = "german"')
     analyses = _analyses(content.get("analyses"), lines)
@@ -128,24 +128,23 @@ def _misfits(found: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
+def _analyses(content: Any, lines: list[str]) -> dict[str, Asked]:
     known = ", ".join(f"[analyses.{one}]" for one in ANALYSES)
     if not isinstance(content, Mapping) or not content:
         lines.append(f"[analyses]: names no analysis; add one or more of {known}")
         return {}
     out = {}
     for title, section in content.items():
-        kind = ANALYSES.get(title)
-        if kind is None:
+        if title not in ANALYSES:
             lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, ANALYSES)}")
             continue
-        read = _read(kind, section, f"[analyses.{title}]", lines)
+        read = _read(partial(asked, title), section, f"[analyses.{title}]", lines)
         if read is not None:
             out[title] = read
     return out
 
 
-def _read(kind: type[Section], data: Any, title: str, lines: list[str]) -> Any:
+def _read(read: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines: list[str]) -> Any:
     """A section, or None and what is wrong with it in `lines`."""
     if not isinstance(data, Mapping):
         lines.append(
@@ -154,7 +153,7 @@ def _read(kind: type[Section], data: Any, title: str, lines: list[str]) -> Any:
         )
         return None
     try:
-        return kind.read(data)
+        return read(data)
     except SchemaError as error:
         lines += [line.removeprefix(": ") for line in str(error).splitlines()]
         return None

@@ -25,22 +25,23 @@ from solvers.outcome import BackendError
 from verifair.audit import answer
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
-from verifair.audit.result import AuditResult, Section, Source, Standing, Statement, Tone
-from verifair.audit.sections import cec, certify, cst, fgce, kmax, pba
-from verifair.audit.sections.about import ABOUT
-from verifair.audit.settings import Analysis, Cst
+from verifair.audit.result import AuditResult, Source
+from verifair.audit.sections import cec, certify, cst, fgce, kmax
+from verifair.audit.sections.about import about_of
+from verifair.audit.settings import ANALYSES, Asked, Cst
 from verifair.audit.subject import Subject
-from verifair.audit.work import OutOfTime, Work
 from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
-from verifair.systems.answers import plain, save_json, versions
-from verifair.systems.figures import save_text
+from verifair.systems.files import plain, save_json, save_text, versions
+from verifair.systems.findings import Section, Standing, Statement, Tone
+from verifair.systems.system import system
+from verifair.systems.work import OutOfTime, Work
 
-RUN: Mapping[str, Callable[..., Section]] = {
-    "cst": cst.section, "cec": cec.section, "fgce": fgce.section, "kmax": kmax.section, "pba": pba.section,
-    "certify": certify.section,
-}  # fmt: skip
-"""In the order of work: first what has no answer until it is finished, then what has a better one with more time."""
+OLD: Mapping[str, Callable[..., Section]] = {
+    "cst": cst.section, "cec": cec.section, "fgce": fgce.section, "kmax": kmax.section, "certify": certify.section,
+}
+LAST = ("kmax", "pba", "certify")
+"""Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""
 BATCHES = ("pba", "certify")
 """What sends batches to other processes or machines."""
 MARK = ".verifair-audit"
@@ -92,18 +93,18 @@ def run(
     options = subject.check_options(places.page.resolve().parent)
     _prepare(places, resume)
     sections: dict[str, Section] = {}
-    for n, key in enumerate(one for one in RUN if one in wanted):
-        settings = wanted[key]
+    for n, key in enumerate(sorted(wanted, key=_turn)):
+        asked = wanted[key]
         left = max(started + timeout - time.monotonic(), 1e-3)
-        share = min(left, settings.timeout) if settings.timeout is not None else left / (len(wanted) - n)
-        pin = _pin(key, settings, subject, seed, options)
+        share = min(left, asked.timeout) if asked.timeout is not None else left / (len(wanted) - n)
+        pin = _pin(key, asked, subject, seed, options)
         section = _kept(places, key, pin, share) if resume else None
         if section is None:
             work = Work(
-                key=key, deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
-                options=options, resume=resume, tell=_of(key, tell),
+                deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
+                options=options, resume=resume, tell=_of(key, tell), store=places.work / f"{key}.sqlite", checks=0.2,
             )  # fmt: skip
-            section = _one(key, settings, subject, work, share)
+            section = _one(key, asked, subject, work, share)
             section = _keep(places, section, pin, share)
         sections[key] = section
         done(section)
@@ -117,9 +118,25 @@ def run(
     return result
 
 
-def _sources(wanted: Mapping[str, Analysis], subject: Subject) -> tuple[Source, ...]:
+def _turn(key: str) -> tuple[int, int]:
+    """When an analysis has its turn."""
+    return (LAST.index(key) + 1, 0) if key in LAST else (0, -ANALYSES.index(key))
+
+
+def _section(key: str, asked: Asked, subject: Subject, work: Work) -> Section:
+    """One analysis by its own system."""
+    if key in OLD:
+        return OLD[key](asked.settings, subject, work)
+    settings = asked.settings
+    if "protected" in type(settings).model_fields and not settings.protected:
+        settings = settings.model_copy(update={"protected": subject.protected})
+    section: Section = system(key).part("statements", "section")(settings, subject, work)
+    return section
+
+
+def _sources(wanted: Mapping[str, Asked], subject: Subject) -> tuple[Source, ...]:
     """All files, those of the analyses included: a wrong path costs no time."""
-    more = [one for settings in wanted.values() if isinstance(settings, Cst) for one in cst.sources(settings, subject)]
+    more = [one for asked in wanted.values() if isinstance(asked.settings, Cst) for one in cst.sources(asked.settings, subject)]
     return (*subject.sources, *more)
 
 
@@ -127,33 +144,34 @@ def _of(key: str, tell: Tell) -> Callable[[str, int, int], None]:
     return lambda what, done, total: tell(key, what, done, total)
 
 
-def _one(key: str, settings: Analysis, subject: Subject, work: Work, share: float) -> Section:
+def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> Section:
     """One analysis, whatever becomes of it."""
     started = time.monotonic()
     try:
         # On a cluster, what has no batches of its own stays here: it would send whole tables.
         with nullcontext() if key in BATCHES else parallel_config(backend="threading", n_jobs=1):
-            section = RUN[key](settings, subject, work)
+            section = _section(key, asked, subject, work)
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:
         told = f"Not decided within {share:.0f} seconds: {error}. Allow more time (timeout), or ask for less."
-        section = _without(key, settings, subject, told, Standing.UNKNOWN)
+        section = _without(key, asked, subject, told, Standing.UNKNOWN)
     except MemoryError:
         told = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
-        section = _without(key, settings, subject, told, Standing.UNKNOWN)
+        section = _without(key, asked, subject, told, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
-        section = _without(key, settings, subject, f"Did not run: {error}", Standing.SKIPPED)
+        section = _without(key, asked, subject, f"Did not run: {error}", Standing.SKIPPED)
     return replace(section, seconds=time.monotonic() - started)
 
 
-def _without(key: str, settings: Analysis, subject: Subject, told: str, standing: Standing) -> Section:
+def _without(key: str, asked: Asked, subject: Subject, told: str, standing: Standing) -> Section:
     """A section that has nothing to say but why."""
-    about = ABOUT[key]
+    about = about_of(key)
     return Section(
         key=key, title=about.title, question=about.question, method="", source=about.source, semantics=semantics(subject.network),
-        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),), settings=settings.model_dump(exclude_none=True),
-    )  # fmt: skip
+        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),),
+        settings=asked.settings.model_dump(exclude_none=True),
+    )
 
 
 # What is kept
@@ -171,12 +189,12 @@ def _prepare(places: Places, resume: bool) -> None:
     (places.work / MARK).touch()
 
 
-def _pin(key: str, settings: Analysis, subject: Subject, seed: int, options: str) -> str:
+def _pin(key: str, asked: Asked, subject: Subject, seed: int, options: str) -> str:
     """Hash of everything that a section's answer depends on, time aside."""
     content = {
-        "key": key, "settings": settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
+        "key": key, "settings": asked.settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
-        "sources": [(one.role, one.sha256) for one in _sources({key: settings}, subject) if one.role != "audit file"],
+        "sources": [(one.role, one.sha256) for one in _sources({key: asked}, subject) if one.role != "audit file"],
         "options": options, "verifair": version("verifair"),
     }  # fmt: skip
     return _digest(content)

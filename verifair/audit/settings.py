@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
+from verifair.errors import SchemaError
+from verifair.schema import file as schema_file
 from verifair.systems.cst.causal.file import Name, Number, Section, Value
+from verifair.systems.system import SYSTEMS, system
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -110,16 +114,6 @@ class OfRows(Analysis):
     rows: Whole | None = None
 
 
-class Pba(OfRows):
-    """[analyses.pba]: each protected feature alone.   delta: neighbourhoods, in units.   robustness: prove RB as well."""
-
-    delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0,)
-    robustness: StrictBool = True
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.pba]"
-
 
 class Certify(Analysis):
     """[analyses.certify]: each protected feature alone, in `box` or anywhere.
@@ -210,7 +204,43 @@ class Cst(OfRows):
         return "[analyses.cst]"
 
 
-ANALYSES: dict[str, type[Analysis]] = {"pba": Pba, "certify": Certify, "kmax": Kmax, "fgce": Fgce, "cec": Cec, "cst": Cst}
+OLD: dict[str, type[Analysis]] = {"certify": Certify, "kmax": Kmax, "fgce": Fgce, "cec": Cec, "cst": Cst}
+ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
+"""Every analysis that an audit file may ask for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One analysis of an audit file.   timeout: seconds in place of an equal share."""
+
+    settings: Any
+    timeout: float | None
+
+
+class _Timeout(Section):
+    """What every analysis may say beside its own settings."""
+
+    timeout: Positive | None = None
+
+
+def asked(verb: str, content: Mapping[str, Any]) -> Asked:
+    """Return what a section asks for. Raises SchemaError, one line a problem."""
+    if verb in OLD:
+        old = OLD[verb].read(content)
+        return Asked(settings=old, timeout=old.timeout)
+    found = system(verb)
+    keys = found.keys or tuple(found.settings.model_fields)
+    title = f"[analyses.{verb}]"
+    unknown = [key for key in content if key not in (*keys, "timeout")]
+    try:
+        given = {key: value for key, value in content.items() if key != "timeout"}
+        rest = _Timeout.model_validate({key: content[key] for key in content if key == "timeout" or key in unknown})
+        return Asked(settings=found.settings.model_validate({**found.audit_defaults, **given}), timeout=rest.timeout)
+    except ValidationError as error:
+        lines = (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
+        raise SchemaError("\n".join(f"{title}: {line}" for line in lines)) from None
+
+
 SECTIONS: dict[str, type[Section]] = {"model": Model, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
 
 

@@ -4,84 +4,36 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.result import Source
-from verifair.audit.settings import Grouped
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
+from verifair.systems import subject as systems
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
-    """frame: the table, None where none was named.   words: where it is from.   dropped: rows outside the schema, left out.
-
-    protected: the sensitive features.   sources: every file read so far.   demo: the shipped example that brought the network.
-    """
+class Subject(systems.Subject):
+    """sources: every file read so far."""
 
     file: AuditFile
-    network: Network
-    schema: Schema
-    frame: pd.DataFrame | None
-    words: str
-    dropped: int
-    protected: tuple[str, ...]
-    model_path: Path
     schema_path: Path | None
     sources: tuple[Source, ...]
-
-    @property
-    def favourable(self) -> str:
-        return self.schema.outcomes[1]
-
-    @property
-    def unfavourable(self) -> str:
-        return self.schema.outcomes[0]
-
-    @property
-    def without(self) -> str:
-        """What the table lacks, in words."""
-        return f" ({self.dropped:,} rows outside the schema's ranges were left out)" if self.dropped else ""
-
-    def rows(self) -> pd.DataFrame:
-        """The table. Raises DataError where there is none."""
-        if self.frame is None:
-            raise DataError("no table of people was named; add a [data] section with the file of the rows")
-        return self.frame
-
-    def some(self, rows: int | None, seed: int) -> tuple[pd.DataFrame, str]:
-        """So many rows of the table, drawn with the seed, in the table's order; and which these are in words."""
-        frame = self.rows()
-        if rows is None or rows >= len(frame):
-            return frame, f"all {len(frame):,} rows of the table{self.without}"
-        drawn = np.sort(np.random.default_rng(seed).choice(len(frame), size=rows, replace=False))
-        words = f"{rows:,} of the table's {len(frame):,} rows, drawn with seed {seed}{self.without}"
-        return frame.iloc[drawn].reset_index(drop=True), words
-
-    def names(self, asked: Sequence[str] | None) -> list[str]:
-        """Protected features of an analysis, each of the schema. Raises SchemaError naming the closest one."""
-        chosen = list(dict.fromkeys(asked or self.protected))
-        for name in chosen:
-            self.schema.index(name)
-        return chosen
 
     def check_options(self, folder: Path) -> str:
         """The options that name network and schema to `verifair check`, typed in a folder."""
         if self.file.model.demo is not None:
             return f"--demo {self.file.model.demo}"
         assert self.schema_path is not None
-        return f"--model {_from(folder, self.model_path)} --schema {_from(folder, self.schema_path)}"
+        return f"--model {_from(folder, self.model)} --schema {_from(folder, self.schema_path)}"
 
 
 def read(file: AuditFile) -> Subject:
@@ -104,7 +56,7 @@ def read(file: AuditFile) -> Subject:
     _check_features(file, described, frame)
     return Subject(
         file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
-        model_path=model, schema_path=schema_path, sources=tuple(sources),
+        model=model, schema_path=schema_path, sources=tuple(sources),
     )  # fmt: skip
 
 
@@ -140,10 +92,11 @@ def _check_features(file: AuditFile, schema: Schema, frame: pd.DataFrame | None)
     """
     columns = [] if frame is None else [str(name) for name in frame.columns]
     lines = []
-    for title, settings in file.analyses.items():
+    for title, asked in file.analyses.items():
+        settings = asked.settings
         for key in ("protected", "box", "values", "split", "changes"):
             for name in getattr(settings, key, None) or ():
-                if isinstance(settings, Grouped) and key != "changes" and name in columns:
+                if hasattr(settings, "split") and key != "changes" and name in columns:
                     continue
                 try:
                     schema.index(name)

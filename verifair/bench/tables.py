@@ -15,7 +15,7 @@ from verifair.bench.competitors import BACKENDS, DEFAULTS
 from verifair.bench.contradictions import Contradiction, contradictions
 from verifair.bench.records import Record
 from verifair.bench.scores import Cell, Choice, Entry, cells, choices, entries, par2, times
-from verifair.systems.figures import save_table
+from verifair.systems.files import save_table
 
 KINDS = {
     "decision": "decisions (PBA, robustness, 2-fairness)", "relaxation": "optima of the triangle LP",

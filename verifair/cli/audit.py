@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from verifair import datasets
 from verifair.audit.audit_file import load
 from verifair.audit.example import EXAMPLE as STARTING_FILE
-from verifair.audit.result import AuditResult, Section, Standing
+from verifair.audit.result import AuditResult
 from verifair.audit.run import Places, run
 from verifair.audit.settings import ANALYSES
 from verifair.audit.subject import read
@@ -24,7 +24,8 @@ from verifair.cli.locks import alone
 from verifair.engine import parallel
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.checks import nearest
-from verifair.systems.figures import save_text
+from verifair.systems.files import save_text
+from verifair.systems.findings import Section, Standing
 
 EXAMPLE = """
 Runs every analysis that an audit file asks for, and writes one page: a summary that anybody can read, then each analysis with its

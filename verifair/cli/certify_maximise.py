@@ -14,7 +14,7 @@ from verifair.cli.certify_verdict import asked
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason
-from verifair.systems.numbers import rounded
+from verifair.systems.words import rounded
 
 
 def run(

@@ -23,7 +23,8 @@ from verifair.engine.questions import box_of
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError
 from verifair.systems.hyfair.share import PartitionSummary, summary
-from verifair.systems.hyfair.share_views import partition_plot, people_table, percent, shares_table
+from verifair.systems.hyfair.share_views import partition_plot, people_table, shares_table
+from verifair.systems.words import percent
 
 
 @dataclass(frozen=True, kw_only=True)

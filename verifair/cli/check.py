@@ -26,7 +26,7 @@ from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.numbers import counted
+from verifair.systems.words import counted
 
 EXAMPLE = """
 Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.

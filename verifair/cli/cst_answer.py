@@ -25,7 +25,7 @@ from verifair.systems.cst.findings import Intervention, records, several
 from verifair.systems.cst.graph_plot import causal_graph
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.sensitivity_report import Robustness
-from verifair.systems.figures import file_name, save_table, save_text
+from verifair.systems.files import file_name, save_table, save_text
 
 DRAWN = 12
 """Attributes with a figure of their own."""

@@ -25,7 +25,7 @@ from verifair.systems.cst.robustness.certified import (
     CertifiedCounterfactuals,
     certify_counterfactuals,
 )
-from verifair.systems.figures import file_name
+from verifair.systems.files import file_name
 
 MEANING = {
     FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",

@@ -16,7 +16,9 @@ from typer.main import get_command
 
 from encoders.errors import ModelError
 from solvers.outcome import BackendError
+from verifair.cli.command import app_of
 from verifair.errors import VerifairError
+from verifair.systems.system import SYSTEMS, system
 
 VERBS = (
     "pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst", "train", "export", "verify", "bench", "audit",
@@ -37,8 +39,16 @@ class Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         for verb in [cmd_name] if cmd_name in VERBS else VERBS:  # a typo: all of them, for "did you mean"
             if verb not in self.commands:
-                self.commands[verb] = get_command(import_module(f"verifair.cli.{verb}").app)
+                self.commands[verb] = get_command(_app(verb))
         return self.commands.get(cmd_name)
+
+
+def _app(verb: str) -> typer.Typer:
+    """Return a verb's command: made from its system's settings, or written in this package."""
+    if verb in SYSTEMS:
+        return app_of(system(verb))
+    app: typer.Typer = import_module(f"verifair.cli.{verb}").app
+    return app
 
 
 app = typer.Typer(

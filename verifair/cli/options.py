@@ -26,7 +26,7 @@ from rich.progress import (
 from solvers.outcome import Budget
 from verifair.engine.parallel import check_address
 from verifair.errors import QueryError
-from verifair.systems.answers import save_json, versions
+from verifair.systems.files import save_json, versions
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""

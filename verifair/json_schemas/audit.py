@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from verifair.audit.result import Standing, Tone
 from verifair.json_schemas.words import Count, Probability, Seconds, Seed, Sha256, Shape
+from verifair.systems.findings import Standing, Tone
 
 
 class AuditStatement(Shape):

@@ -10,7 +10,9 @@ from pydantic import TypeAdapter
 
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, audit, bench, bias, consistency, groups, rules, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, audit, bench, consistency, groups, rules, situation, tools, verdicts
+from verifair.systems.pba.result import PbaResult
+from verifair.systems.system import SYSTEMS
 
 SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "certify": ("verifair certify --json", TypeAdapter(verdicts.Certify)),
@@ -18,7 +20,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "certify-partition": ("verifair certify --partition --json", TypeAdapter(verdicts.CertifyPartition)),
     "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(verdicts.CertifyMaximise)),
     "kmax": ("verifair kmax --json", TypeAdapter(verdicts.Kmax)),
-    "pba": ("verifair pba --json", TypeAdapter(bias.Pba)),
+    "pba": ("verifair pba --json", TypeAdapter(PbaResult)),
     "explain": ("verifair explain --json", TypeAdapter(rules.Explain)),
     "guard": ("verifair guard --json", TypeAdapter(rules.Guard)),
     "fgce": ("verifair fgce --json", TypeAdapter(groups.Fgce)),
@@ -43,7 +45,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
 def generated(name: str) -> str:
     """The schema of this name as its file should be."""
     title, adapter = SHAPES[name]
-    made = _plain(adapter.json_schema(mode="validation"))
+    made = _plain(adapter.json_schema(mode="serialization" if name in SYSTEMS else "validation"))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title}
     return json.dumps({**head, **made}, indent=2, ensure_ascii=False) + "\n"
 
@@ -56,7 +58,7 @@ def _plain(node: Any, *, named: bool = False) -> Any:
         return node
     if named:
         return {name: _plain(value) for name, value in node.items()}
-    kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator")}
+    kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator", "readOnly")}
     return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in kept.items()}
 
 

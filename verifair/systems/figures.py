@@ -1,15 +1,17 @@
-"""One figure, drawn without a screen, and files that are there whole or not at all."""
+"""Figures: drawn without a screen into files, or as <svg> elements for a page."""
 
 from __future__ import annotations
 
+import base64
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import pandas as pd
+from verifair.systems.findings import Picture
 
 
 @contextmanager
@@ -56,22 +58,32 @@ def _literal(drawn: Any) -> None:
         text.set_parse_math(text in powers)
 
 
-def save_text(path: Path, text: str) -> None:
-    """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
-    half = path.with_name(f".{path.name}.part")
-    half.write_text(text, encoding="utf-8", errors="backslashreplace")
-    half.replace(path)
+LARGEST = 300_000
+"""Characters of an SVG; a figure of more marks than that is drawn as pixels."""
+NAMED = re.compile(r'(\bid="|url\(#|href="#)([^")]+)')
+HEAD = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 
 
-def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a CSV file whole, without the index, from parts with the same columns."""
-    half = path.with_name(f".{path.name}.part")
-    with half.open("w", encoding="utf-8", newline="") as file:
-        for number, part in enumerate(parts):
-            part.to_csv(file, index=False, header=not number)
-    half.replace(path)
+def picture(name: str, title: str, alt: str, draw: Callable[[Path], None]) -> Picture:
+    """What `draw` draws to a path.   name: unlike that of any other picture of the page; names within the SVG begin with it."""
+    import matplotlib
+
+    with TemporaryDirectory() as folder, matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        drawn = Path(folder) / "figure.svg"
+        draw(drawn)
+        svg = HEAD.sub("", drawn.read_text(encoding="utf-8")).strip()
+        if len(svg) > LARGEST:
+            size = _size(svg)
+            draw(drawn.with_suffix(".png"))
+            data = base64.b64encode(drawn.with_suffix(".png").read_bytes()).decode()
+            svg = (
+                f'<svg xmlns="http://www.w3.org/2000/svg" {size}><image width="100%" height="100%" '
+                f'href="data:image/png;base64,{data}"/></svg>'
+            )
+    return Picture(title=title, alt=alt, svg=NAMED.sub(rf"\g<1>{name}-\g<2>", svg))
 
 
-def file_name(words: str) -> str:
-    """Words as the name of a file, without a suffix: "sex = Male" becomes sex-Male."""
-    return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "nameless"
+def _size(svg: str) -> str:
+    """width, height and viewBox of an SVG."""
+    head = svg[: svg.index(">")]
+    return " ".join(found.group(0) for key in ("width", "height", "viewBox") if (found := re.search(rf'\b{key}="[^"]*"', head)))

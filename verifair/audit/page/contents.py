@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from verifair.audit.page.cells import Grid, grid
-from verifair.audit.result import AuditResult, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.audit.result import AuditResult
+from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500

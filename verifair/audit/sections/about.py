@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """source: the paper."""
-
-    title: str
-    question: str
-    source: str
-
+from verifair.systems.system import About, system
 
 ABOUT = {
-    "pba": About(
-        title="Persistent bias",
-        question="Does a sensitive value alone change what the model makes of a person, and of everybody like them?",
-        source="Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
-    ),
     "certify": About(
         title="Individual fairness",
         question="Would the same person be treated differently with another sensitive value?",
@@ -46,3 +31,10 @@ ABOUT = {
         source="Counterfactual Situation Testing (Alvarez, Ruggieri)",
     ),
 }
+
+
+def about_of(key: str) -> About:
+    """Return what an analysis is called."""
+    found = ABOUT.get(key) or system(key).about
+    assert found is not None
+    return found

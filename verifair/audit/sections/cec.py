@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.audit.pictures import picture
-from verifair.audit.result import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Cec
 from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, of, units
-from verifair.audit.work import Work, called, standing
 from verifair.checker.envelope import semantics
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.datasets.groups import group_of
@@ -25,7 +21,10 @@ from verifair.systems.cec.certified import TIME, certify_consistency
 from verifair.systems.cec.findings import Consistency
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People, merit_columns, people_of
-from verifair.systems.hyfair.share_views import percent
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.words import firmly, of, percent, units
+from verifair.systems.work import Work, called, standing
 
 SHOWN = 100
 """Pairs to review in the table."""

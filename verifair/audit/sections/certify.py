@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,9 @@ from scipy.special import expit
 
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
-from verifair.audit.pictures import picture
-from verifair.audit.result import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Certify
 from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, of, value_words, witness_row
-from verifair.audit.work import Work, called, standing
 from verifair.checker.check import check
 from verifair.checker.envelope import semantics
 from verifair.checker.kinds.partition import check_partition
@@ -27,9 +24,12 @@ from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import box_of, decisions, margin
 from verifair.engine.verdict import Status, Witness
 from verifair.engine.verify import verify
+from verifair.systems.figures import picture
+from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.share import summary
-from verifair.systems.hyfair.share_views import partition_plot, percent
-from verifair.systems.numbers import rounded
+from verifair.systems.hyfair.share_views import partition_plot
+from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
+from verifair.systems.work import Work, called, standing
 
 SHOWN = 300
 """People of the table who are shown one by one."""
@@ -246,7 +246,7 @@ def _parts(settings: Certify, subject: Subject, query: IndividualFairness, work:
     assert settings.partition is not None
     question = run_key(describe(query, settings.partition, box_of(query.schema, query.box)))
     store = f"partition-{called(name)}-{question}.sqlite"
-    path = work.folder / store
+    path = (work.folder or Path()) / store
     if path.exists() and not work.resume:
         path.unlink()
     certify_partition(

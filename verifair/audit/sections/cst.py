@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from verifair.audit.pictures import picture
-from verifair.audit.result import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone
+from verifair.audit.result import Source
 from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Cst
 from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, of
-from verifair.audit.work import Work, called, standing
 from verifair.checker.check import check
 from verifair.checker.envelope import semantics
 from verifair.errors import QueryError
@@ -28,7 +25,10 @@ from verifair.systems.cst.groups import told
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, UNKNOWN, certify_counterfactuals
 from verifair.systems.cst.tables import honest_line
 from verifair.systems.cst.testing import K
-from verifair.systems.hyfair.share_views import percent
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.words import firmly, of, percent
+from verifair.systems.work import Work, called, standing
 
 SHOWN = 100
 """People to review in the table."""

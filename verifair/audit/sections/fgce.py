@@ -8,13 +8,9 @@ from typing import Any, cast
 
 import pandas as pd
 
-from verifair.audit.pictures import picture
-from verifair.audit.result import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Fgce
 from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, listed, moves, of, units
-from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.checker.check import check
 from verifair.checker.envelope import semantics
 from verifair.datasets.groups import group_of
@@ -23,7 +19,10 @@ from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import GroupSummary, advice_table, summaries
 from verifair.systems.fgce.robust_report import Standing as Decided
 from verifair.systems.fgce.tables import Comparison, comparisons
-from verifair.systems.hyfair.share_views import percent
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.words import firmly, listed, moves, of, percent, units
+from verifair.systems.work import OutOfTime, Work, called, standing
 
 SOLVING = 0.6
 """Share of a feature's time that goes to the groups' counterfactuals; the rest is for proofs that they are robust."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from verifair.audit.pictures import picture
-from verifair.audit.result import DataTable, Section, Standing, Statement, Tone, WitnessRow
 from verifair.audit.sections.about import ABOUT
 from verifair.audit.settings import Kmax
 from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, listed, sentence, value_words
-from verifair.audit.work import Work, standing
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Reason
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.clusters_report import answer_of, best_of, search_plot
 from verifair.systems.hyfair.search import clusters
 from verifair.systems.hyfair.search.annealing import Schedule, search
@@ -20,6 +18,8 @@ from verifair.systems.hyfair.search.clusters import Cluster
 from verifair.systems.hyfair.search.neighbours import Pool
 from verifair.systems.hyfair.search.seeds import SolverSeeds
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.words import firmly, listed, sentence, value_words
+from verifair.systems.work import Work, standing
 
 SEARCHING = 0.5
 """Share of the time that goes to the search, as in the verb."""

@@ -18,7 +18,7 @@ from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
 from verifair.systems.cst.groups import told
-from verifair.systems.figures import save_text
+from verifair.systems.files import save_text
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
 SAID = {

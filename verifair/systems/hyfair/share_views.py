@@ -16,6 +16,7 @@ from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.figures import figure
 from verifair.systems.hyfair.share import Blocks, PartitionSummary
+from verifair.systems.words import percent
 
 SHOWN = {
     "proved": ("proved", "#2166ac"), "violated": ("refuted", "#b2182b"), "unknown": ("unknown", "#fdae61"),
@@ -30,12 +31,6 @@ NOTICEABLE = 0.005**2
 LABELLED = 16
 """Blocks of one feature that still can be labelled one by one."""
 
-
-def percent(share: float) -> str:
-    """Never 0 % or 100 % of what is not."""
-    if 0 < share < 0.0005:
-        return "<0.1%"
-    return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"
 
 
 def shares_table(found: PartitionSummary) -> Grid:

@@ -11,7 +11,8 @@ import pytest
 from tests.audit_sample import HOSTILE, audit, drawing
 from verifair.audit.page import page
 from verifair.audit.page.contents import PRINTED, duration, groups, lede, link, picture, when
-from verifair.audit.result import AuditResult, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.audit.result import AuditResult
+from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
 
 
 def stated(standing: Standing, tone: Tone) -> AuditResult:

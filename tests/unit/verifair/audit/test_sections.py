@@ -16,29 +16,19 @@ from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.audit.answer import section_dict, section_of
-from verifair.audit.pictures import LARGEST, picture
-from verifair.audit.result import (
-    DataTable,
-    Evidence,
-    Picture,
-    Section,
-    Standing,
-    Statement,
-    Tone,
-    WitnessRow,
-)
 from verifair.audit.sections import certify
-from verifair.audit.sections.pba import _by_pair
-from verifair.audit.words import value_words, witness_row
-from verifair.audit.work import OutOfTime, Work, called, standing
 from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
-from verifair.systems.answers import plain
-from verifair.systems.figures import figure
+from verifair.systems.figures import LARGEST, figure, picture
+from verifair.systems.files import plain
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.statements import _by_pair
+from verifair.systems.words import value_words, witness_row
+from verifair.systems.work import OutOfTime, Work, called, standing
 
 
 def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
@@ -152,7 +142,7 @@ def work(folder: Path, seconds: float = 60.0) -> Work:
     import time
 
     return Work(
-        key="pba", deadline=time.monotonic() + seconds, seed=0, jobs=1, folder=folder, shown="r.files", options="--demo german",
+        deadline=time.monotonic() + seconds, seed=0, jobs=1, folder=folder, shown="r.files", options="--demo german",
         resume=False, tell=lambda what, done, total: None,
     )  # fmt: skip
 

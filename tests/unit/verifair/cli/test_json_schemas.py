@@ -13,7 +13,6 @@ from solvers.outcome import Termination
 from tests.audit_sample import audit
 from verifair import json_schemas
 from verifair.audit.answer import to_dict
-from verifair.audit.result import Standing
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.statement import BoxStatement, FairnessQuery
 from verifair.checker.tree import Tree
@@ -21,6 +20,7 @@ from verifair.cli.main import VERBS
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 from verifair.json_schemas.generate import SHAPES, generated
+from verifair.systems.findings import Standing
 
 SILENT = {"schema"}
 """Verbs without an answer of their own."""

@@ -27,7 +27,8 @@ from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.graph_plot import HEIGHT, WIDTH, Passing, causal_graph, layout
 from verifair.systems.cst.groups import told
-from verifair.systems.figures import figure, file_name, save_table, save_text
+from verifair.systems.figures import figure
+from verifair.systems.files import file_name, save_table, save_text
 
 N = 240
 MODEL = CausalModel(

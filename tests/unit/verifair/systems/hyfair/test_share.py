@@ -20,7 +20,8 @@ from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.share import Blocks, PartitionSummary, summary
-from verifair.systems.hyfair.share_views import partition_plot, people_table, percent, shares_table
+from verifair.systems.hyfair.share_views import partition_plot, people_table, shares_table
+from verifair.systems.words import percent
 
 LAYER = Layer(weight=np.array([[1.0, 0.0, 0.0]]), bias=np.zeros(1), slope=np.ones(1))
 NETWORK = Network(layers=(LAYER,), link=Link.IDENTITY, source_sha256="0" * 64)

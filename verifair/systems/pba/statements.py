@@ -1,4 +1,4 @@
-"""PBA: for whom does a sensitive value alone raise the probability of the favourable outcome, and for everybody near them?"""
+"""PBA for a page: for whom does a sensitive value alone raise the probability, and for everybody near them?"""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from verifair.audit.pictures import picture
-from verifair.audit.result import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
-from verifair.audit.sections.about import ABOUT
-from verifair.audit.settings import Pba
-from verifair.audit.subject import Subject
-from verifair.audit.words import firmly, moves, of, units
-from verifair.audit.work import Work, called, standing
 from verifair.checker.check import check
 from verifair.checker.envelope import semantics
 from verifair.engine.queries import PersistentBias, Robustness
-from verifair.errors import DataError, Disagreement
-from verifair.systems.hyfair.share_views import percent
-from verifair.systems.numbers import counted
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.report import answer_of, outcome_plot
-from verifair.systems.pba.rows import Table, verify_rows
-from verifair.systems.pba.scores import complementary, group_rates, proved_shares
+from verifair.systems.pba.plots import outcome_plot
+from verifair.systems.pba.result import Asked, PbaResult
+from verifair.systems.pba.settings import SYSTEM, PbaSettings
+from verifair.systems.pba.solve import solve
+from verifair.systems.subject import Subject
+from verifair.systems.words import counted, firmly, moves, of, percent, units
+from verifair.systems.work import Work, called, standing
 
 FOUR_FIFTHS = 0.8
 """Below this ratio of the rates of two groups the selection is worth a look (US Uniform Guidelines on Employee Selection, 1978)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Asked:
-    """One query of one feature, decided."""
+class _Proved:
+    """One query of one feature, and the file of its proofs."""
 
     query: PersistentBias | Robustness
     verdicts: pd.DataFrame
@@ -42,79 +38,51 @@ class _Asked:
         return Standing.PROVED if self.evidence is None else standing(self.evidence)
 
 
-def section(settings: Pba, subject: Subject, work: Work) -> Section:
-    frame, rows = subject.some(settings.rows, work.seed)
-    table = Table.of(subject.network, subject.schema, frame)
-    names = subject.names(settings.protected)
-    asked: list[_Asked] = []
-    statements = [] if table.doubt is None else [
-        Statement(text=table.doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True)
-    ]  # fmt: skip
-    pictures: list[Picture] = []
-    rates = []
-    kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
-    for n, name in enumerate(names):
-        _check_groups(subject, table, name)
-        rates.append(group_rates(subject.network, subject.schema, table, name))
-        for m, kind in enumerate(kinds):
-            query = kind(network=subject.network, schema=subject.schema, sensitive=name, delta=list(settings.delta))
-            share = 1 / ((len(names) - n) * len(kinds) - m)
-            asked.append(_decided(query, table, frame, work, share))
-    verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
-    if not complementary(verdicts):
-        raise Disagreement("PBA: a row was proved in both directions; please report it with the audit file")
-    all_rates, shares = pd.concat(rates, ignore_index=True), proved_shares(verdicts, subject.schema)
-    for name in names:
-        statements += _rates(subject, all_rates[all_rates["sensitive"] == name], name, len(frame))
-        for one in (one for one in asked if one.query.sensitive == name):
+def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
+    """Return what the page says of PBA."""
+    result = solve(settings, subject, work)
+    proved = [_kept(one, result, work) for one in result.asked]
+    statements, doubt = [], result.table.doubt
+    if doubt is not None:
+        statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
+    for name in result.protected:
+        statements += _rates(subject, result.rates[result.rates["sensitive"] == name], name, len(result.table.raw))
+        for one in (one for one in proved if one.query.sensitive == name):
             statements += _biased(subject, one) if isinstance(one.query, PersistentBias) else _robust(subject, one)
-        pictures.append(_picture(subject, name, shares))
-    answer = answer_of(subject.network, subject.schema, all_rates, shares, verdicts, 0.0, work.seed)
+    assert SYSTEM.about is not None
     return Section(
-        key="pba", title=ABOUT["pba"].title, question=ABOUT["pba"].question,
+        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
         method=(
-            f"Asked of {rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
-            f"everybody near them: one unit moves {moves(subject.schema, names)}; categories stay. Bounds and branch-and-bound; "
-            "sound, and complete within the time. Every proof is in a certificate, everything refuted has an exact point."
+            f"Asked of {result.rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
+            f"everybody near them: one unit moves {moves(subject.schema, result.protected)}; categories stay. Bounds and "
+            "branch-and-bound; sound, and complete within the time. Every proof is in a certificate, everything refuted has an "
+            "exact point."
         ),
-        source=ABOUT["pba"].source, semantics=semantics(subject.network),
-        statements=tuple(statements), pictures=tuple(pictures),
-        tables=(_shares_table(shares, subject), _rates_table(all_rates)),
-        evidence=tuple(one.evidence for one in asked if one.evidence is not None),
+        semantics=semantics(subject.network), statements=tuple(statements),
+        pictures=tuple(_picture(subject, name, result.shares) for name in result.protected),
+        tables=(_shares_table(result.shares, subject), _rates_table(result.rates)),
+        evidence=tuple(one.evidence for one in proved if one.evidence is not None),
         settings={
-            "protected": names, "delta": list(settings.delta), "rows": rows, "robustness": settings.robustness, "seed": work.seed,
+            "protected": result.protected, "delta": list(settings.delta), "rows": result.rows, "robustness": settings.robustness,
+            "seed": work.seed,
         },
-        answer={key: value for key, value in answer.items() if key not in ("verdicts", "seconds", "seed")},
-    )  # fmt: skip
+        answer=result.model_dump(exclude={"verdicts", "seconds", "seed", "versions"}),
+    )
 
 
-def _check_groups(subject: Subject, table: Table, name: str) -> None:
-    found = sorted(set(table.raw[:, subject.schema.index(name)]))
-    if len(found) < 2:
-        raise DataError(
-            f"feature {name!r}: all {len(table.raw)} rows are {subject.schema.format(name, found[0])}; comparing groups needs "
-            "rows of at least two: name a table with both, or leave the feature out"
-        )
+def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
+    """Return a query with its proofs, saved beside the page and re-checked."""
+    what, of_what = ("bias", "persistent bias") if one.is_bias else ("robustness", "robustness")
+    proofs = int((one.verdicts["status"] == "proved").sum())
+    evidence = None if not proofs else work.keep(
+        f"pba-{what}-{called(one.sensitive)}.json.gz", certificate_of(one.query, result.table, one.verdicts),
+        f"{counted(proofs, 'proof', 'proofs')} of {of_what} by {one.sensitive}.",
+        lambda path, tell: check(path, network=result.network, schema=result.described, progress=tell),
+    )
+    return _Proved(query=one.query, verdicts=one.verdicts, evidence=evidence)
 
 
-def _decided(query: PersistentBias | Robustness, table: Table, frame: pd.DataFrame, work: Work, share: float) -> _Asked:
-    what, of_what = ("bias", "persistent bias") if isinstance(query, PersistentBias) else ("robustness", "robustness")
-    verdicts = verify_rows(
-        query, frame, budget=work.budget(0.8 * share), jobs=work.jobs, store=work.folder / "pba.sqlite", resume=work.resume,
-        progress=work.progress(f"{what} {query.sensitive}"),
-    )  # fmt: skip
-    proved = int((verdicts["status"] == "proved").sum())
-    evidence = None
-    if proved:
-        evidence = work.keep(
-            f"pba-{what}-{called(str(query.sensitive))}.json.gz", certificate_of(query, table, verdicts),
-            f"{counted(proved, 'proof', 'proofs')} of {of_what} by {query.sensitive}.",
-            lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
-        )  # fmt: skip
-    return _Asked(query=query, verdicts=verdicts, evidence=evidence)
-
-
-def _biased(subject: Subject, one: _Asked) -> Iterator[Statement]:
+def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
     many = subject.network.outputs > 2
     # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
@@ -167,13 +135,13 @@ def _by_pair(verdicts: pd.DataFrame) -> pd.DataFrame:
         "delta": wide["delta"], "low": wide[["group", "to"]].min(axis=1), "high": wide[["group", "to"]].max(axis=1),
         "raises": (own & higher) | (other & ~higher), "lowers": (own & ~higher) | (other & higher), "unknown": unknown,
         "people": 1,
-    })  # fmt: skip
+    })
     counted = flat.groupby(["delta", "low", "high"], as_index=False).sum()
     counted["neither"] = counted["people"] - counted["raises"] - counted["lowers"] - counted["unknown"]
     return counted
 
 
-def _robust(subject: Subject, one: _Asked) -> Iterator[Statement]:
+def _robust(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """Whether decisions on people as they are change nearby."""
     mine = one.verdicts[one.verdicts["goal"] == "robust"]
     for delta, part in mine.groupby("delta"):
@@ -214,7 +182,7 @@ def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
         f"Share of people proved to be treated with more confidence as they are (left) or with {name} exchanged (right), by "
         "outcome and group; the table below has the numbers.",
         lambda path: outcome_plot(name, shares, path, subject.schema.outcomes),
-    )  # fmt: skip
+    )
 
 
 def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
@@ -226,7 +194,7 @@ def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
         note="PBA observed: the model is more confident in people as they are than with the other value, for everybody near them; "
         "flipped: the reverse. RB: the decision stays the same near them. By the true outcome, from the own group to the "
         "other.",
-    )  # fmt: skip
+    )
 
 
 def _rates_table(rates: pd.DataFrame) -> DataTable:
@@ -234,4 +202,4 @@ def _rates_table(rates: pd.DataFrame) -> DataTable:
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among those who truly are, or are not, of that outcome. "
         "CFA: share whose decision survives another value of the feature. Measured on the table.",
-    )  # fmt: skip
+    )

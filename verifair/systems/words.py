@@ -1,14 +1,14 @@
-"""How the page says it: people, shares and counterexamples in the schema's words."""
+"""Numbers, people, shares and counterexamples in words: the same on the screen, in files and on the page."""
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verifair.audit.result import Standing, WitnessRow
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.share_views import percent
+from verifair.systems.findings import Standing, WitnessRow
 
 
 def value_words(schema: Schema, name: str, value: Any) -> str:
@@ -73,3 +73,23 @@ def sentence(
     decisions = [schema.outcomes[one] for one in classes]
     flips = f"{decisions[0]} becomes {decisions[1]}" if classes[0] != classes[1] else f"{decisions[0]} both times"
     return f"{person}, {other}: probability of {schema.outcomes[1]} {before} to {after}; {flips}."
+
+
+def percent(share: float) -> str:
+    """Never 0 % or 100 % of what is not."""
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """ "1 proof", "2,000 proofs"."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def rounded(value: float, *, up: bool, digits: int = 5) -> str:
+    """So many decimals: a bound from above is not shown smaller, one from below not larger."""
+    if abs(value) == float("inf"):
+        return "infinity"
+    way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    return str(decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))

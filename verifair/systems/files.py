@@ -1,11 +1,12 @@
-"""Answers as JSON, for every verb and for the audit: values that JSON has, files that are there whole or not at all."""
+"""Files of answers: there whole or not at all. JSON holds the values that JSON has."""
 
 from __future__ import annotations
 
 import json
 import math
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from datetime import date
 from enum import Enum
 from fractions import Fraction
@@ -15,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from verifair.systems.figures import save_text
 
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
 
@@ -61,3 +60,24 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
+    half = path.with_name(f".{path.name}.part")
+    half.write_text(text, encoding="utf-8", errors="backslashreplace")
+    half.replace(path)
+
+
+def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
+    """Write a CSV file whole, without the index, from parts with the same columns."""
+    half = path.with_name(f".{path.name}.part")
+    with half.open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(parts):
+            part.to_csv(file, index=False, header=not number)
+    half.replace(path)
+
+
+def file_name(words: str) -> str:
+    """Words as the name of a file, without a suffix: "sex = Male" becomes sex-Male."""
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "nameless"

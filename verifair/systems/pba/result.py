@@ -1,13 +1,19 @@
-"""pba: verdicts by row, and scores by group."""
+"""What PBA finds: verdicts by row, and scores by group."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import pandas as pd
 from pydantic import Field
 
+from encoders.network import Network
+from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.verdict import Reason, Status
-from verifair.json_schemas.words import About, Count, Shape, Share
+from verifair.schema.schema import Schema
+from verifair.systems.pba.rows import Table
+from verifair.systems.result import Count, Result, RowsOf, Shape, Share
 
 
 class StatusCounts(Shape):
@@ -77,11 +83,41 @@ class BiasVerdict(Shape):
     """JSON: backend, version and tolerance of a proof that only a solver claims."""
 
 
-class Pba(About):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """One query of one feature, decided. verdicts: as `verify_rows` gives them, with the proofs' trees."""
+
+    query: PersistentBias | Robustness
+    verdicts: pd.DataFrame
+
+    @property
+    def sensitive(self) -> str:
+        return str(self.query.sensitive)
+
+    @property
+    def is_bias(self) -> bool:
+        return isinstance(self.query, PersistentBias)
+
+
+class PbaResult(Result):
     """`verifair pba`: persistent bias and robustness bias, for every row of a table."""
 
-    query: Literal["pba"]
+    query: Literal["pba"] = "pba"
     counts: StatusCounts
-    rates: list[Rate]
-    shares: list[BiasShare]
-    verdicts: list[BiasVerdict]
+    rates: Annotated[pd.DataFrame, RowsOf(Rate)]
+    shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
+    verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)]
+    network: Network = Field(exclude=True)
+    described: Schema = Field(exclude=True)
+    table: Table = Field(exclude=True)
+    asked: tuple[Asked, ...] = Field(exclude=True)
+    rows: str = Field(exclude=True)
+    """Which rows were asked about, in words."""
+
+    @property
+    def protected(self) -> list[str]:
+        return list(dict.fromkeys(one.sensitive for one in self.asked))
+
+    def suffix(self, name: str) -> str:
+        """Return what tells the files of several protected features apart."""
+        return f"-{name}" if len(self.protected) > 1 else ""

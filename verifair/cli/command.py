@@ -1,0 +1,127 @@
+"""A system becomes a command: its settings are the options, and what it finds goes to files, to JSON and to the screen.
+
+Everything that all commands have in common stands here once: range errors, "files before the screen", Ctrl-C, time-out, exit codes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from annotated_types import Ge, Le
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from verifair.errors import QueryError
+from verifair.systems.settings import Inputs, Option, Run, Settings
+from verifair.systems.system import System
+
+
+def app_of(system: System) -> typer.Typer:
+    """Return the command of a system."""
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+    def command(**given: Any) -> None:
+        run_system(system, given)
+
+    groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
+    fields = [(name, one) for group in groups for name, one in group.model_fields.items() if group is not Run or name in system.run]
+    parameters = [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app.command(system.verb, help=system.help)(command)
+    return app
+
+
+def marker(one: FieldInfo) -> Option:
+    """Return how a field looks on the command line."""
+    return next((mark for mark in one.metadata if isinstance(mark, Option)), Option())
+
+
+def option_name(name: str, one: FieldInfo) -> str:
+    """Return "--json" for a field, MODEL for a positional one."""
+    mark = marker(one)
+    return name.upper() if mark.argument else mark.name or "--" + name.replace("_", "-")
+
+
+def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
+    """Return a field as a parameter that Typer reads: its type, its range, its default and its help."""
+    mark, default = marker(one), system.defaults.get(name, one.get_default(call_default_factory=True))
+    kind, help_text = mark.type or _plain_type(one.annotation), system.helps.get(name, one.description)
+    several = get_origin(kind) is list
+    shown: Any = (list(default) if isinstance(default, (list, tuple)) and default else None) if several else default
+    if mark.argument:
+        info: Any = typer.Argument(help=help_text, show_default=False)
+    else:
+        ends = {type(limit): limit for limit in one.metadata}
+        limits: dict[str, Any] = {}
+        if Ge in ends and kind in (int, float):
+            limits["min"] = ends[Ge].ge
+        if Le in ends and kind in (int, float):
+            limits["max"] = ends[Le].le
+        names = [option_name(name, one)]
+        if kind is bool and default is True:
+            names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
+        info = typer.Option(*names, help=help_text, **limits)
+    optional = shown is None
+    annotation: Any = Annotated.__class_getitem__((kind | None if optional else kind, info))  # type: ignore[attr-defined]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return the type that Typer reads of a field's: without None, texts for choices, lists for several values."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _plain_type(inner[0])
+    if origin in (Union, types.UnionType):
+        return _plain_type(next(one for one in inner if one is not type(None)))
+    if origin is Literal:
+        return str
+    if origin in (tuple, list):
+        return list[_plain_type(inner[0])]  # type: ignore[misc]
+    return annotation
+
+
+def build(group: type[Settings], given: dict[str, Any], defaults: Any = ()) -> Any:
+    """Return the settings of a group. Raises QueryError that names the option, what was found and what is expected."""
+    own = {name: value for name, value in given.items() if name in group.model_fields and value is not None}
+    try:
+        return group(**{**dict(defaults), **own})
+    except ValidationError as error:
+        raise QueryError("\n".join(_told(group, one) for one in error.errors(include_url=False))) from None
+
+
+def _told(group: type[Settings], problem: Any) -> str:
+    """Return one of pydantic's findings as a line for somebody who typed a command."""
+    place = [str(part) for part in problem["loc"]]
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    if not place:
+        return text
+    option = option_name(place[0], group.model_fields[place[0]])
+    found = problem["input"]
+    if problem["type"] == "value_error":
+        return f"{option} {text}" if not isinstance(found, (int, float, str)) else f"{option} {found}: {text}"
+    if problem["type"] == "literal_error":
+        *first, last = [one.strip(" '") for one in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"{option} {found}: expected {', '.join(first)} or {last}"
+    shown = f"{found:g}" if isinstance(found, float) else str(found)
+    return f"{option} {shown}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
+
+
+def run_system(system: System, given: dict[str, Any]) -> None:
+    """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
+    from verifair.cli import output
+    from verifair.systems.subject import read
+
+    started = time.monotonic()
+    run: Run = build(Run, given, {name: value for name, value in system.defaults.items() if name in Run.model_fields})
+    inputs: Inputs = build(system.inputs, given)
+    settings: Settings = build(system.settings, given)
+    output.check(system, run)
+    own_read = system.optional("solve", "read")
+    with output.ending():
+        subject = own_read(inputs, settings) if own_read else read(inputs)
+        result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
+    output.finish(system, run, result)

@@ -1,0 +1,93 @@
+"""Where an answer goes: files first, then JSON, then the screen; and how a run ends before its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from verifair.cli import options
+from verifair.errors import QueryError
+from verifair.systems.files import save_table, save_text
+from verifair.systems.result import Result, json_text
+from verifair.systems.settings import Run
+from verifair.systems.system import System
+from verifair.systems.work import Interrupted, OutOfTime, Work
+
+
+def check(system: System, run: Run) -> None:
+    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it."""
+    files = {"--json": run.json_file, "--certificate": run.certificate, "--plot": options.picture(run.plot)}
+    options.check_outputs(files)
+    if run.out is not None:
+        if run.out.exists() and not run.out.is_dir():
+            raise QueryError(f"--out {run.out}: is a file; name a folder")
+        options.check_outputs({"--out": run.out / text_file(system)})
+    options.check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
+    options.budget(run.timeout, run.nodes, run.seed)
+
+
+def text_file(system: System) -> str:
+    """Return the name of the screen's text in the folder of --out."""
+    return system.text_file or f"{system.verb}.txt"
+
+
+def work(run: Run, subject: Any, started: float) -> Work:
+    """Return what a system works with on the command line."""
+    return Work(
+        started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, folder=run.out,
+        store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
+        options=getattr(subject, "options", ""), bar=options.progress_bar, warn=warn,
+    )
+
+
+def warn(text: str) -> None:
+    """Tell what the user should know at once."""
+    Console(stderr=True, highlight=False, markup=False).print(f"warning: {text}", soft_wrap=True)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """End a run that has nothing to show: exit 130 after Ctrl-C, QueryError when time was up."""
+    try:
+        yield
+    except OutOfTime as error:
+        raise QueryError(f"--timeout: {error}; allow more") from None
+    except (Interrupted, KeyboardInterrupt) as error:
+        _told_interrupted(str(error) or "nothing is kept")
+        raise typer.Exit(options.INTERRUPTED) from None
+
+
+def finish(system: System, run: Run, result: Result) -> None:
+    """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
+    show: Callable[[Result, Console], None] = system.part("tables", "show")
+    if run.out is not None:
+        run.out.mkdir(parents=True, exist_ok=True)
+        with (run.out / text_file(system)).open("w", encoding="utf-8") as file:
+            show(result, Console(file=file, width=160, highlight=False, markup=False))
+        tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
+        for name, table in (tables(result) if tables else {}).items():
+            save_table(run.out / name, [table])
+        for name, draw in (plots(result) if plots else {}).items():
+            draw(run.out / name)
+        if write:
+            write(result, run.out)
+    if run.plot is not None:
+        run.plot.parent.mkdir(parents=True, exist_ok=True)
+        system.part("plots", "plot")(result, run.plot)
+    if run.json_file is not None:
+        run.json_file.parent.mkdir(parents=True, exist_ok=True)
+        save_text(run.json_file, json_text(result))
+    show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
+    if result.interrupted is not None:
+        _told_interrupted(result.interrupted)
+        raise typer.Exit(options.INTERRUPTED)
+    if run.exit_verdict:
+        raise typer.Exit(result.exit_code)
+
+
+def _told_interrupted(text: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(f"interrupted: {text}", soft_wrap=True)

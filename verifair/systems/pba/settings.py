@@ -1,0 +1,57 @@
+"""What can be asked of PBA."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from verifair.systems.settings import Method, Outside, Protected, Settings, Units
+from verifair.systems.system import About, System
+
+
+class PbaSettings(Settings):
+    """Persistent bias and robustness bias of every row, for each protected feature alone."""
+
+    protected: Protected = ()
+    """Sensitive feature; repeat for several."""
+    delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0, 2.0, 3.0)
+    """Neighbourhood in units; repeat for several."""
+    robustness: bool = True
+    """Prove robustness bias (RB) as well."""
+    method: Method = "exact"
+    """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
+    solver: str | None = None
+    """Backend of lp, milp and smt; see `verifair doctor`."""
+    limit: Annotated[int | None, Field(ge=1)] = None
+    """Only the first N rows of the table."""
+    rows: Annotated[int | None, Field(ge=1)] = None
+    """Only so many rows of the table, drawn with the seed."""
+    outside: Outside = "error"
+    """Rows outside the schema's ranges: error, or drop them."""
+
+
+SYSTEM = System(
+    verb="pba",
+    help="""
+Decides, for every eligible row, whether the network is more confident in it than in its counterfactual throughout the
+neighbourhood (observed), and the reverse (flipped).
+
+Example: verifair pba german.onnx --schema german.toml --data german.csv --protected age --delta 1 --delta 2 --out runs/german
+""",
+    settings=PbaSettings,
+    run=("out", "store", "resume", "jobs", "cluster", "nodes", "timeout", "seed", "json_file"),
+    helps={
+        "demo": "Use a shipped network and its test rows: german or adult.",
+        "out": "Folder for table, plots, verdicts and certificate.",
+        "store": "SQLite file of verdicts (default: OUT/verdicts.sqlite).",
+    },
+    text_file="table.txt",
+    about=About(
+        title="Persistent bias",
+        question="Does a sensitive value alone change what the model makes of a person, and of everybody like them?",
+        source="Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
+    ),
+    audit_defaults={"delta": (1.0,)},
+    keys=("protected", "delta", "robustness", "rows"),
+)

@@ -1,0 +1,100 @@
+"""PBA at work: every question about every row of a table, for each protected feature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from verifair.engine import parallel
+from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.store import count
+from verifair.errors import DataError, Disagreement, QueryError
+from verifair.schema.schema import Schema
+from verifair.systems import subject
+from verifair.systems.pba.result import Asked, PbaResult, StatusCounts
+from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.scores import complementary, group_rates, proved_shares
+from verifair.systems.pba.settings import PbaSettings
+from verifair.systems.settings import Inputs
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Work
+
+
+def read(inputs: Inputs, settings: PbaSettings) -> Subject:
+    """Return what was named; of a shipped example the rows that its network was not trained on."""
+    found = subject.read(inputs)
+    return found if inputs.demo is None or found.dataset is None else replace(found, frame=found.dataset.test)
+
+
+def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
+    """Decide PBA and RB of the subject's rows.
+
+    Raises QueryError without a protected feature or a store to resume, DataError for rows of one group only, Interrupted.
+    """
+    schema, network = subject.schema, subject.network
+    if not settings.protected:
+        known = ", ".join(schema.protected_names) or "none is declared protected"
+        raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
+    store = work.store or (work.folder / "verdicts.sqlite" if work.folder else None)
+    if work.resume and store is None:
+        raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
+    frame, words = _chosen(settings, subject, work.seed)
+    table = Table.of(network, schema, frame)
+    if table.doubt is not None:
+        work.warn(table.doubt)
+    names = list(dict.fromkeys(settings.protected))
+    for name in names:
+        _check_groups(schema, table, name)
+    kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
+    queries = [
+        kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta)) for name in names for kind in kinds
+    ]
+    method = "auto" if settings.method == "exact" else settings.method
+    rates, asked = [group_rates(network, schema, table, name) for name in names], []
+    with parallel.cluster(work.cluster):
+        for number, query in enumerate(queries):
+            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {query.sensitive}"
+            try:
+                with work.bar(label) as progress:
+                    found = verify_rows(
+                        query, frame, budget=work.budget(1 / (len(queries) - number)), method=method, solver=settings.solver,
+                        jobs=work.jobs, store=store, resume=work.resume, progress=progress,
+                    )
+            except KeyboardInterrupt:
+                again = f"finished batches are in {store}; run the same command with --resume"
+                raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
+            asked.append(Asked(query=query, verdicts=found))
+    verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
+    if not complementary(verdicts):
+        raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
+    return PbaResult(
+        model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
+        counts=StatusCounts(**count(verdicts)), rates=pd.concat(rates, ignore_index=True), shares=proved_shares(verdicts, schema),
+        verdicts=verdicts.drop(columns=["tree"]), network=network, described=schema, table=table, asked=tuple(asked), rows=words,
+    )
+
+
+def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[pd.DataFrame, str]:
+    """Return the rows that are asked about, and which these are in words."""
+    if subject.frame is None:
+        raise QueryError("--data missing; pass it, or try a shipped example with --demo german")
+    frame, words = subject.some(settings.rows, seed)
+    if settings.limit is not None:
+        frame = frame.head(settings.limit)
+    if settings.outside == "drop":
+        frame = frame[subject.schema.inside(subject.schema.raw(frame, outside="keep"))]
+    if not len(frame):
+        raise DataError("the table has no rows left to ask about")
+    return frame.reset_index(drop=True), words
+
+
+def _check_groups(schema: Schema, table: Table, name: str) -> None:
+    """Raise DataError unless the rows are of two groups at least."""
+    found = sorted(set(table.raw[:, schema.index(name)]))
+    if len(found) < 2:
+        missing = ", ".join(schema.format(name, v) for v in schema.values(name) if v not in found)
+        raise DataError(
+            f"feature {name!r}: all {len(table.raw)} rows are {schema.format(name, found[0])}, there is none of {missing}; "
+            "comparing groups needs rows of at least two: name a table with both, or leave the feature out"
+        )

@@ -1,0 +1,123 @@
+"""PBA on the screen and in files: the paper's table (Tables 1-3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table as Grid
+
+from verifair.checker.envelope import semantics
+from verifair.engine.store import to_jsonl
+from verifair.schema.schema import Schema
+from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.pba.result import PbaResult
+
+RATES = ("SP", "TPR", "FPR", "CFA")
+
+
+def show(result: PbaResult, console: Console) -> None:
+    """Print one table a protected feature, then how many questions were decided, and what the proofs are about."""
+    schema, verdicts, counts = result.described, result.verdicts, result.counts
+    for name in result.protected:
+        console.print(_moves(schema, name))
+    for name in result.protected:
+        console.print(screen_table(name, result.rates, result.shares))
+        if len(schema.values(name)) > 2:
+            console.print(pair_table(name, result.shares))
+    claimed = int((verdicts["trust"] == "claimed").sum())
+    console.print(
+        f"{len(verdicts):,} questions in {result.seconds:.1f} s: {counts.proved:,} proved, {counts.violated:,} refuted by an exact "
+        f"point, {counts.unknown:,} unknown" + (f"; {claimed:,} proofs are only claimed by a solver" if claimed else "")
+    )
+    if counts.unknown:
+        reasons = verdicts.loc[verdicts["status"] == "unknown", "reason"].value_counts()
+        console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    disagree = int((verdicts["float32_agrees"] == 0).sum())
+    if disagree:
+        console.print(f"{disagree:,} exact violations are too small to show in the float32 runtime (float32_agrees = false)")
+    console.print(f"Proofs are about the {semantics(result.network)}.")
+
+
+def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
+    """Return file name -> table."""
+    return {"rates.csv": result.rates, "shares.csv": result.shares}
+
+
+def write(result: PbaResult, folder: Path) -> None:
+    """Write the verdicts as Parquet and JSON lines, and one certificate a query."""
+    verdicts = pd.concat([one.verdicts for one in result.asked], ignore_index=True)
+    verdicts.to_parquet(folder / "verdicts.parquet", index=False)
+    to_jsonl(verdicts, folder / "verdicts.jsonl")
+    for one in result.asked:
+        kind = "certificate" if one.is_bias else "certificate-robustness"
+        file = folder / f"{kind}{result.suffix(one.sensitive)}.json.gz"
+        certificate_of(one.query, result.table, one.verdicts).save(file)
+
+
+def _moves(schema: Schema, name: str) -> str:
+    """Return which features one unit of delta moves when asked about `name`, and by how much."""
+    steps = schema.steps([name])
+    moved = [
+        f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
+        for feature, step in zip(schema.features, steps, strict=True)
+        if step
+    ]
+    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
+    held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
+    return f"{name}: one unit of delta moves {', '.join(moved)}.{held} Categories stay."
+
+
+def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
+    """One column a group, one line a metric; PBA and RB by setting and delta. An open share is shown beside the proved one."""
+    rates, shares = rates[rates["sensitive"] == sensitive], shares[shares["sensitive"] == sensitive]
+    groups = [g for g in rates["group"].drop_duplicates() if rates.loc[rates["group"] == g, "rows"].sum() > 0]
+    grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
+    for column in ("metric", "setting", "delta"):
+        grid.add_column(column)
+    for group in groups:
+        grid.add_column(str(group), justify="right")
+    values = rates.set_index(["metric", "group"])["value"]
+    for metric in RATES:
+        cells = [_percent(float(values.loc[(metric, g)])) for g in groups]
+        grid.add_row({"TPR": "EO (TPR)", "FPR": "EO (FPR)"}.get(metric, metric), "", "", *cells)
+    for metric in ("RB", "PBA"):
+        grid.add_section()
+        for setting in ("observed", "flipped"):
+            mine = shares[(shares["metric"] == metric) & (shares["setting"] == setting)]
+            for delta in sorted(mine["delta"].unique()):
+                at = mine[mine["delta"] == delta].groupby("shown")[["rows", "proved", "unknown"]].sum()
+                grid.add_row(metric, setting, f"{delta:g}", *[_share(at, g) for g in groups])
+    return grid
+
+
+def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
+    """PBA for every ordered pair of groups: how often x is proved more confident than its counterfactual, and the reverse."""
+    mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    grid = Grid(title=f"PBA by ordered pair of {sensitive}", title_justify="left")
+    for column in ("from", "to", "delta"):
+        grid.add_column(column)
+    for column in ("rows", "observed", "flipped"):
+        grid.add_column(column, justify="right")
+    for (group, to, delta), part in mine.groupby(["group", "to", "delta"]):
+        counts = ["rows", "proved", "unknown"]
+        cells = [_cell(part.loc[part["setting"] == setting, counts].sum()) for setting in ("observed", "flipped")]
+        rows = int(part.loc[part["setting"] == "observed", "rows"].sum())
+        grid.add_row(str(group), str(to), f"{delta:g}", str(rows), *cells)
+    return grid
+
+
+def _share(at: pd.DataFrame, group: object) -> str:
+    return _cell(at.loc[group]) if group in at.index else "-"
+
+
+def _cell(counts: pd.Series) -> str:
+    rows, proved, unknown = (float(counts[name]) for name in ("rows", "proved", "unknown"))
+    if not rows:
+        return "-"
+    return _percent(proved / rows) + (f" (+{100 * unknown / rows:.1f}% open)" if unknown else "")
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{100 * value:.1f}%"

@@ -1,0 +1,133 @@
+"""Settings: everything that can be asked, declared once.
+
+A field and its docstring become the option of the command, the key of the audit file's section, the parameter
+of the estimator, and the entry in the JSON schema. This module imports pydantic alone, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """How a field looks on the command line, where that does not follow from its name and type.
+
+    name: the option, such as "--json".   argument: it is positional.   type: of what is typed, before the field's own validators
+    (dictionaries are typed as texts "name=value").   hidden: keys of the audit file alone.
+    """
+
+    name: str | None = None
+    argument: bool = False
+    type: Any = None
+    hidden: bool = False
+
+
+class Settings(BaseModel):
+    """A group of settings. Values are checked when they are set; there is no second check."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(), arbitrary_types_allowed=True
+    )
+
+
+class Inputs(Settings):
+    """The model, its schema and the table that a question is about: files, or one of the shipped examples."""
+
+    model: Annotated[Path | None, Option(argument=True)] = None
+    """The network, an ONNX file."""
+    schema_file: Annotated[Path | None, Option(name="--schema")] = None
+    """Description of the inputs (TOML)."""
+    data: Path | None = None
+    """Table of rows: CSV, CSV.GZ or Parquet."""
+    demo: str | None = None
+    """Use a shipped network, its schema and data: german or adult."""
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Inputs:
+        if self.demo is not None and (self.model, self.schema_file, self.data) != (None, None, None):
+            raise ValueError("--demo brings its own model, schema and data: drop it, or drop the others")
+        return self
+
+
+class Run(Settings):
+    """How a question is worked on, and where its answer goes. A system names those that it takes."""
+
+    out: Path | None = None
+    """Folder for tables (CSV), plots (PNG) and the screen's text."""
+    json_file: Annotated[Path | None, Option(name="--json")] = None
+    """Write the whole answer to this JSON file."""
+    certificate: Path | None = None
+    """Write the proofs here (.json or .json.gz), for `verifair check`."""
+    plot: Path | None = None
+    """Draw the answer (PNG, PDF or SVG)."""
+    store: Path | None = None
+    """SQLite file of verdicts, written as they are decided."""
+    resume: bool = False
+    """Continue the run that the store holds."""
+    top: Annotated[int, Field(ge=0)] = 10
+    """People to review on the screen."""
+    jobs: Annotated[int, Field(ge=1)] = 1
+    """Processes or threads; each keeps to one BLAS thread."""
+    cluster: str | None = None
+    """Use the workers of a dask cluster instead: tcp://host:port of its scheduler."""
+    nodes: int | None = None
+    """Boxes of branch-and-bound a question may take."""
+    timeout: float = 3600.0
+    """Seconds for the whole run; what is left then is UNKNOWN."""
+    seed: int = 0
+    """Seed of every random draw."""
+    exit_verdict: bool = False
+    """Exit with 0 proved, 10 violated, 20 unknown."""
+
+
+def assignments(texts: Sequence[str], *, expected: str, once: str = "give each feature once") -> dict[str, str]:
+    """Return name -> value of texts "name=value". expected, once: remedies for another form, and for a name given twice."""
+    out: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"{text}: {expected}")
+        if name in out:
+            raise ValueError(f"names {name!r} twice; {once}")
+        out[name] = value
+    return out
+
+
+def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
+    """Return the validator that parses what the command line has as texts, and passes on what an audit file has as a table."""
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, (list, tuple)) else value)
+
+
+def _box(texts: Sequence[str]) -> dict[str, Any]:
+    found = assignments(texts, expected="expected feature=value or feature=low:high, e.g. --box age=30:40")
+    return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in found.items()}
+
+
+def _ends(value: Any) -> Any:
+    """Return feature -> value, or [low, high] as (low, high)."""
+    if not isinstance(value, Mapping):
+        raise ValueError('expected { feature = value } or { feature = [low, high] }, such as { age = [30, 40], sex = "Male" }')
+    out = {}
+    for name, one in value.items():
+        ends = list(one) if isinstance(one, (list, tuple)) else [one]
+        if not all(isinstance(end, (str, int, float)) for end in ends) or (isinstance(one, (list, tuple)) and len(ends) != 2):
+            raise ValueError(f"{name}: found {one!r}, expected a value, or [low, high]")
+        out[name] = tuple(ends) if isinstance(one, (list, tuple)) else one
+    return out
+
+
+Protected = Annotated[tuple[str, ...], Option(type=list[str])]
+Box = Annotated[dict[str, Any], BeforeValidator(_ends), typed(_box), Option(type=list[str])]
+"""feature -> value, or (low, high); on the command line feature=value or feature=low:high."""
+Units = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number of the schema's units."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Outside = Literal["error", "drop"]
+"""What to do with rows outside the schema's ranges."""
+Method = Literal["auto", "exact", "bnb", "lp", "milp", "smt"]

@@ -1,0 +1,85 @@
+"""The shape that all systems share, and the list of them.
+
+A system is a folder:
+
+    settings.py     Settings (everything that can be asked) and SYSTEM; imports pydantic alone
+    solve.py        solve(settings, subject, work) -> Result
+                    (read(inputs, settings) -> subject, where the subject is another than network, schema and table)
+    result.py       Result: what was found. It is the JSON; tables, pictures and sentences are made from it
+    tables.py       show(result, console): the screen, and `text_file` of --out; tables(result): name -> DataFrame, its CSV files
+                    (write(result, folder): files of another kind)
+    plots.py        plots(result): name -> draw(path), the pictures of --out
+    statements.py   section(settings, subject, work) -> Section: the audit's section (where `about` is set)
+
+From these come the command with its options and `--json`, the JSON schema, the section of the audit file and of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from verifair.systems.settings import Inputs, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What the audit calls an analysis, also where it did not run. source: the paper."""
+
+    title: str
+    question: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """One paper's question.
+
+    verb: of the command line.   help: of the command, with an example.   settings: its question.   inputs: what it is about.
+    run: names of `Run` fields that it takes as options.   defaults: of inputs and run options, where they are not the common ones.
+    helps: option -> help, where the common one would not say enough.   about: None keeps it out of the audit.
+    audit_defaults: of settings, in an audit file.   keys: names of settings that an audit file may hold; empty: all.
+    """
+
+    verb: str
+    help: str
+    settings: type[Settings]
+    inputs: type[Inputs] = Inputs
+    run: tuple[str, ...]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
+    text_file: str = ""
+    about: About | None = None
+    audit_defaults: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The folder, as a package."""
+        return self.settings.__module__.rpartition(".")[0]
+
+    def part(self, module: str, name: str) -> Any:
+        """Return a name of one of the folder's modules, which is imported now."""
+        return getattr(import_module(f"{self.package}.{module}"), name)
+
+    def optional(self, module: str, name: str) -> Callable[..., Any] | None:
+        """Return the same, or None where the folder has no such module, or the module no such name."""
+        if find_spec(f"{self.package}.{module}") is None:
+            return None
+        found: Callable[..., Any] | None = getattr(import_module(f"{self.package}.{module}"), name, None)
+        return found
+
+
+SYSTEMS: dict[str, str] = {
+    "pba": "verifair.systems.pba",
+}
+"""verb -> the system's folder. A new system is one more folder and one more line here."""
+
+
+def system(verb: str) -> System:
+    """Return the system of a verb."""
+    found: System = import_module(f"{SYSTEMS[verb]}.settings").SYSTEM
+    return found

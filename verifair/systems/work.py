@@ -1,0 +1,153 @@
+"""What a system works with: its time, its seed, where files go, and who is told how far it is."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from solvers.outcome import Budget
+from verifair.checker.report import CheckReport
+from verifair.errors import QueryError
+from verifair.systems.files import file_name
+from verifair.systems.findings import Evidence, Standing
+
+Progress = Callable[[int, int], None]
+Tell = Callable[[str, int, int], None]
+
+
+class OutOfTime(Exception):
+    """An analysis that has no answer without more time. The message says how far it came."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C during work of which nothing is left. The message says what is kept, and how to go on."""
+
+
+class Saves(Protocol):
+    """What a certificate can do, whatever it proves."""
+
+    def save(self, path: str | Path) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Work:
+    """One question's share of time, processes and files.
+
+    deadline: by time.monotonic().   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
+    folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
+    on with them.   certificate: where the user wants the proofs.   cluster: address of a dask scheduler.
+    options: those that name model and schema to `verifair check`.
+    bar: gives the progress callback of a label, within which it is shown.   warn: told what the user should know at once.
+    shown: what a page calls the folder.   checks: the share of the time that is left for re-checking proofs in this run.
+    """
+
+    deadline: float
+    seed: int
+    started: float = field(default_factory=time.monotonic)
+    nodes: int | None = None
+    jobs: int = 1
+    folder: Path | None = None
+    store: Path | None = None
+    resume: bool = False
+    certificate: Path | None = None
+    cluster: str | None = None
+    options: str = ""
+    shown: str = ""
+    checks: float = 0.0
+    bar: Callable[[str], AbstractContextManager[Any]] = lambda label: nullcontext(lambda done, total: None)
+    tell: Tell = lambda what, done, total: None
+    warn: Callable[[str], None] = lambda text: None
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self.deadline - time.monotonic(), 1e-3)
+
+    @property
+    def up(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    @property
+    def seconds(self) -> float:
+        """Since the work began."""
+        return time.monotonic() - self.started
+
+    def budget(self, share: float = 1.0) -> Budget:
+        """Return a share of the time that is left, with the node limit and the seed. Raises QueryError."""
+        try:
+            return Budget(seconds=max(self.left * share * (1 - self.checks), 1e-3), nodes=self.nodes, seed=self.seed)
+        except ValueError as error:
+            raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+
+    def progress(self, what: str) -> Progress:
+        """Return the callback of work that watches the time itself."""
+        return lambda done, total: self.tell(what, done, total)
+
+    def stopping(self, what: str, progress: Progress | None = None) -> Progress:
+        """Return the callback of work that does not watch the time; it ends the work with OutOfTime."""
+
+        def tell(done: int, total: int) -> None:
+            (progress or self.progress(what))(done, total)
+            if done < total and self.up:
+                raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
+
+        return tell
+
+    def save_certificate(self, certificate: Saves | None) -> Path | None:
+        """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""
+        if self.certificate is None or certificate is None:
+            return None
+        self.certificate.parent.mkdir(parents=True, exist_ok=True)
+        certificate.save(self.certificate)
+        return self.certificate
+
+    def check_line(self, file: Path) -> str:
+        """Return how to check a file of proofs."""
+        return f"{file} (verifair check {file} {self.options})"
+
+    def unsaved_line(self, why: str) -> str | None:
+        """Return what became of a certificate that was asked for and that there is none of; None when nobody asked."""
+        if self.certificate is None:
+            return None
+        old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
+        return f"no certificate was written: {why}{old}"
+
+    def keep(self, name: str, certificate: Saves, proves: str, check: Callable[[Path, Progress], CheckReport]) -> Evidence:
+        """Save a certificate beside the page, and have it checked from its file. check(path, progress): the separate checker."""
+        assert self.folder is not None
+        path = self.folder / name
+        half = path.with_name(f"part-{name}")  # the suffix says how it is written
+        certificate.save(half)
+        half.replace(path)
+        return self.checked(name, proves, check)
+
+    def checked(self, name: str, proves: str, check: Callable[[Path, Progress], CheckReport]) -> Evidence:
+        """Return the evidence in a file that is there already."""
+        assert self.folder is not None
+        path = self.folder / name
+        try:
+            report = check(path, self.stopping(f"re-checking {name}"))
+            said = "accepted" if report.accepted else "rejected"
+        except OutOfTime:
+            said = "not re-checked"
+        return Evidence(
+            file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves,
+            command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}", checked=said,
+        )
+
+
+def called(name: str) -> str:
+    """Return a feature's name as part of a file's name, unlike that of any other feature."""
+    plain = file_name(name)
+    return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def standing(evidence: Evidence) -> Standing:
+    """Return PROVED only for what the checker accepted in this very run."""
+    return Standing.PROVED if evidence.checked == "accepted" else Standing.CLAIMED
