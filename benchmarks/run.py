@@ -1,83 +1,94 @@
-"""python -m benchmarks.run [NAME ...] [--out runs/bench]: run the comparisons, all of them by default."""
+"""python -m benchmarks.run [NAME ...] [--out runs/bench]: run the comparisons, all of them by default.
+
+    python -m benchmarks.run --list                                           their names
+    python -m benchmarks.run partitions --nets AC-1 GC-3 --seconds 10         one of them, with its own options
+    python -m benchmarks.run partitions --help                                what they are
+"""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+import sys
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
-from benchmarks.cases import (
-    agreement,
-    cec_ablation,
-    cec_audit,
-    cec_comparison,
-    cec_epoch,
-    cec_verified,
-    cst_million,
-    cst_speed,
-    cst_tables,
-    exact_queries,
-    exhaustive,
-    fgce_adult,
-    fgce_baselines,
-    fgce_graphs,
-    fgce_tables,
-    gaps,
-    guardrail,
-    interop_marabou,
-    k_center,
-    kill_resume,
-    kmax,
-    partitions,
-    pba_leftovers,
-    pba_speed,
-    pba_split,
-    search,
-    stress,
-    witnesses,
-)
+from benchmarks.shared import Skipped
 
 CASES = {
-    "pba_split": pba_split.run,
-    "pba_speed": pba_speed.run,
-    "pba_leftovers": pba_leftovers.run,
-    "agreement": agreement.run,
-    "exact_queries": exact_queries.run,
-    "exhaustive": exhaustive.run,
-    "witnesses": witnesses.run,
-    "partitions": partitions.run,
-    "race_partitions": partial(partitions.run, race=True),
-    "stress": stress.run,
-    "gaps": gaps.run,
-    "search": search.run,
-    "guardrail": guardrail.run,
-    "kmax": kmax.run,
-    "interop_marabou": interop_marabou.run,
-    "kill_resume": kill_resume.run,
-    "cec_audit": cec_audit.run,
-    "cec_epoch": cec_epoch.run,
-    "cec_comparison": cec_comparison.run,
-    "cec_ablation": cec_ablation.run,
-    "cec_verified": cec_verified.run,
-    "fgce_graphs": fgce_graphs.run,
-    "fgce_adult": fgce_adult.run,
-    "fgce_baselines": fgce_baselines.run,
-    "k_center": k_center.run,
-    "fgce_tables": fgce_tables.run,
-    "cst_tables": cst_tables.run,
-    "cst_speed": cst_speed.run,
-    "cst_million": cst_million.run,
+    "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
+    "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
+    "partitions": "fairness.partitions", "race_partitions": "fairness.partitions", "stress": "fairness.stress",
+    "gaps": "fairness.gaps", "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
+    "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",
+    "cec_epoch": "cec.epoch", "cec_comparison": "cec.comparison", "cec_ablation": "cec.ablation", "cec_verified": "cec.verified",
+    "fgce_graphs": "fgce.graphs", "fgce_adult": "fgce.adult", "fgce_baselines": "fgce.baselines", "k_center": "fgce.k_center",
+    "fgce_tables": "fgce.tables", "cst_tables": "cst.tables", "cst_speed": "cst.speed", "cst_million": "cst.million",
 }
+"""Name -> the module whose `run(folder, ...)` makes the comparison."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*CASES, []], help="which comparisons")
+def case(name: str) -> Callable[..., object]:
+    """The comparison's `run`, imported when it is asked for."""
+    found: Callable[..., object] = import_module(f"benchmarks.{CASES[name]}").run
+    return partial(found, race=True) if name == "race_partitions" else found
+
+
+def options_of(name: str, words: list[str]) -> dict[str, Any]:
+    """What the words say of the keyword arguments of a comparison; their types and defaults are those of its `run`.
+
+    A list of words that is not empty by default takes only words of its default.
+    """
+    run = case(name)
+    module = import_module(f"benchmarks.{CASES[name]}")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.run {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    hints = get_type_hints(run.func if isinstance(run, partial) else run)
+    for parameter in inspect.signature(run).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            kind, default = hints[parameter.name], parameter.default
+            many = get_origin(kind) is not None and bool(get_args(kind)) and type(None) not in get_args(kind)
+            of = next(one for one in (get_args(kind) or (kind,)) if one is not type(None))
+            option: dict[str, Any] = {"default": default, "help": f"default: {default}"}
+            if of is bool:
+                option["action"] = argparse.BooleanOptionalAction
+            else:
+                option["type"] = of
+            if many:
+                option["nargs"] = "*"
+                if of is str and default:
+                    option["choices"] = list(default)
+            parser.add_argument(f"--{parameter.name.replace('_', '-')}", **option)
+    return vars(parser.parse_args(words))
+
+
+def main() -> int:
+    names = list(takewhile(CASES.__contains__, sys.argv[1:]))
+    alone = names[0] if len(names) == 1 else None
+    parser = argparse.ArgumentParser(
+        usage="python -m benchmarks.run [NAME ...] [--out FOLDER] [--list]", description=__doc__, add_help=alone is None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", type=Path, default=Path("runs") / "bench", help="folder for the CSV files")
-    options = parser.parse_args()
-    for name in options.names or CASES:
-        CASES[name](options.out)
+    parser.add_argument("--list", action="store_true", help="list the names, and run nothing")
+    options, own = parser.parse_known_args(sys.argv[1 + len(names) :])
+    if options.list:
+        print(*CASES, sep="\n")
+        return 0
+    if own and alone is None:
+        parser.error(f"{own[0]}: no comparison is called so (--list names them), and options of its own go behind one name alone")
+    for name in names or CASES:
+        try:
+            case(name)(options.out, **options_of(name, own))
+        except Skipped as reason:
+            print(f"{name}: skipped, {reason}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cases.kill_resume import kept
-from benchmarks.local_cluster import LocalCluster, local_cluster
+from benchmarks.fairness.kill_resume import kept
+from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
 from tests.command_line import RUN, flat
 from verifair import datasets
 from verifair.checker.partition_store import ARRAYS, PartitionStore

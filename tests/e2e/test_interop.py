@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import marabou_files
-from benchmarks.cases.interop_marabou import compared
-from benchmarks.interop_questions import questions
+from benchmarks.interop import marabou_files
+from benchmarks.interop.marabou import compared
+from benchmarks.interop.questions import questions
 from tests.e2e.conftest import Run
 
 PERSON = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fairify import FAMILIES, exact_queries
+from benchmarks.fairness.networks import FAMILIES, exact_queries
 from solvers.outcome import Budget
 from verifair.checker.check import check
 from verifair.checker.envelope import Trust

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cases.exhaustive import exactly, pairs_of_points
-from benchmarks.cases.partitions import Counts, partition_of
-from benchmarks.fairify import EVERY, Subject, subjects
+from benchmarks.fairness.exhaustive import exactly, pairs_of_points
+from benchmarks.fairness.networks import EVERY, Subject, subjects
+from benchmarks.fairness.partitions import Counts, partition_of
 from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.checker.kinds.partition import check_partition

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cases.fgce_graphs import cut, group_counts
-from benchmarks.cases.fgce_tables import dauc_costs
-from benchmarks.fgce_data import audits, classifier, load
-from benchmarks.fgce_paper import (
+from benchmarks.fgce.data import audits, classifier, load
+from benchmarks.fgce.graphs import cut, group_counts
+from benchmarks.fgce.paper import (
     COMPAS_IS_HELOC_AT,
     FIGURE_1_STUDENT,
     TABLE_I,
@@ -25,6 +24,7 @@ from benchmarks.fgce_paper import (
     TABLES_IV_X,
     GraphCounts,
 )  # fmt: skip
+from benchmarks.fgce.tables import dauc_costs
 from verifair.errors import DataError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.systems.fgce.graph.reachability import Statistics

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.cases.cst_tables import without
-from benchmarks.fairify import fairify_schema
+from benchmarks.cst.tables import without
+from benchmarks.fairness.networks import fairify_schema
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.cst_data import Audit, authors_loan, law_school, law_school_jointly
-from benchmarks.cst_paper import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
+from benchmarks.cst.data import Audit, authors_loan, law_school, law_school_jointly
+from benchmarks.cst.paper import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
 from verifair.systems.cst.testing import METHODS as OURS
 from verifair.systems.cst.testing import Method, Situations
 

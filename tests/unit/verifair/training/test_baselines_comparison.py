@@ -16,8 +16,8 @@ from verifair.systems.cec.people import People
 pytest.importorskip("torch")
 pytest.importorskip("fairlearn")
 
-from benchmarks.cases import cec_comparison
-from benchmarks.cec_data import ENCODINGS, Case
+from benchmarks.cec import comparison as cec_comparison
+from benchmarks.cec.data import ENCODINGS, Case
 
 
 def test_dominated_means_worse_in_all_three() -> None:
@@ -40,7 +40,7 @@ def test_dominated_means_worse_in_all_three() -> None:
 
 def test_a_run_resumes_and_keeps_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> pd.DataFrame:
-        return cec_comparison.run(tmp_path, names=["german"], methods=["unconstrained"], folds=[1], kept=tmp_path / "nets")
+        return cec_comparison.run(tmp_path, datasets=["german"], methods=["unconstrained"], folds=[1], kept=tmp_path / "nets")
 
     first = run()
     assert "german     unconstrained  fold 1" in capsys.readouterr().out
@@ -52,7 +52,6 @@ def test_a_run_resumes_and_keeps_networks(tmp_path: Path, capsys: pytest.Capture
     assert {"cec-plane.png", "cec-regimes.png", "cec-folds.csv"} <= {path.name for path in tmp_path.iterdir()}
 
     case = Case.load("german")
-    assert case is not None
     train, test = list(case.folds())[1]
     network = read_onnx(tmp_path / "nets" / "german-unconstrained-1.onnx")
     Schema.load(tmp_path / "nets" / "german-unconstrained-1.toml").check_network(network)
@@ -62,7 +61,6 @@ def test_a_run_resumes_and_keeps_networks(tmp_path: Path, capsys: pytest.Capture
 
 def test_folds_share_out_everybody_and_every_cell() -> None:
     case = Case.load("synthetic")
-    assert case is not None
 
     def cells(people: People) -> pd.Series:
         return pd.Series(people.labels * 2 + people.groups).value_counts(normalize=True).sort_index()
@@ -76,7 +74,6 @@ def test_folds_share_out_everybody_and_every_cell() -> None:
 
 def test_encodings_are_of_the_same_people() -> None:
     case = Case.load("german")
-    assert case is not None
     for kind in ENCODINGS:
         other = case.encoded(kind)
         assert (other.people.labels == case.people.labels).all()

@@ -1,0 +1,213 @@
+"""How long counterfactual situation testing takes, beside brute force that gives the same numbers.
+
+`law school`: all 21,790 applicants, race and gender, k = 15, 30, 50, 100 in one run, from the table in memory to counts; against
+all distances, chunk by chunk with NumPy, one partition a k (shared ties). Interleaved; every count is compared.
+`command`: the same as `verifair cst` in a fresh process, from the table's file to its files.
+`authors`: their procedure, one complainant after another, for one k (`tests/cst_in_loops.py`).
+`loops`: the definitions in plain Python, on some rows of the law school.
+
+    python -m benchmarks.run cst_speed --rounds 1        shorter
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.cst.data import Audit, law_school
+from benchmarks.cst.paper import K
+from benchmarks.shared import data_folder, show
+from encoders.network import Array
+from tests.cst_in_loops import authors_counts, people_tested
+from verifair import datasets
+from verifair.systems.cst.testing import Situations
+
+CHUNK = 400
+DIGITS = 9
+"""Distances equal to so many decimals are ties: coordinates are at most 1."""
+PARTS = ("law school", "command", "authors", "loops")
+Counts = dict[str, tuple[Array, Array, Array]]
+"""Intervention -> negative decisions (K, C) of control groups, ST's and CST's test groups."""
+
+
+def run(folder: Path, *, rounds: int = 3, parts: Sequence[str] = PARTS) -> list[pd.DataFrame]:
+    data = data_folder()
+    audit = law_school(data)
+    lines = []
+    if "law school" in parts:
+        lines += _law_school(audit, rounds)
+    if "command" in parts:
+        lines += _command(audit, rounds)
+    if "authors" in parts:
+        lines += _authors(audit)
+    if "loops" in parts:
+        lines += _loops(audit)
+    return [show("CST speed: seconds beside brute force", pd.DataFrame(lines), folder)]
+
+
+def ours(audit: Audit, frame: pd.DataFrame, threads: int) -> Counts:
+    """From the table to the counts, the causal model fitted on the way."""
+    found = audit.estimator(k=K, threads=threads).fit(frame).test()
+    return {words: _counts(one) for words, one in found.items()}
+
+
+def _counts(found: Situations) -> tuple[Array, Array, Array]:
+    for method in found.methods:
+        for k in found.k:
+            found.claims(method, k).significant  # noqa: B018  intervals are part of the work
+    return found.control, found.standard, found.counterfactual
+
+
+def brute(audit: Audit, frame: pd.DataFrame) -> Counts:
+    """The same numbers from all distances; the causal model's part is ours."""
+    test = audit.estimator(k=K).fit(frame)
+    refused = (~test.decisions_).astype(float)
+    scores = frame[list(test.attributes_)].to_numpy(dtype=float)
+    weight = 1 / np.ptp(scores, axis=0) / scores.shape[1]
+    found: Counts = {}
+    for do in test.interventions():
+        ((name, value),) = do.items()
+        mine, theirs = np.flatnonzero(frame[name] != value), np.flatnonzero(frame[name] == value)
+        tilde = test.counterfactual(do)[0][list(test.attributes_)].to_numpy(dtype=float) * weight
+        x = scores * weight
+        found[f"{name} = {value}"] = (
+            shared(x[mine], x[mine], refused[mine], own=True),
+            shared(x[mine], x[theirs], refused[theirs]),
+            shared(tilde, x[theirs], refused[theirs]),
+        )
+    return found
+
+
+def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) -> Array:
+    """(K, C) how many of the k nearest points were refused; ties share. own: the c-th center is the c-th point, and not counted."""
+    found = np.empty((len(K), len(centers)))
+    for begin in range(0, len(centers), CHUNK):
+        part = centers[begin : begin + CHUNK]
+        gaps = np.zeros((len(part), len(points)))
+        for column in range(points.shape[1]):
+            gaps += np.abs(part[:, column : column + 1] - points[:, column])
+        gaps = np.round(gaps, DIGITS)
+        if own:
+            gaps[np.arange(len(part)), np.arange(begin, begin + len(part))] = np.inf
+        for row, k in enumerate(K):
+            edge = np.partition(gaps, k - 1, axis=1)[:, k - 1 : k]
+            nearer, tied = gaps < edge, gaps == edge
+            share = (k - nearer.sum(axis=1)) / tied.sum(axis=1)
+            found[row, begin : begin + len(part)] = nearer @ refused + share * (tied @ refused)
+    return found
+
+
+def _law_school(audit: Audit, rounds: int) -> list[dict[str, Any]]:
+    runs: dict[str, Callable[[], Counts]] = {
+        "verifair, 1 thread": lambda: ours(audit, audit.frame, 1),
+        "verifair, 2 threads": lambda: ours(audit, audit.frame, 2),
+        "NumPy, all distances, 1 thread": lambda: brute(audit, audit.frame),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    results: dict[str, Counts] = {}
+    for _ in range(rounds):
+        for name, measured in runs.items():
+            started = time.perf_counter()
+            results[name] = measured()
+            seconds[name].append(time.perf_counter() - started)
+    base = float(np.median(seconds["verifair, 1 thread"]))
+    return [
+        {
+            "what": f"law school, {len(audit.frame):,} rows, both attributes, four k", "who": name,
+            "s, median": round(float(np.median(spent)), 2), "s, least": round(min(spent), 2),
+            "x verifair, 1 thread": round(float(np.median(spent)) / base, 1),
+            "largest difference of counts": _apart(results[name], results["NumPy, all distances, 1 thread"]),
+        }
+        for name, spent in seconds.items()
+    ]
+
+
+def _apart(one: Counts, other: Counts) -> float:
+    return max(float(np.abs(a - b).max()) for words in one for a, b in zip(one[words], other[words], strict=True))
+
+
+def _command(audit: Audit, rounds: int) -> list[dict[str, Any]]:
+    """The same audit on the command line, from the table's file; what is written besides the screen is most of its time."""
+    with tempfile.TemporaryDirectory() as place:
+        table, out = Path(place) / "law.csv", str(Path(place) / "out")
+        audit.frame.to_csv(table, index=False)
+        command = [sys.executable, "-c", "from verifair.cli import main; main()", "cst", "--data", str(table)]
+        command += ["--causal", str(datasets.causal_path("law_school"))]
+        asked = {
+            "screen": [], "screen, tables, figures": ["--out", out, "--cases", "0"],
+            "screen, tables, figures, 10 case files": ["--out", out, "--cases", "5"],
+        }
+        spent: dict[str, list[float]] = {which: [] for which in asked}
+        for _ in range(rounds):
+            for which, more in asked.items():
+                started = time.perf_counter()
+                subprocess.run([*command, *more], check=True, stdout=subprocess.DEVNULL)
+                spent[which].append(time.perf_counter() - started)
+    return [
+        {
+            "what": "the same by `verifair cst`, a fresh process", "who": which,
+            "s, median": round(float(np.median(seconds)), 2), "s, least": round(min(seconds), 2),
+        }
+        for which, seconds in spent.items()
+    ]
+
+
+def _authors(audit: Audit) -> list[dict[str, Any]]:
+    """Race, k = 15: ours does four k in its time."""
+    frame, k = audit.frame, 15
+    started = time.perf_counter()
+    test = audit.estimator(do={"nonwhite": 0}, k=(k,), preset="paper", threads=1).fit(frame)
+    (found,) = test.test().values()
+    mine = {name: int(found.claims(method, k).positive.sum()) for name, method in (("ST", "ST"), ("CSTwo", "CST w/o"))}  # type: ignore[arg-type]
+    first = time.perf_counter() - started
+    tilde, decisions = test.counterfactual({"nonwhite": 0})
+    names, group = list(test.attributes_), (frame["nonwhite"] == 1).to_numpy()
+    x = frame[names].to_numpy(dtype=float)
+    y, tilde_negative = x.copy(), np.zeros(len(frame), dtype=bool)
+    y[group] = tilde[names].to_numpy(dtype=float)
+    assert decisions is not None
+    tilde_negative[group] = ~decisions
+    started = time.perf_counter()
+    theirs = authors_counts(x, y, group, ~test.decisions_, tilde_negative, k)
+    second = time.perf_counter() - started
+    what = "law school, race, one k, the authors' procedure"
+    return [
+        {"what": what, "who": "verifair, preset paper, 1 thread", "s, median": round(first, 2), "x verifair, 1 thread": 1.0},
+        {
+            "what": what, "who": "one complainant after another", "s, median": round(second, 2),
+            "x verifair, 1 thread": round(second / first, 1),
+            "largest difference of counts": max(abs(mine[name] - theirs[name]) for name in mine),
+        },
+    ]
+
+
+def _loops(audit: Audit, rows: int = 800) -> list[dict[str, Any]]:
+    """Gender, on some rows: plain Python."""
+    frame = audit.frame.sample(n=rows, random_state=0).reset_index(drop=True)
+    test = audit.estimator(do={"female": 0}, k=K, threads=1)
+    started = time.perf_counter()
+    (found,) = test.fit(frame).test().values()
+    mine = _counts(found)
+    first = time.perf_counter() - started
+    tilde = test.counterfactual({"female": 0})[0]
+    started = time.perf_counter()
+    people = people_tested(frame, tilde, {"female": 0}, test.attributes_, (~test.decisions_).tolist(), K)
+    second = time.perf_counter() - started
+    theirs = tuple(np.array([getattr(one, name) for one in people]).T for name in ("control", "standard", "counterfactual"))
+    what = f"law school, {rows} rows, gender, four k"
+    return [
+        {"what": what, "who": "verifair, 1 thread", "s, median": round(first, 3), "x verifair, 1 thread": 1.0},
+        {
+            "what": what, "who": "the definitions in plain Python", "s, median": round(second, 2),
+            "x verifair, 1 thread": round(second / first, 1),
+            "largest difference of counts": max(float(np.abs(a - b).max()) for a, b in zip(mine, theirs, strict=True)),
+        },
+    ]

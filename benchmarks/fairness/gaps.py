@@ -1,0 +1,98 @@
+"""The largest probability gap over the whole domain: an exact witness below, a certified bound above, every certificate re-checked.
+
+One line a network, with the protected attribute of its family's main experiment. `closed` when the two are within the tolerance.
+`prototype` is what a prototype of this search, floating-point and without certificates, had come to after 55 s on a machine of this
+size: one number where it was closed, witness..bound (rounded, as noted down) where not.
+
+    python -m benchmarks.run gaps --nets AC-1 GC-3 --seconds 10       a shorter run
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from benchmarks.fairness.networks import Subject, subjects
+from benchmarks.shared import data_folder, measured
+from solvers.outcome import Budget
+from verifair.checker.check import check
+from verifair.engine.gap.maximise import MaximumGap, maximise
+from verifair.engine.queries import ProbabilityGap
+from verifair.engine.verdict import Reason
+from verifair.errors import Disagreement
+
+TOLERANCE = 1e-4
+PROTOTYPE = {
+    "AC-1": ".53975", "AC-3": ".82422", "GC-1": ".10179", "AC-2": ".803...813", "BM-3": ".450...464", "GC-2": ".0795...0893",
+    "GC-3": ".0766...0795", "AC-6": ".449...556", "BM-2": ".575...992", "BM-1": "open, .86-.94...9999",
+    "AC-4": "open, .86-.94...9999", "AC-5": "open, .86-.94...9999",
+}
+
+
+def run(folder: Path, *, seconds: float = 60.0, check_seconds: float = 120.0, nets: Sequence[str] = ()) -> pd.DataFrame:
+    data = data_folder()
+    with threadpool_limits(limits=1):
+        lines = (_line(subject, seconds, check_seconds) for subject in subjects(data, nets=nets))
+        table = measured(f"Gaps: largest probability gap, full domain, {seconds:g} s a network", lines, folder)
+    print(f"closed to {TOLERANCE:g}: {table['closed'].sum()} of {len(table)}; widest bracket {table['bracket'].max():.4f}, "
+          f"median {table['bracket'].median():.4f}; certificates accepted: "
+          f"{(table['accepted'] == 'yes').sum()} of {len(table)}")
+    return table
+
+
+def _line(subject: Subject, seconds: float, check_seconds: float) -> dict[str, Any]:
+    query = ProbabilityGap(network=subject.network, schema=subject.schema, protected=[subject.main])
+    found = maximise(query, budget=Budget(seconds=seconds), tolerance=TOLERANCE)
+    if found.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt
+    listed = subject.listed.get("exhaustive", {}).get(subject.main)
+    if listed is not None and not found.lower - 1e-9 <= listed["max_probability_gap"] <= found.upper + 1e-9:
+        raise Disagreement(f"{subject.name}: the gap is {listed['max_probability_gap']}, ours {found.lower}..{found.upper}")
+    if found.lower > found.upper:
+        raise Disagreement(f"{subject.name}: the witness has a gap of {found.lower}, and {found.upper} is proved to be the most")
+    return {
+        "net": subject.name, "protected": subject.main, "witness": found.lower, "bound": found.upper,
+        "bracket": found.upper - found.lower, "closed": found.reason is None, "seconds": found.seconds, "boxes": found.nodes,
+        "prototype": PROTOTYPE.get(subject.name, "-"), **_checked(found, subject, check_seconds),
+    }
+
+
+def _checked(found: MaximumGap, subject: Subject, seconds: float) -> dict[str, Any]:
+    """Whether the checker accepts the bound; a certificate without a bound below 1 is none."""
+    if found.certificate is None:
+        return {"accepted": "no certificate", "leaves": 0, "check s": 0.0}
+    started = time.perf_counter()
+    try:
+        with _limited(seconds):
+            report = check(found.certificate, network=subject.network, schema=subject.schema)
+    except TimeoutError:
+        return {"accepted": f"not within {seconds:g} s", "leaves": 0, "check s": time.perf_counter() - started}
+    if not report.accepted:
+        raise Disagreement(f"{subject.name}: certificate rejected: {report.rejections[0]}")
+    return {"accepted": "yes", "leaves": report.leaves, "check s": report.seconds}
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """TimeoutError after so many seconds, where the platform has an alarm clock; without one there is no limit."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,126 @@
+"""Fairify's schemas (JSON, from VERIFAIR_DATA) as our Schema, the public networks with what is published about them, and the
+queries with exact verdicts that come with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from encoders.network import Network
+from encoders.onnx.reader import read_onnx
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.schema.schema import Schema
+
+FAMILIES = ("german", "adult", "bank")
+"""Those with enumerated queries and published partitions."""
+EVERY = ("adult", "bank", "german", "compas")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactQuery:
+    """A query on a small integer box, by full enumeration: SAT = some decision flips, some gap is above epsilon.
+
+    largest_gap: between the probabilities of two rows, in float64.
+    """
+
+    name: str
+    query: IndividualFairness
+    verdict: str
+    epsilon_query: IndividualFairness
+    epsilon_verdict: str
+    gap_query: ProbabilityGap
+    largest_gap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A public network with its schema.   listed: its entry in the schema file.   file: all of that file."""
+
+    name: str
+    family: str
+    network: Network
+    schema: Schema
+    listed: Mapping[str, Any]
+    file: Mapping[str, Any]
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        return tuple(self.file["protected_attributes"])
+
+    @property
+    def main(self) -> str:
+        """The protected attribute of the main experiment; what else the paper ran is said in words behind it."""
+        return str(self.file["experiments"]["main"]["pa"]).split()[0].rstrip(",")
+
+    def published(self, protected: str) -> Mapping[str, Any]:
+        """Fairify's published counts for one attribute (sat, unsat, unknown, partitions_tried), nothing where there are none."""
+        rows = self.file["published"]["rows"] if isinstance(self.file["published"], dict) else []
+        return next((row for row in rows if row["net"] == self.name and row["pa"] == protected), {})
+
+    def fairness(self, protected: str, epsilon: float | None = None) -> IndividualFairness:
+        return IndividualFairness(network=self.network, schema=self.schema, protected=[protected], epsilon=epsilon)
+
+
+def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[Subject]:
+    """The public networks, or those of them that `nets` names, each read when its turn comes."""
+    files = {family: _file(folder, family) for family in families}
+    unknown = set(nets) - {listed["net"] for file in files.values() for listed in file["nets"]}
+    if unknown:
+        raise SystemExit(f"--nets {' '.join(sorted(unknown))}: no such network in {', '.join(families)}")
+    for family, file in files.items():
+        schema = fairify_schema(folder, family)
+        for listed in file["nets"]:
+            if not nets or listed["net"] in nets:
+                network = read_onnx(folder / "nets" / f"{listed['net']}.onnx")
+                yield Subject(name=listed["net"], family=family, network=network, schema=schema, listed=listed, file=file)
+
+
+def fairify_schema(folder: Path, family: str, *, named: bool = False) -> Schema:
+    """Integer features over the declared domain, in the raw label-encoded units the networks take.
+
+    named: label-encoded features are categorical, with the names of their classes, so that rules and witnesses read in words.
+    """
+    content = _file(folder, family)
+    features = [{**_values(f, named), "protected": f["name"] in content["protected_attributes"]} for f in content["features"]]
+    return Schema.build({"features": features, "positive": "logit > 0", "label": content["label_column"]}, name=family)
+
+
+def _file(folder: Path, family: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "schemas" / f"{family}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _values(feature: dict[str, Any], named: bool) -> dict[str, Any]:
+    """Name, kind and range. Where the declared domain has fewer codes than there are classes, the last classes are left out."""
+    name, low, high, classes = (feature.get(key) for key in ("name", "low", "high", "label_classes"))
+    if named and classes and low == 0 and high < len(classes):
+        return {"name": name, "kind": "categorical", "categories": classes[: high + 1]}
+    return {"name": name, "kind": "integer", "range": [low, high], "unit": 1}
+
+
+def exact_queries(folder: Path) -> list[ExactQuery]:
+    """All 84 queries of the three families."""
+    return [_exact_query(subject, listed, k) for family in FAMILIES for k, subject, listed in _listed(folder, family)]
+
+
+def _listed(folder: Path, family: str) -> Iterator[tuple[int, Subject, dict[str, Any]]]:
+    content = json.loads((folder / f"queries_{family}.json").read_text(encoding="utf-8"))
+    known = {subject.name: subject for subject in subjects(folder, families=[family])}
+    for k, entry in enumerate(content["queries"]):
+        yield k, known[entry["net"]], {**entry, "box": dict(zip(content["features"], map(tuple, entry["box"]), strict=True))}
+
+
+def _exact_query(subject: Subject, entry: dict[str, Any], k: int) -> ExactQuery:
+    network, schema, protected, box = subject.network, subject.schema, [entry["pa"]], entry["box"]
+    return ExactQuery(
+        name=f"{subject.family}-{k} {entry['net']} {entry['pa']}",
+        query=IndividualFairness(network=network, schema=schema, protected=protected, box=box),
+        verdict=entry["verdict"],
+        epsilon_query=IndividualFairness(network=network, schema=schema, protected=protected, box=box, epsilon=0.05),
+        epsilon_verdict=entry["eps_0_05"],
+        gap_query=ProbabilityGap(network=network, schema=schema, protected=protected, box=box),
+        largest_gap=entry["max_probability_gap"],
+    )

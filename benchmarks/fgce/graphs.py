@@ -1,0 +1,116 @@
+"""The feasibility graphs of the FGCE paper, beside its tables I and VII and figures 1 and 5.
+
+`graphs`: each group's subgraph at the paper's eps; densities are cut off after two digits, as the paper's are. Its column COMPAS is
+HELOC at eps 0.7, and stands here under that name.
+`eps`: the smallest that leaves nobody alone who can move at all. `alone` are rows without an edge at the paper's eps, `stuck` those
+that no constraint-obeying move leaves or reaches at any eps. Both graphs are built in a fresh process, whose peak memory is told.
+`curve`: the whole graph over eps, the grids of the authors' notebooks (Adult's without what is beyond 0.6).
+
+    python -m benchmarks.run fgce_graphs --names Student German        some of the datasets
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.fgce.data import LOADERS, PaperData, load
+from benchmarks.fgce.paper import COMPAS_IS_HELOC_AT, FIGURE_1_STUDENT, TABLE_I, TABLE_VII, GraphCounts
+from benchmarks.shared import data_folder, show
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
+from verifair.systems.fgce.graph.reachability import Statistics
+from verifair.systems.fgce.space import Moves
+
+CURVES = {
+    "Student": (0.1, 0.7, 1.3, 1.8, 2.4, 3.0, 3.6, 4.2, 4.7),
+    "COMPAS": (0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5),
+    "Adult": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "German": (0.1, 0.9, 1.3, 1.7, 2.1, 2.5, 2.9, 3.3, 3.7),
+    "HELOC": (0.1, 0.5, 0.9, 1.3, 1.7, 2.1, 2.5),
+}
+
+
+def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataFrame]:
+    data = data_folder()
+    chosen = [name for name in LOADERS if name in names]
+    with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as fresh:
+        tables = {
+            "FGCE graphs: groups at the paper's eps": [line for name in chosen for line in _groups(load(name, data))],
+            "FGCE eps: smallest beside the paper's": list(fresh.map(_defaults, chosen, [data] * len(chosen))),
+            "FGCE curve: components over eps": [line for name in chosen for line in _curve(load(name, data))],
+        }
+    return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items()]
+
+
+def group_counts(data: PaperData, eps: float) -> tuple[Statistics, Statistics]:
+    """Of the subgraphs that G0 and G1 induce."""
+    g0, g1 = (Statistics.of(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))
+    return g0, g1
+
+
+def cut(density: float) -> float:
+    """As the paper prints it."""
+    return float(np.floor(density * 100 + 1e-9) / 100)
+
+
+def _groups(data: PaperData) -> Iterator[dict[str, Any]]:
+    own = None if data.name == "COMPAS" else {**TABLE_I, **TABLE_VII}[data.name]
+    printed = {data.name: (data.eps, own)}
+    if data.name == "HELOC":
+        printed["HELOC, table I's COMPAS"] = (COMPAS_IS_HELOC_AT, TABLE_I["COMPAS"])
+    for name, (eps, paper) in printed.items():
+        for group, ours in enumerate(group_counts(data, eps)):
+            theirs = paper[group] if paper else None
+            yield {
+                "dataset": name, "eps": eps, "group": data.groups[group], "nodes": ours.nodes, "strong": ours.strong,
+                "weak": ours.weak, "density %": ours.density, "paper's": _told(theirs),
+                "agree": "-" if theirs is None else _told(ours) == _told(theirs),
+            }
+
+
+def _told(one: GraphCounts | Statistics | None) -> str:
+    return f"{one.nodes} / {one.strong} / {one.weak} / {cut(one.density):.2f}" if one else "not printed"
+
+
+def _defaults(name: str, folder: Path) -> dict[str, Any]:
+    """One dataset, in a process of its own. Peak memory only rises, so the smaller graph comes first."""
+    data = load(name, folder)
+    raw = data.raw
+    nearest = nearest_moves(data.space.points(raw), raw, Moves.of(data.space))
+    line: dict[str, Any] = {
+        "dataset": name, "rows": len(raw), "paper's eps": data.eps, "alone": int((nearest > data.eps).sum()),
+        "stuck": int(np.isinf(nearest).sum()), "smallest eps": float(nearest[np.isfinite(nearest)].max()),
+    }
+    for which, eps in (("paper's", data.eps), ("smallest", None)):
+        started = time.perf_counter()
+        graph = FeasibilityGraph.build(data.space, raw, eps)
+        line |= {f"edges, {which}": graph.edges, f"s, {which}": time.perf_counter() - started}
+        line |= {f"peak MiB, {which}": peak()}
+        del graph
+    return line
+
+
+def peak() -> float:
+    """MiB that this process held at most; NaN off Linux. (The maximum of getrusage is handed down from the parent process.)"""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))
+
+
+def _curve(data: PaperData) -> Iterator[dict[str, Any]]:
+    for eps in CURVES[data.name]:
+        graph = FeasibilityGraph.build(data.space, data.raw, eps)
+        found = Statistics.of(graph)
+        printed = FIGURE_1_STUDENT[eps] if data.name == "Student" else None
+        yield {
+            "dataset": data.name, "eps": eps, "alone": int(graph.alone.sum()), "connected %": 100 * float(np.mean(~graph.alone)),
+            "strong": found.strong, "weak": found.weak, "density %": found.density,
+            "authors': strong, weak, density %": f"{printed[0]} {printed[1]} {printed[3]:.4g}" if printed else "figure only",
+        }

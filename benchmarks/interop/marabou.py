@@ -1,0 +1,110 @@
+"""Our exported queries answered by Marabou: it reads the files (product network and VNN-LIB 1.0) with its own parsers, in a process
+of its own, and we answer the same file, its VNN-LIB 2.0 sibling, and the fairness question behind it.
+
+A line a file. `agree`: both say sat, or both unsat. Where they contradict each other the points are decided exactly: Marabou works
+in floats with tolerances, so its sat may miss the query by a little (by how much is shown), and its unsat may overlook a point on
+the edge. The question behind a relaxed file may be proved although the file is sat (a point that is no row), never the other way
+round; and 1.0 may be sat where 2.0 is not, never the other way round: those raise Disagreement.
+
+    python -m benchmarks.run interop_marabou --people 4 --seconds 10        a shorter run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.interop import marabou_files
+from benchmarks.interop.questions import Question, questions
+from benchmarks.shared import Skipped, show
+from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
+from solvers.outcome import Budget
+from verifair.engine.cascade import solve
+from verifair.engine.verdict import Status
+from verifair.errors import Disagreement
+from verifair.interop.decide import Answered, decide, networks_of
+from verifair.interop.export import NETWORK, PRODUCT, export
+from verifair.interop.pieces import Piece, Pieces, pieces_of
+
+DECIDED = ("sat", "unsat")
+
+
+def run(folder: Path, *, people: int = 10, seconds: int = 10) -> pd.DataFrame:
+    if not marabou_files.installed():
+        raise Skipped("pip install 'verifair[peers]' brings Marabou")
+    with TemporaryDirectory() as scratch:
+        lines = [
+            line
+            for question in questions(folder / "interop-nets", people)
+            for line in compared(question, Path(scratch) / question.name.replace(" ", "-"), seconds)
+        ]
+    table = show("Interop: exported queries, ours beside Marabou", pd.DataFrame(lines), folder)
+    both = table[table["marabou"].isin(DECIDED) & table["ours 1.0"].isin(DECIDED)]
+    alike = both[both["marabou"] == both["ours 1.0"]]
+    sat = (alike["marabou"] == "sat").sum()
+    open_ = {one: (~table[one].isin(DECIDED)).sum() for one in ("marabou", "ours 1.0", "ours 2.0")}
+    print(f"{len(table)} queries: {len(alike)} agree ({sat} sat, {len(alike) - sat} unsat), {len(both) - len(alike)} contradict; "
+          f"left open: Marabou {open_['marabou']}, we {open_['ours 1.0']} as 1.0 and {open_['ours 2.0']} as 2.0")
+    for _, line in table[table["edge"] != ""].iterrows():
+        print(f"  {line['query']}: {line['edge']}")
+    spent = {one: table[f"{one} s"].sum() for one in ("marabou", "1.0", "2.0")}
+    print(f"seconds: Marabou {spent['marabou']:.1f}, ours {spent['1.0']:.1f} (1.0) and {spent['2.0']:.1f} (2.0)")
+    return table
+
+
+def compared(question: Question, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
+    """A line for each file of one question. Raises Disagreement where the file and the question cannot both be right."""
+    written = export(question.query, folder, relaxed=True)
+    pieces = pieces_of(question.query, enumerated=[], relaxed=True)
+    for name, piece in zip(written.files, pieces.pieces, strict=True):
+        old = read_vnnlib(folder / "1.0" / "vnnlib" / name)
+        new = read_vnnlib(folder / "2.0" / "vnnlib" / name)
+        first = decide(old, networks_of(old, {"": folder / "1.0" / PRODUCT}), budget=Budget(seconds=seconds))
+        second = decide(new, networks_of(new, {"f": folder / "2.0" / NETWORK}), budget=Budget(seconds=seconds))
+        said = marabou_files.ask(folder / "1.0" / PRODUCT, folder / "1.0" / "vnnlib" / name, seconds)
+        status = behind(pieces, piece, seconds)
+        if {first.answer, second.answer} == {Answered.SAT, Answered.UNSAT} and first.answer is Answered.UNSAT:
+            raise Disagreement(f"{question.name} {name}: 1.0 is unsat, though it relaxes 2.0, which is sat")
+        if status is Status.VIOLATED and Answered.UNSAT in (first.answer, second.answer):
+            raise Disagreement(f"{question.name} {name}: the question is violated, the file unsat")
+        edge = ""
+        if said.answer in DECIDED and first.answer.value in DECIDED and said.answer != first.answer.value:
+            edge = at_the_edge(old, folder / "1.0" / PRODUCT, said, first.assignment is not None)
+        yield {
+            "query": f"{question.name} {name.split('.')[0]}", "marabou": said.answer, "ours 1.0": first.answer.value,
+            "ours 2.0": second.answer.value, "question": status.value, "marabou s": said.seconds, "1.0 s": first.seconds,
+            "2.0 s": second.seconds, "edge": edge or said.detail,
+        }
+
+
+def behind(pieces: Pieces, piece: Piece, seconds: int) -> Status:
+    """The engine's verdict about the very box and direction of a file, with whole numbers whole."""
+    batch = pieces.problem.batch.take([piece.question])
+    batch = replace(batch, lower=piece.lower[None], upper=piece.upper[None])
+    problem = replace(pieces.problem, batch=batch, goals=(pieces.problem.goals[piece.goal],))
+    return solve(problem, budget=Budget(seconds=seconds))[0][0].status
+
+
+def at_the_edge(query: VnnlibQuery, network: Path, said: marabou_files.Said, ours_is_sat: bool) -> str:
+    """What exact arithmetic says of a contradiction."""
+    if said.inputs is None:
+        return "Marabou says unsat, our witness is exact" if ours_is_sat else "both say unsat"
+    (product,) = networks_of(query, {"": network})
+    x = np.array([Fraction(v) for v in said.inputs], dtype=object)
+    y = product.forward(x[None, :])[0]
+    values = {Variable(0, "input", i): v for i, v in enumerate(x)} | {Variable(0, "output", i): v for i, v in enumerate(y)}
+    missed = Fraction(0)
+    for formula in query.asserted:
+        for part in formula.parts or (formula,):
+            assert part.atom is not None  # exports are conjunctions of comparisons
+            missed = max(missed, sum((c * values[v] for v, c in part.atom.terms), part.atom.constant))
+    if missed > 0:
+        return f"Marabou says sat, its point misses the query by {float(missed):.3g}"
+    return "Marabou's point meets the query exactly"

@@ -1,0 +1,77 @@
+"""Marabou on files: its own readers of ONNX and VNN-LIB 1.0, its own solver, in a process of its own.
+
+    python -m benchmarks.interop.marabou_files onnx/product.onnx vnnlib/0000-fall.vnnlib 20
+
+prints one line of JSON: what it says (sat, unsat, TIMEOUT, ...), its inputs of a sat, its seconds. Reads nothing of verifair.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+GRACE = 20.0
+"""Seconds beyond its own limit until it is stopped from outside."""
+SPLITTING = "relu-violation"
+"""Of its strategies the one that decides most twins; its own choice splits inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """answer: sat, unsat, timeout, or error.   inputs: of a sat, in floats.   detail: of an error."""
+
+    answer: str
+    inputs: tuple[float, ...] | None
+    seconds: float
+    detail: str = ""
+
+
+def installed() -> bool:
+    return find_spec("maraboupy") is not None
+
+
+def ask(network: Path, query: Path, seconds: int) -> Said:
+    """Marabou's answer, whatever becomes of its process."""
+    command = [sys.executable, "-m", "benchmarks.interop.marabou_files", str(network), str(query), str(seconds)]
+    started = time.perf_counter()
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + GRACE, check=False)
+    except subprocess.TimeoutExpired:
+        return Said(answer="timeout", inputs=None, seconds=time.perf_counter() - started, detail="stopped from outside")
+    lines = run.stdout.strip().splitlines()
+    if run.returncode != 0 or not lines:
+        last = (run.stderr.strip().splitlines() or ["no output"])[-1]
+        return Said(answer="error", inputs=None, seconds=time.perf_counter() - started, detail=f"exit {run.returncode}: {last}")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    word = {"sat": "sat", "unsat": "unsat", "TIMEOUT": "timeout"}.get(answer["said"], "error")
+    inputs = tuple(answer["inputs"]) if word == "sat" else None
+    return Said(answer=word, inputs=inputs, seconds=answer["seconds"], detail=answer["said"] if word == "error" else "")
+
+
+def main() -> None:
+    network, query, seconds = sys.argv[1:]
+    from maraboupy import MarabouCore
+    from maraboupy.MarabouNetworkONNX import MarabouNetworkONNX
+
+    read = MarabouNetworkONNX(network)
+    asked = read.getInputQuery()
+    MarabouCore.loadProperty(asked, query)
+    options = MarabouCore.Options()
+    options._verbosity = 0
+    options._splittingStrategy = SPLITTING
+    options._timeoutInSeconds = int(seconds)
+    started = time.perf_counter()
+    said, values, _ = MarabouCore.solve(asked, options, "")
+    spent = time.perf_counter() - started
+    inputs = [values[asked.inputVariableByIndex(i)] for i in range(asked.getNumInputVariables())] if said == "sat" else []
+    print(json.dumps({"said": said, "inputs": inputs, "seconds": spent}))
+
+
+if __name__ == "__main__":
+    main()
