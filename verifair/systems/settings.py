@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +125,42 @@ def _ends(value: Any) -> Any:
 Protected = Annotated[tuple[str, ...], Option(type=list[str])]
 Box = Annotated[dict[str, Any], BeforeValidator(_ends), typed(_box), Option(type=list[str])]
 """feature -> value, or (low, high); on the command line feature=value or feature=low:high."""
-Units = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Units = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 """A number of the schema's units."""
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Outside = Literal["error", "drop"]
 """What to do with rows outside the schema's ranges."""
 Method = Literal["auto", "exact", "bnb", "lp", "milp", "smt"]
+
+
+def _cuts(texts: Sequence[str]) -> dict[str, Any]:
+    expected, once = "expected feature=number, or several numbers, e.g. --split age=25,60", "list all its cuts in one"
+    out = {}
+    for name, listed in assignments(texts, expected=expected, once=once).items():
+        try:
+            out[name] = tuple(float(cut) for cut in listed.split(","))
+        except ValueError:
+            raise ValueError(f"{name}={listed}: {expected}") from None
+    return out
+
+
+def _rising(split: Any) -> Any:
+    for name, cuts in split.items():
+        if not cuts or sorted(set(cuts)) != list(cuts):
+            raise ValueError(f"of {name!r}: found {list(cuts)}, expected numbers that rise, such as 25,60")
+    return split
+
+
+class Grouped(Settings):
+    """Rows of a table that fall into groups, of which some are asked about. `verifair.systems.groups` reads them."""
+
+    protected: Protected = ()
+    """Feature or column that makes groups; several combine."""
+    split: Annotated[dict[str, tuple[Number, ...]], AfterValidator(_rising), typed(_cuts), Option(type=list[str])] = {}
+    """feature=5: two groups, at most 5 and above; feature=5,9: three; repeat."""
+    audit: str = "all"
+    """Whose decisions are asked about: all, test (with --demo), or column=value."""
+    outside: Outside = "error"
+    """Rows outside the schema's ranges: error, or drop them."""

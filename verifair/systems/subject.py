@@ -82,20 +82,20 @@ def read(inputs: Inputs) -> Subject:
             raise QueryError(
                 f"--demo {inputs.demo}: expected german or adult; others bring no network: pass MODEL, --schema and --data"
             )
-        table: Dataset | None = datasets.load(inputs.demo)
-        assert table is not None
-        schema, model = table.schema, datasets.network_path(inputs.demo)
+        dataset: Dataset | None = datasets.load(inputs.demo)
+        assert dataset is not None
+        schema, model, frame = dataset.schema, datasets.network_path(inputs.demo), dataset.frame
         words, options = f"shipped example {inputs.demo}", f"--demo {inputs.demo}"
     else:
         if inputs.model is None or inputs.schema_file is None:
             raise QueryError("MODEL and --schema are needed; pass them, or try a shipped example with --demo german")
         schema, model = Schema.load(inputs.schema_file), inputs.model
         data, words = inputs.data, str(inputs.data)
-        table = None if data is None else Dataset(name=words, frame=datasets.read_table(data), schema=schema)
+        dataset, frame = None, None if data is None else datasets.read_table(data)
         options = f"--model {model} --schema {inputs.schema_file}"
     network = read_onnx(model)
     schema.check_network(network)
     return Subject(
-        network=network, schema=schema, frame=None if table is None else table.frame, dataset=table, model=model,
+        network=network, schema=schema, frame=frame, dataset=dataset, model=model,
         words=words, options=options, protected=schema.protected_names,
     )

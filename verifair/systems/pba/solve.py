@@ -24,7 +24,7 @@ from verifair.systems.work import Interrupted, Work
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     """Return what was named; of a shipped example the rows that its network was not trained on."""
     found = subject.read(inputs)
-    return found if inputs.demo is None or found.dataset is None else replace(found, frame=found.dataset.test)
+    return found if found.dataset is None else replace(found, frame=found.dataset.test)
 
 
 def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
