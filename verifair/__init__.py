@@ -9,102 +9,110 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from encoders.network import Network
-from encoders.onnx.reader import read_onnx
-from solvers.outcome import Budget, Outcome
-from verifair.checker.certificate import Certificate
-from verifair.checker.check import check
-from verifair.checker.consistency_certificate import ConsistencyCertificate
-from verifair.checker.envelope import Trust
-from verifair.checker.kinds.consistency import check_consistency
-from verifair.checker.kinds.kmax import check_kmax
-from verifair.checker.kinds.partition import check_partition
-from verifair.checker.kmax_certificate import KmaxCertificate
-from verifair.engine.buckets.kmax import kmax
-from verifair.engine.buckets.verdict import KmaxVerdict
-from verifair.engine.gap.maximise import MaximumGap, maximise
-from verifair.engine.parallel import cluster
-from verifair.engine.partition import certify_partition
-from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
-from verifair.engine.verdict import Finding, Reason, Status, Verdict, Witness
-from verifair.engine.verify import verify
-from verifair.schema.schema import Feature, Schema
-from verifair.systems.hyfair.search.annealing import search as search_clusters
-from verifair.systems.hyfair.search.clusters import ClusterSearch
-from verifair.systems.hyfair.share import PartitionSummary
-from verifair.systems.hyfair.share import summary as partition_summary
-from verifair.systems.pba.rows import verify_rows
+from verifair._siblings import check_siblings
 
-if TYPE_CHECKING:
-    from verifair.systems.cec.certified import certify_consistency
-    from verifair.systems.cec.estimator import ExplanationConsistency
-    from verifair.systems.cst.causal.model import CausalModel
-    from verifair.systems.cst.estimator import SituationTesting
-    from verifair.systems.cst.robustness.certified import certify_counterfactuals
-    from verifair.systems.fgce.estimator import GroupCounterfactuals
+check_siblings()
 
-LATER = {
-    "CausalModel": "verifair.systems.cst.causal.model",
-    "ExplanationConsistency": "verifair.systems.cec.estimator",
-    "GroupCounterfactuals": "verifair.systems.fgce.estimator",
-    "SituationTesting": "verifair.systems.cst.estimator",
+if TYPE_CHECKING:  # the same names as in HOMES
+    from encoders.network import Network as Network
+    from encoders.onnx.reader import read_onnx as read_onnx
+    from solvers.outcome import Budget as Budget
+    from solvers.outcome import Outcome as Outcome
+    from verifair.checker.certificate import Certificate as Certificate
+    from verifair.checker.check import check as check
+    from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
+    from verifair.checker.envelope import Trust as Trust
+    from verifair.checker.kinds.consistency import check_consistency as check_consistency
+    from verifair.checker.kinds.kmax import check_kmax as check_kmax
+    from verifair.checker.kinds.partition import check_partition as check_partition
+    from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
+    from verifair.engine.buckets.kmax import kmax as kmax
+    from verifair.engine.buckets.verdict import KmaxVerdict as KmaxVerdict
+    from verifair.engine.gap.maximise import MaximumGap as MaximumGap
+    from verifair.engine.gap.maximise import maximise as maximise
+    from verifair.engine.parallel import cluster as cluster
+    from verifair.engine.partition import certify_partition as certify_partition
+    from verifair.engine.queries import IndividualFairness as IndividualFairness
+    from verifair.engine.queries import KDiscrimination as KDiscrimination
+    from verifair.engine.queries import PersistentBias as PersistentBias
+    from verifair.engine.queries import ProbabilityGap as ProbabilityGap
+    from verifair.engine.queries import Robustness as Robustness
+    from verifair.engine.verdict import Finding as Finding
+    from verifair.engine.verdict import Reason as Reason
+    from verifair.engine.verdict import Status as Status
+    from verifair.engine.verdict import Verdict as Verdict
+    from verifair.engine.verdict import Witness as Witness
+    from verifair.engine.verify import verify as verify
+    from verifair.schema.schema import Feature as Feature
+    from verifair.schema.schema import Schema as Schema
+    from verifair.systems.cec.certified import certify_consistency as certify_consistency
+    from verifair.systems.cec.estimator import ExplanationConsistency as ExplanationConsistency
+    from verifair.systems.cst.causal.model import CausalModel as CausalModel
+    from verifair.systems.cst.estimator import SituationTesting as SituationTesting
+    from verifair.systems.cst.robustness.certified import certify_counterfactuals as certify_counterfactuals
+    from verifair.systems.fgce.estimator import GroupCounterfactuals as GroupCounterfactuals
+    from verifair.systems.hyfair.search.annealing import search as search_clusters
+    from verifair.systems.hyfair.search.clusters import ClusterSearch as ClusterSearch
+    from verifair.systems.hyfair.share import PartitionSummary as PartitionSummary
+    from verifair.systems.hyfair.share import summary as partition_summary
+    from verifair.systems.pba.rows import verify_rows as verify_rows
+
+HOMES = {
+    "Network": "encoders.network",
+    "read_onnx": "encoders.onnx.reader",
+    "Budget": "solvers.outcome",
+    "Outcome": "solvers.outcome",
+    "Certificate": "verifair.checker.certificate",
+    "check": "verifair.checker.check",
+    "ConsistencyCertificate": "verifair.checker.consistency_certificate",
+    "Trust": "verifair.checker.envelope",
+    "check_consistency": "verifair.checker.kinds.consistency",
+    "check_kmax": "verifair.checker.kinds.kmax",
+    "check_partition": "verifair.checker.kinds.partition",
+    "KmaxCertificate": "verifair.checker.kmax_certificate",
+    "kmax": "verifair.engine.buckets.kmax",
+    "KmaxVerdict": "verifair.engine.buckets.verdict",
+    "MaximumGap": "verifair.engine.gap.maximise",
+    "maximise": "verifair.engine.gap.maximise",
+    "cluster": "verifair.engine.parallel",
+    "certify_partition": "verifair.engine.partition",
+    "IndividualFairness": "verifair.engine.queries",
+    "KDiscrimination": "verifair.engine.queries",
+    "PersistentBias": "verifair.engine.queries",
+    "ProbabilityGap": "verifair.engine.queries",
+    "Robustness": "verifair.engine.queries",
+    "Finding": "verifair.engine.verdict",
+    "Reason": "verifair.engine.verdict",
+    "Status": "verifair.engine.verdict",
+    "Verdict": "verifair.engine.verdict",
+    "Witness": "verifair.engine.verdict",
+    "verify": "verifair.engine.verify",
+    "Feature": "verifair.schema.schema",
+    "Schema": "verifair.schema.schema",
     "certify_consistency": "verifair.systems.cec.certified",
+    "ExplanationConsistency": "verifair.systems.cec.estimator",
+    "CausalModel": "verifair.systems.cst.causal.model",
+    "SituationTesting": "verifair.systems.cst.estimator",
     "certify_counterfactuals": "verifair.systems.cst.robustness.certified",
+    "GroupCounterfactuals": "verifair.systems.fgce.estimator",
+    "search_clusters": "verifair.systems.hyfair.search.annealing:search",
+    "ClusterSearch": "verifair.systems.hyfair.search.clusters",
+    "PartitionSummary": "verifair.systems.hyfair.share",
+    "partition_summary": "verifair.systems.hyfair.share:summary",
+    "verify_rows": "verifair.systems.pba.rows",
 }
-"""Name -> its module, loaded when the name is asked for: scikit-learn and scipy.stats below them take longer than all the rest."""
+"""Public name -> its module, and its name there where that is another. A module is loaded when a name of it is asked for."""
 
 __version__ = "0.1.0"
-__all__ = [
-    "Budget",
-    "CausalModel",
-    "Certificate",
-    "ClusterSearch",
-    "ConsistencyCertificate",
-    "ExplanationConsistency",
-    "Feature",
-    "Finding",
-    "GroupCounterfactuals",
-    "IndividualFairness",
-    "KDiscrimination",
-    "KmaxCertificate",
-    "KmaxVerdict",
-    "MaximumGap",
-    "Network",
-    "Outcome",
-    "PartitionSummary",
-    "PersistentBias",
-    "ProbabilityGap",
-    "Reason",
-    "Robustness",
-    "Schema",
-    "SituationTesting",
-    "Status",
-    "Trust",
-    "Verdict",
-    "Witness",
-    "certify_consistency",
-    "certify_counterfactuals",
-    "certify_partition",
-    "check",
-    "check_consistency",
-    "check_kmax",
-    "check_partition",
-    "cluster",
-    "kmax",
-    "maximise",
-    "partition_summary",
-    "read_onnx",
-    "search_clusters",
-    "verify",
-    "verify_rows",
-]
+__all__ = list(HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER})
+    return sorted(HOMES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in LATER:
+    if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(LATER[name]), name)
+    module, _, own = HOMES[name].partition(":")
+    return getattr(import_module(module), own or name)

@@ -20,6 +20,7 @@ from verifair.audit.run import Places, run
 from verifair.audit.settings import ANALYSES
 from verifair.audit.subject import read
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.cli.locks import alone
 from verifair.engine import parallel
 from verifair.errors import QueryError
@@ -27,16 +28,6 @@ from verifair.systems.cst.causal.checks import nearest
 from verifair.systems.files import save_text
 from verifair.systems.findings import Section, Standing
 
-EXAMPLE = """
-Runs every analysis that an audit file asks for, and writes one page: a summary that anybody can read, then each analysis with its
-figures, counterexamples, and the command that re-checks its proofs. The page loads nothing from anywhere.
-
-Example: verifair audit --demo german --out report.html
-
-With files: verifair audit credit.audit.toml --out report.html
-
-A file to begin with: verifair audit --write-example my.audit.toml
-"""
 STYLES = {
     Standing.PROVED: "green", Standing.REFUTED: "red", Standing.CLAIMED: "yellow", Standing.MEASURED: "cyan",
     Standing.UNKNOWN: "yellow", Standing.SKIPPED: "yellow",
@@ -46,7 +37,7 @@ STYLES = {
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("audit", help=EXAMPLE)
+@app.command("audit", help=HELPS["audit"])
 def audit(
     file: Annotated[
         Path | None, typer.Argument(metavar="AUDIT.toml", help="What to audit, and how (TOML).", show_default=False)

@@ -24,25 +24,17 @@ from verifair.bench.records import Journal
 from verifair.bench.run import run
 from verifair.bench.tables import KINDS, Comparison, comparison, to_dict, write_tables
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.cli.locks import alone
 from verifair.errors import Disagreement, QueryError
 
-EXAMPLE = """
-Asks the same questions of every method and every solver that is installed, and compares answers, time and memory.
-
-Example: verifair bench --out runs/bench
-
-A taste: verifair bench --quick --out runs/bench-quick
-
-Some: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip --repeats 5 --out runs/milp
-"""
 OUT = Path("runs") / "bench"
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("bench", help=EXAMPLE)
+@app.command("bench", help=HELPS["bench"])
 def bench(
     solvers: Annotated[
         str | None, typer.Option("--solvers", help="Only these backends, by commas; methods that ask none stay.")

@@ -16,6 +16,7 @@ from verifair.cli import options
 from verifair.cli.cec_answer import Answer, Proved
 from verifair.cli.cec_certify import check_delta
 from verifair.cli.cec_inputs import audited
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
 from verifair.systems.cec.attributions import MOST_STEPS, positive_margin
@@ -25,23 +26,10 @@ from verifair.systems.cec.findings import Consistency
 from verifair.systems.cec.matching import Ties
 from verifair.systems.cec.score import THRESHOLD
 
-EXAMPLE = """
-Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
-alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
-proved.
-
-Example: verifair cec --demo german --protected sex
-
-Proofs for regime A (same decision, same reasons): verifair cec --demo german --protected sex --certify 1 --certificate a.json
-
-With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
-"""
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("cec", help=EXAMPLE)
+@app.command("cec", help=HELPS["cec"])
 def cec(
     model: options.Model = None,
     schema: options.SchemaFile = None,

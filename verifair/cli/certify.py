@@ -8,35 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from verifair.cli import certify_maximise, certify_partition, certify_verdict, fairness, options
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.engine.questions import check_possible
 from verifair.errors import QueryError
 
-EXAMPLE = """
-Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
-
-The whole domain of a shipped network (--demo works in every example below, in place of the files):
-
-  verifair certify --demo german --protected sex
-
-One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
-
-  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
-
-  verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
-
-Several sub-populations, a verdict and a certificate for each:
-
-  verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
-
-How far apart can the probabilities be at most?
-
-  verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
-
-The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
-
-  verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
-"""
 ONLY = {
     "--logit": "--maximise", "--tolerance": "--maximise", "--store": "--partition", "--resume": "--partition",
     "--jobs": "--partition", "--cluster": "--partition", "--data": "--partition", "--plot": "--partition",
@@ -47,7 +23,7 @@ ONLY = {
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("certify", help=EXAMPLE)
+@app.command("certify", help=HELPS["certify"])
 def certify(
     model: options.Model = None,
     schema: options.SchemaFile = None,

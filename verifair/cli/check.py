@@ -24,25 +24,15 @@ from verifair.checker.report import CheckReport
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
+from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.words import counted
 
-EXAMPLE = """
-Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.
-Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
-exactly. Exits with 1 when anything in the file is rejected, is only a solver's claim, or when nothing in it is decided.
-
-  verifair check proof.json --model german.onnx --schema german.toml
-
-  verifair check adult.sqlite --model adult.onnx --schema adult.toml
-"""
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("check", help=EXAMPLE)
+@app.command("check", help=HELPS["check"])
 def check(
     certificate: Annotated[
         Path, typer.Argument(help="Certificate (.json or .json.gz) or store of certify --partition.", show_default=False)

@@ -17,6 +17,7 @@ from verifair.cli.cst_answer import Answer, case_files, check_linear, named_case
 from verifair.cli.cst_certify import Proofs, check_certify
 from verifair.cli.cst_certify import certify as certified
 from verifair.cli.cst_inputs import given, testing
+from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.systems.cst.chance import chance as dealt
 from verifair.systems.cst.estimator import SituationTesting
@@ -24,23 +25,10 @@ from verifair.systems.cst.findings import Intervention
 from verifair.systems.cst.groups import told
 from verifair.systems.cst.sensitivity_report import Robustness
 
-EXAMPLE = """
-Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
-other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
-evidence, never a proof.
-
-Example: verifair cst --demo loan
-
-With files: verifair cst --data loans.csv --causal loans.toml --do Gender=0 --k 15 --k 100 --out runs/loans
-
-A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv --causal graph.toml --do sex=Male --case 17
-"""
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("cst", help=EXAMPLE)
+@app.command("cst", help=HELPS["cst"])
 def cst(
     model: options.Model = None,
     schema: options.SchemaFile = None,

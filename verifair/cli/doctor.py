@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 
 from solvers import registry
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
@@ -26,7 +27,7 @@ OPTIONAL = {
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("doctor", help="Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor")
+@app.command("doctor", help=HELPS["doctor"])
 def doctor(json: options.Json = None) -> None:
     console = options.console()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")

@@ -14,6 +14,7 @@ from rich.console import Console
 from encoders.network import Array
 from encoders.onnx.reader import read_onnx
 from verifair.cli import fairness, options
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
@@ -25,12 +26,6 @@ from verifair.systems.hyfair.mitigation.rounds import INTERRUPTED, Rounds, Setti
 from verifair.systems.hyfair.rules_report import by_difference, comparison_table, print_rules, rules_plot
 from verifair.systems.hyfair.search.space import Space
 
-EXAMPLE = """
-Searches the person who falls into the most outcome buckets over all protected values, samples around, and says by rules under
-which conditions that happens. Findings, not proofs. rules.json goes into `verifair guard`.
-
-Example: verifair explain german.onnx --schema german.toml --protected sex --protected age --data german.csv --out explain/
-"""
 SHOWN = 10
 Outside = Annotated[str, typer.Option("--outside", help="Rows outside the schema's ranges: error, or drop them.")]
 
@@ -38,7 +33,7 @@ Outside = Annotated[str, typer.Option("--outside", help="Rows outside the schema
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("explain", help=EXAMPLE)
+@app.command("explain", help=HELPS["explain"])
 def explain(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -8,30 +8,16 @@ from typing import Annotated
 import typer
 
 from verifair.cli import fairness, options
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
 from verifair.interop.export import Export, export
 from verifair.interop.pieces import MOST
 
-EXAMPLE = """
-Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
-network, laid out as VNN-COMP has its benchmarks. A sat is a counterexample; all files unsat are a proof.
-
-  verifair export --demo german --protected sex --relaxed --vnnlib german-sex
-
-  verifair export german.onnx --schema german.toml --protected sex --box age=30:40 --enumerate job --relaxed --vnnlib german-jobs
-
-VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are either enumerated (a query for each
-value) or, with --relaxed, intervals: then unsat still proves, but a sat has to be confirmed. Each file says what it relaxes.
-
-  verifair verify german-sex/2.0/vnnlib/0000-fall.vnnlib --network f=german-sex/2.0/onnx/network.onnx
-"""
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("export", help=EXAMPLE)
+@app.command("export", help=HELPS["export"])
 def command(
     vnnlib: Annotated[Path, typer.Option("--vnnlib", help="Folder to write to.", show_default=False)],
     model: options.Model = None,

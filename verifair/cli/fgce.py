@@ -26,6 +26,7 @@ from solvers.registry import get
 from verifair.cli import options
 from verifair.cli.fgce_answer import Answer
 from verifair.cli.fgce_inputs import Rows, parsed_changes, rows_of
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
 from verifair.systems.fgce.burden import Burden, burden, levels_of
@@ -34,16 +35,6 @@ from verifair.systems.fgce.estimator import Progress as Tell
 from verifair.systems.fgce.robust import askable
 from verifair.systems.fgce.robust_report import Standing
 
-EXAMPLE = """
-Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
-everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
-
-Example: verifair fgce --demo german --protected sex --k 20
-
-Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
-
-With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
-"""
 MEASURED = 0.5
 """Share of the time that goes to the groups' counterfactuals where measures are to follow."""
 CERTIFIED = 0.1
@@ -53,7 +44,7 @@ CERTIFIED = 0.1
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("fgce", help=EXAMPLE)
+@app.command("fgce", help=HELPS["fgce"])
 def fgce(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -19,6 +19,7 @@ from encoders.network import Array, Integers, Network
 from encoders.onnx.reader import read_onnx
 from verifair.cli import fairness, options
 from verifair.cli.explain import Outside, legal_rows, names
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
@@ -33,20 +34,13 @@ from verifair.systems.hyfair.mitigation.tighten import Tightened, tighten
 from verifair.systems.hyfair.rules_report import effects_table
 from verifair.systems.hyfair.search.space import Space
 
-EXAMPLE = """
-Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
-the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
-also trains the network on, with discriminatory instances labelled alike.
-
-Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
-"""
 EDGES = 50
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("guard", help=EXAMPLE)
+@app.command("guard", help=HELPS["guard"])
 def guard(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 
 from encoders.onnx.reader import read_onnx
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.cli.inputs import Inputs, inputs
 from verifair.engine.buckets.kmax import kmax as certified
 from verifair.engine.buckets.verdict import KmaxVerdict
@@ -28,13 +29,6 @@ from verifair.systems.hyfair.search.neighbours import Pool
 from verifair.systems.hyfair.search.seeds import SolverSeeds
 from verifair.systems.hyfair.search.space import Space
 
-EXAMPLE = """
-Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
-
-Example: verifair kmax --demo german --protected sex --protected age
-
-With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
-"""
 SEARCHING = 0.5
 """Share of the time that goes to the search where a bound is to be certified too."""
 
@@ -42,7 +36,7 @@ SEARCHING = 0.5
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("kmax", help=EXAMPLE)
+@app.command("kmax", help=HELPS["kmax"])
 def kmax(
     model: options.Model = None,
     schema: options.SchemaFile = None,

@@ -7,17 +7,16 @@ import sys
 import traceback
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from encoders.errors import ModelError
-from solvers.outcome import BackendError
+from verifair import __version__
 from verifair.cli.command import app_of
-from verifair.errors import VerifairError
+from verifair.cli.helps import HELPS
 from verifair.systems.system import SYSTEMS, system
 
 VERBS = (
@@ -28,7 +27,7 @@ VERBS = (
 
 
 class Verbs(TyperGroup):
-    """Loads a verb's module when the verb is asked for: importing all of them takes seconds, one alone a part of that.
+    """Loads a verb's module when the verb runs: importing all of them takes seconds, one alone a part of that.
 
     Types are Any: Typer brings its own copy of click, or uses the package, depending on its version.
     """
@@ -37,10 +36,14 @@ class Verbs(TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        for verb in [cmd_name] if cmd_name in VERBS else VERBS:  # a typo: all of them, for "did you mean"
-            if verb not in self.commands:
-                self.commands[verb] = get_command(_app(verb))
-        return self.commands.get(cmd_name)
+        """Return what the list of verbs shows of one; `resolve_command` finds the command itself."""
+        return TyperCommand(name=cmd_name, help=_help(cmd_name)) if cmd_name in VERBS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in VERBS:
+            return args[0], get_command(_app(args[0])), args[1:]
+        self.commands.update({verb: self.get_command(ctx, verb) for verb in VERBS})  # for "did you mean"
+        return super().resolve_command(ctx, args)
 
 
 def _app(verb: str) -> typer.Typer:
@@ -49,6 +52,10 @@ def _app(verb: str) -> typer.Typer:
         return app_of(system(verb))
     app: typer.Typer = import_module(f"verifair.cli.{verb}").app
     return app
+
+
+def _help(verb: str) -> str:
+    return system(verb).help if verb in SYSTEMS else HELPS[verb]
 
 
 app = typer.Typer(
@@ -62,8 +69,18 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"verifair {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def verifair() -> None:
+def verifair(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Not a verb: it makes the application a group, whose verbs are found as above."""
 
 
@@ -75,9 +92,6 @@ def main() -> None:
     error_console = Console(stderr=True, highlight=False)
     try:
         app()
-    except (VerifairError, ModelError, BackendError) as error:
-        error_console.print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True)
-        sys.exit(error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone; write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,7 +100,11 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         error_console.print(f"[red]error:[/] {_escaped(place + (error.strerror or str(error)))}", soft_wrap=True)
         sys.exit(2)
-    except Exception:
+    except Exception as error:
+        code = getattr(error, "exit_code", None)  # of the errors that a user can cause, on every floor
+        if isinstance(code, int):
+            error_console.print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True)
+            sys.exit(code)
         error_console.print("[red]internal error[/] - this is a bug in verifair, please report it with the lines below:")
         traceback.print_exc()
         sys.exit(5)

@@ -10,6 +10,7 @@ import typer
 from encoders.onnx.reader import read_onnx
 from verifair import datasets, json_schemas
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.schema.draft import draft
 
 app = typer.Typer(
@@ -17,11 +18,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    help="Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
+    help=HELPS["schema"],
 )
-
-
-EXAMPLE = """
+INFER_EXAMPLE = """
 Drafts a schema from a table: kinds, ranges, categories and units, with notes on what to check.
 
 For a pipeline that takes the table's own columns (docs/models.md), --model gives their order, kinds and categories.
@@ -30,7 +29,7 @@ Example: verifair schema infer german.csv --target credit --protected sex --out 
 """
 
 
-@app.command("infer", help=EXAMPLE)
+@app.command("infer", help=INFER_EXAMPLE)
 def infer(
     data: Annotated[Path, typer.Argument(help="CSV, CSV.GZ or Parquet.", show_default=False)],
     target: Annotated[str, typer.Option("--target", help="Label column.", show_default=False)],

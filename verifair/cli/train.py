@@ -12,6 +12,7 @@ from rich.table import Table
 
 from verifair import datasets
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.datasets import Dataset
 from verifair.errors import QueryError, TrainingError
 from verifair.schema.schema import Schema
@@ -19,20 +20,10 @@ from verifair.systems.cec import training as cec
 from verifair.training import METHODS, Choices
 from verifair.training import train as fit
 
-EXAMPLE = """
-Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for
-comparable people of different groups). Needs the extra `torch`.
-
-Examples:
-verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
-verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
-"""
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("train", help=EXAMPLE)
+@app.command("train", help=HELPS["train"])
 def train(
     data: Annotated[str, typer.Option("--data", help="german, adult, or a table file.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.", show_default=False)],

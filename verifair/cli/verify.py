@@ -13,23 +13,12 @@ from rich.console import Console
 from encoders.network import Network
 from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from verifair.cli import options
+from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections
 from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of, rounded_nodes
 from verifair.interop.witness import written
 
-EXAMPLE = """
-Answers a VNN-LIB query (1.0 or 2.0) about ONNX networks: sat, unsat, unknown or timed-out on the first line, and below a sat
-the assignment, which has been decided exactly over the stored weights. Everything else goes to standard error.
-
-  verifair verify q.vnnlib --network f=model.onnx
-
-  verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
-
-What is read: boxes of inputs, linear constraints on inputs and outputs with and, or; one network, or several with one input and one
-output tensor each (equal-to, or other models). Proofs are about the real-valued function of the stored weights: a query that
-declares float32 is refused unless --as-real says that this is what is meant.
-"""
 EXITS = {Answered.UNSAT: 0, Answered.SAT: 10, Answered.UNKNOWN: 20, Answered.TIMED_OUT: 20}
 METHODS = ("auto", "bnb", "milp")
 
@@ -37,7 +26,7 @@ METHODS = ("auto", "bnb", "milp")
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
-@app.command("verify", help=EXAMPLE)
+@app.command("verify", help=HELPS["verify"])
 def command(
     query: Annotated[Path, typer.Argument(help="The query, a .vnnlib file (or .vnnlib.gz).", show_default=False)],
     network: Annotated[

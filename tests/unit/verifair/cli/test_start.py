@@ -1,9 +1,11 @@
-"""What is loaded when: a command starts in a second because scikit-learn and scipy.stats wait until somebody needs them."""
+"""How the program starts: what is loaded when, its version, its public names, and modules that hide its packages."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,15 +20,48 @@ def test_every_public_name_is_there(name: str) -> None:
     assert getattr(vf, name).__module__.split(".")[0] in ("verifair", "encoders", "solvers")
 
 
-def test_names_that_load_later_are_public() -> None:
-    assert set(vf.LATER) <= set(vf.__all__) <= set(dir(vf))
+def test_dir_shows_the_public_names_and_no_submodule() -> None:
+    assert dir(vf) == sorted(vf.__all__)
+    assert not {"schema", "engine", "checker", "systems", "cli"} & set(dir(vf))
     with pytest.raises(AttributeError, match="no attribute 'unfair'"):
         vf.__getattr__("unfair")
 
 
-def test_the_command_line_starts_without_scikit_learn() -> None:
-    told = "import sys, verifair.cli.main, verifair.cli.pba; print('sklearn' in sys.modules, 'scipy.stats' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "False False\n"
+def test_type_checkers_and_users_see_the_same_names() -> None:
+    nodes = ast.walk(ast.parse(Path(str(vf.__file__)).read_text(encoding="utf-8")))
+    imported = {(one.module, name.asname): name.name for one in nodes if isinstance(one, ast.ImportFrom) for name in one.names}
+    for name, home in vf.HOMES.items():
+        module, _, own = home.partition(":")
+        assert imported[module, name] == (own or name)
+
+
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        ("import verifair", ("numpy", "onnx", "typer", "pydantic")),
+        ("from verifair.cli import main; sys.argv = ['verifair', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
+        ("from verifair.cli import main; sys.argv = ['verifair', 'pba', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
+    ],
+)
+def test_a_start_loads_little(program: str, loaded: tuple[str, ...]) -> None:
+    told = f"import sys, atexit; atexit.register(lambda: print('loaded:', set({loaded}) & set(sys.modules))); {program}"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert "loaded: set()" in done.stdout
+
+
+def test_the_version_is_shown() -> None:
+    assert command("--version").stdout == f"verifair {vf.__version__}\n"
+
+
+@pytest.mark.parametrize("name", ["encoders", "solvers"])
+@pytest.mark.parametrize("start", [["-c", "import verifair"], ["-m", "verifair", "--version"], ["script.py"]])
+def test_a_module_that_hides_ours_is_told_in_one_line(start: list[str], name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "script.py").write_text("import verifair")
+    done = subprocess.run([sys.executable, *start], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    remedy = "rename that file or folder, or start Python in another folder"
+    assert done.stderr == f"error: {tmp_path / name}.py hides verifair's own package {name!r}; {remedy}\n"
 
 
 def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:

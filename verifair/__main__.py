@@ -1,0 +1,5 @@
+"""python -m verifair: the command line."""
+
+from verifair.cli import main
+
+main()

@@ -1,0 +1,147 @@
+"""The help of the verbs that are no systems. This module is light, so that `verifair --help` is quick."""
+
+from __future__ import annotations
+
+HELPS = {
+    "certify": """
+Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
+
+The whole domain of a shipped network (--demo works in every example below, in place of the files):
+
+  verifair certify --demo german --protected sex
+
+One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
+
+  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
+
+  verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
+
+Several sub-populations, a verdict and a certificate for each:
+
+  verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
+
+How far apart can the probabilities be at most?
+
+  verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
+
+The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
+
+  verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
+""",
+    "check": """
+Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.
+Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
+exactly. Exits with 1 when anything in the file is rejected, is only a solver's claim, or when nothing in it is decided.
+
+  verifair check proof.json --model german.onnx --schema german.toml
+
+  verifair check adult.sqlite --model adult.onnx --schema adult.toml
+""",
+    "explain": """
+Searches the person who falls into the most outcome buckets over all protected values, samples around, and says by rules under
+which conditions that happens. Findings, not proofs. rules.json goes into `verifair guard`.
+
+Example: verifair explain german.onnx --schema german.toml --protected sex --protected age --data german.csv --out explain/
+""",
+    "guard": """
+Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
+the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
+also trains the network on, with discriminatory instances labelled alike.
+
+Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
+""",
+    "kmax": """
+Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
+
+Example: verifair kmax --demo german --protected sex --protected age
+
+With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
+""",
+    "fgce": """
+Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
+everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
+
+Example: verifair fgce --demo german --protected sex --k 20
+
+Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
+
+With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
+""",
+    "cec": """
+Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
+alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
+proved.
+
+Example: verifair cec --demo german --protected sex
+
+Proofs for regime A (same decision, same reasons): verifair cec --demo german --protected sex --certify 1 --certificate a.json
+
+With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
+""",
+    "cst": """
+Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
+other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
+evidence, never a proof.
+
+Example: verifair cst --demo loan
+
+With files: verifair cst --data loans.csv --causal loans.toml --do Gender=0 --k 15 --k 100 --out runs/loans
+
+A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv --causal graph.toml --do sex=Male --case 17
+""",
+    "train": """
+Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for
+comparable people of different groups). Needs the extra `torch`.
+
+Examples:
+verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --out adult-fair.onnx
+verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
+""",
+    "export": """
+Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
+network, laid out as VNN-COMP has its benchmarks. A sat is a counterexample; all files unsat are a proof.
+
+  verifair export --demo german --protected sex --relaxed --vnnlib german-sex
+
+  verifair export german.onnx --schema german.toml --protected sex --box age=30:40 --enumerate job --relaxed --vnnlib german-jobs
+
+VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are either enumerated (a query for each
+value) or, with --relaxed, intervals: then unsat still proves, but a sat has to be confirmed. Each file says what it relaxes.
+
+  verifair verify german-sex/2.0/vnnlib/0000-fall.vnnlib --network f=german-sex/2.0/onnx/network.onnx
+""",
+    "verify": """
+Answers a VNN-LIB query (1.0 or 2.0) about ONNX networks: sat, unsat, unknown or timed-out on the first line, and below a sat
+the assignment, which has been decided exactly over the stored weights. Everything else goes to standard error.
+
+  verifair verify q.vnnlib --network f=model.onnx
+
+  verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
+
+What is read: boxes of inputs, linear constraints on inputs and outputs with and, or; one network, or several with one input and one
+output tensor each (equal-to, or other models). Proofs are about the real-valued function of the stored weights: a query that
+declares float32 is refused unless --as-real says that this is what is meant.
+""",
+    "bench": """
+Asks the same questions of every method and every solver that is installed, and compares answers, time and memory.
+
+Example: verifair bench --out runs/bench
+
+A taste: verifair bench --quick --out runs/bench-quick
+
+Some: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip --repeats 5 --out runs/milp
+""",
+    "audit": """
+Runs every analysis that an audit file asks for, and writes one page: a summary that anybody can read, then each analysis with its
+figures, counterexamples, and the command that re-checks its proofs. The page loads nothing from anywhere.
+
+Example: verifair audit --demo german --out report.html
+
+With files: verifair audit credit.audit.toml --out report.html
+
+A file to begin with: verifair audit --write-example my.audit.toml
+""",
+    "schema": "Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
+    "doctor": "Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor",
+}
+"""verb -> its help, with an example."""
