@@ -10,9 +10,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -102,8 +103,9 @@ def run(
         if section is None:
             work = Work(
                 deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
-                options=options, resume=resume, tell=_of(key, tell), store=places.work / f"{key}.sqlite", checks=0.2,
-            )  # fmt: skip
+                options=options, resume=resume, tell=partial(tell, key), bar=_bar(key, tell), store=places.work / f"{key}.sqlite",
+                checks=0.2,
+            )
             section = _one(key, asked, subject, work, share)
             section = _keep(places, section, pin, share)
         sections[key] = section
@@ -140,8 +142,9 @@ def _sources(wanted: Mapping[str, Asked], subject: Subject) -> tuple[Source, ...
     return (*subject.sources, *more)
 
 
-def _of(key: str, tell: Tell) -> Callable[[str, int, int], None]:
-    return lambda what, done, total: tell(key, what, done, total)
+def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
+    """Return what gives the progress callback of a label."""
+    return lambda label: nullcontext(partial(tell, key, label))
 
 
 def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> Section:

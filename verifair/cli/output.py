@@ -38,15 +38,15 @@ def text_file(system: System) -> str:
 def work(run: Run, subject: Any, started: float) -> Work:
     """Return what a system works with on the command line."""
     return Work(
-        started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, folder=run.out,
-        store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
+        started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
+        folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
         options=getattr(subject, "options", ""), bar=options.progress_bar, warn=warn,
     )
 
 
 def warn(text: str) -> None:
     """Tell what the user should know at once."""
-    Console(stderr=True, highlight=False, markup=False).print(f"warning: {text}", soft_wrap=True)
+    _tell(f"warning: {text}")
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def ending() -> Iterator[None]:
     try:
         yield
     except OutOfTime as error:
-        raise QueryError(f"--timeout: {error}; allow more") from None
-    except (Interrupted, KeyboardInterrupt) as error:
-        _told_interrupted(str(error) or "nothing is kept")
+        raise QueryError(f"--timeout: {error}; allow more, or ask for less") from None
+    except KeyboardInterrupt as error:
+        _tell(str(error) if isinstance(error, Interrupted) else "interrupted: nothing is kept")
         raise typer.Exit(options.INTERRUPTED) from None
 
 
@@ -83,11 +83,11 @@ def finish(system: System, run: Run, result: Result) -> None:
         save_text(run.json_file, json_text(result))
     show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
     if result.interrupted is not None:
-        _told_interrupted(result.interrupted)
+        _tell(f"interrupted: {result.interrupted}")
         raise typer.Exit(options.INTERRUPTED)
     if run.exit_verdict:
         raise typer.Exit(result.exit_code)
 
 
-def _told_interrupted(text: str) -> None:
-    Console(stderr=True, highlight=False, markup=False).print(f"interrupted: {text}", soft_wrap=True)
+def _tell(text: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)

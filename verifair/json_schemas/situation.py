@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from verifair.json_schemas.consistency import MeasuredTrust
 from verifair.json_schemas.words import Answer, Count, RowName, Seconds, Seed, Sha256, Shape, Share, Value
+from verifair.systems.result import MeasuredTrust
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 Do = Annotated[dict[str, Value], Field(description="Protected attribute -> the value of those who are not protected.")]

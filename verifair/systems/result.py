@@ -10,7 +10,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema
 from pydantic_core import core_schema
 
 from solvers.outcome import Limit, Termination
@@ -28,6 +28,8 @@ Row = Annotated[dict[str, Value], Field(description="A person: feature -> value,
 RowName = Annotated[str | int | float, Field(description="What the table's index calls a row; its position where it has no names.")]
 Trust = Literal["checked", "claimed"]
 """checked: `verifair check` can prove it again.   claimed: a solver's word."""
+Measured = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]})]
+"""NaN where there was nothing to measure; null in the JSON."""
 Table = list[dict[str, Any]]
 """Rows of a table whose columns depend on the question."""
 
@@ -78,6 +80,21 @@ class Result(Answer):
     """What became of the run after Ctrl-C, where some of it is kept."""
     exit_code: int = Field(default=0, exclude=True)
     """Of the command, with --exit-verdict."""
+
+
+class Interval(Shape):
+    """A mean with its percentile bootstrap interval over people, 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class MeasuredTrust(Shape):
+    """Which numbers are proved, and which are measured."""
+
+    proved: list[str]
+    measured: list[str]
 
 
 class CertificateNote(Shape):

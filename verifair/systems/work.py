@@ -25,8 +25,8 @@ class OutOfTime(Exception):
     """An analysis that has no answer without more time. The message says how far it came."""
 
 
-class Interrupted(Exception):
-    """Ctrl-C during work of which nothing is left. The message says what is kept, and how to go on."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during work of which nothing is left. The message says when it came, what is kept, and how to go on."""
 
 
 class Saves(Protocol):
@@ -40,6 +40,7 @@ class Work:
     """One question's share of time, processes and files.
 
     deadline: by time.monotonic().   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
+    top: people to review on the screen.
     folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
     on with them.   certificate: where the user wants the proofs.   cluster: address of a dask scheduler.
     options: those that name model and schema to `verifair check`.
@@ -52,6 +53,7 @@ class Work:
     started: float = field(default_factory=time.monotonic)
     nodes: int | None = None
     jobs: int = 1
+    top: int = 10
     folder: Path | None = None
     store: Path | None = None
     resume: bool = False
