@@ -37,7 +37,7 @@ def one_hot(name: str, *categories: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "kind": "one-hot", "categories": list(categories), **more}
 
 
-def schema(*features: dict[str, Any], **more: Any) -> Schema:
+def schema_of(*features: dict[str, Any], **more: Any) -> Schema:
     """A schema of these features. more: constraints, label, positive, ..."""
     return Schema.build({"features": list(features), **more})
 
@@ -52,7 +52,7 @@ def layer(weight: npt.ArrayLike, bias: npt.ArrayLike | None = None, slope: float
     return Layer(weight=rows, bias=biases, slope=np.broadcast_to(np.array(slope, dtype=float), biases.shape).copy())
 
 
-def network(*layers: tuple[npt.ArrayLike, npt.ArrayLike | None], link: Link = Link.IDENTITY, **more: Any) -> Network:
+def network_of(*layers: tuple[npt.ArrayLike, npt.ArrayLike | None], link: Link = Link.IDENTITY, **more: Any) -> Network:
     """Weights and biases layer by layer: ReLU neurons in all but the last, which is affine. more: of Network."""
     made = [layer(weight, bias, 1.0 if k == len(layers) else 0.0) for k, (weight, bias) in enumerate(layers, start=1)]
     return Network(layers=tuple(made), link=link, **{"source_sha256": SHA, **more})
@@ -60,12 +60,11 @@ def network(*layers: tuple[npt.ArrayLike, npt.ArrayLike | None], link: Link = Li
 
 def linear(*weight: float, bias: float = 0.0, **more: Any) -> Network:
     """One affine output."""
-    return network(([weight], [bias]), **more)
+    return network_of(([weight], [bias]), **more)
 
 
 def random_network(rng: np.random.Generator, widths: tuple[int, ...], *, slope: float = 0.0, sparsity: float = 0.0) -> Network:
     """A network of float32 weights, widths = (inputs, hidden ..., outputs), one slope, a share `sparsity` of zero weights."""
-    layers = []
     layers = []
     for k, (n, m) in enumerate(itertools.pairwise(widths)):
         weight = (rng.standard_normal((m, n)) / np.sqrt(n)) * (rng.random((m, n)) >= sparsity)

@@ -21,8 +21,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Layer, Link, Network
 from tests.bench_support import record
+from tests.builders import network_of
 from tests.command_line import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
@@ -51,9 +51,7 @@ SCHEMA = Schema.build({
         {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
     ],
 })  # fmt: skip
-NETWORK = Network(
-    layers=(Layer(weight=np.ones((1, 4)), bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256="0" * 64
-)
+NETWORK = network_of((np.ones((1, 4)), None))
 
 
 # Text

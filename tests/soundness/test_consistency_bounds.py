@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from encoders.bounds.attribution import attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.gradients import integrated_gradients
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array, Network
+from tests.builders import network_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.consistency import explanations, surely_near
 from verifair.systems.cec.score import EPSILON, cec_score
@@ -182,8 +183,7 @@ def test_a_point_s_bound_is_its_score(depth: int) -> None:
 @pytest.mark.parametrize("size", [1e-9, 1e-8, 1e-7])
 def test_epsilon_pulls_small_explanations_together_and_apart(size: float) -> None:
     """Parallel explanations of different lengths near epsilon have a score, though their angle is 0."""
-    layer = Layer(weight=np.full((1, N), size), bias=np.zeros(1), slope=np.ones(1))
-    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="")
+    network = network_of((np.full((1, N), size), None))
     baseline, short, long = np.zeros((1, N)), np.full((1, N), 0.5), np.full((1, N), 1e6)
     margin = np.ones(1)
     measured = cec_score(*(integrated_gradients(network, margin, one, baseline) for one in (short, long)))[0]

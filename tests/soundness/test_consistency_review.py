@@ -13,6 +13,7 @@ import pytest
 from encoders.bounds.attribution import attributions
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
+from tests.builders import network_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.consistency import _near, check_consistency, explanations
 from verifair.engine.questions import decisions, neighbourhood
@@ -102,9 +103,7 @@ def residue() -> tuple[Array, float]:
 
 def test_a_neuron_that_only_rounding_turns_on_is_not_taken_to_be_on() -> None:
     w, b = residue()
-    first = Layer(weight=np.append(w, 0.0)[None], bias=np.array([b]), slope=np.zeros(1))
-    last = Layer(weight=np.ones((1, 1)), bias=np.zeros(1), slope=np.ones(1))
-    network = Network(layers=(first, last), link=Link.IDENTITY, source_sha256="")
+    network = network_of((np.append(w, 0.0)[None], [b]), (np.ones((1, 1)), None))
     point, baseline = np.ones((1, 4)), np.array([[1.0, 1.0, 1.0, 0.0]])
     assert not exact_gradient(network, np.ones(1), baseline[0], point[0]).any()
     found = gradient_zonotopes(network, np.ones(1), baseline, point, point, 4)
@@ -135,8 +134,7 @@ RIM = Schema.model_validate({
 
 def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
     """Two people alike, whom the network decides positively up to `cut`, certified within one unit of their rate."""
-    layer = Layer(weight=np.array([[-1.0, 1.0, 0.0]]), bias=np.array([cut - 50]), slope=np.ones(1))
-    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+    network = network_of(([[-1.0, 1.0, 0.0]], [cut - 50]))
     frame = pd.DataFrame({
         "rate": [rate, rate, 0, 0, 0.9, 0.9], "sum": [50, 50, 0, 0, 0, 0], "sex": list("FMFMFM"), "good": ["yes"] * 4 + ["no"] * 2,
     })  # fmt: skip
@@ -185,8 +183,7 @@ def test_the_pairs_of_an_audit_are_not_certified_by_other_people() -> None:
     frame = pd.DataFrame({"rate": [0.1, 0.2, 0.3, 0.4], "sum": 50, "sex": list("FMFM"), "good": ["yes", "yes", "no", "no"]})
     people = people_of(RIM, frame, "sex")
     reference = Reference.of(people, merit_columns(RIM))
-    layer = Layer(weight=np.ones((1, 3)), bias=np.zeros(1), slope=np.ones(1))
-    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+    network = network_of((np.ones((1, 3)), None))
     measured = audit(network, reference, people, threads=1)
     with pytest.raises(QueryError, match="others than those of the audit"):
         certify_consistency(network, RIM, measured, reference, people.take(np.array([3, 2, 1, 0])), 1.0)

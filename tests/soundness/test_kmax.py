@@ -10,11 +10,12 @@ import pytest
 from flint import arb, ctx, fmpq
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array
 from encoders.probability import bucket
 from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
+from tests.builders import network_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.buckets.bounds import matching, most_buckets
@@ -128,8 +129,7 @@ def test_bounds_of_an_unfinished_run_are_bounds(nodes: int) -> None:
 
 
 def test_huge_logits_share_the_outermost_buckets() -> None:
-    layer = Layer(weight=np.array([[1e6, 0.0, 0.0, 0.0, 0.0, 0.0]]), bias=np.array([-1e6]), slope=np.ones(1))
-    network = Network(layers=(layer,), link=Link.IDENTITY, source_sha256="")
+    network = network_of(([[1e6, 0.0, 0.0, 0.0, 0.0, 0.0]], [-1e6]))
     asked = KDiscrimination(network=network, schema=schema(3), protected=["group"])
     verdict = kmax(asked, budget=PLENTY)  # -1e6, 0, 1e6: the first bucket, the one that begins at 1/2, the last
     assert [one.bucket for one in verdict.outcomes] == [0, 10, 19]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
+from tests.builders import network_of
 from verifair.engine import cascade as engine
 from verifair.engine import solver as by_solver
 from verifair.engine.search.branch_and_bound import decide
@@ -28,9 +28,7 @@ def linear_problem(weights: list[float], goals: tuple[Goal, ...]) -> TwinProblem
         integer=np.array([True, True]), lower=np.zeros(2), upper=np.array([4.0, 1.0]), offset=np.zeros(2), scale=np.ones(2),
         start=np.array([0, 1]), one_hot=np.array([False, False]), width=np.array([1, 1]),
     )  # fmt: skip
-    network = Network(
-        layers=(Layer(weight=np.array([weights]), bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256=""
-    )
+    network = network_of(([weights], None))
     batch = TwinBatch(
         lower=np.array([[0.0, 0.0]]), upper=np.array([[4.0, 0.0]]), prime=np.array([[0.0, 1.0]]), protected=np.array([False, True])
     )

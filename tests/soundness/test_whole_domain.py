@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Layer, Link, Network
+from tests.builders import network_of
 
 from .fairness_truth import Case, compared, exact_logits, sigma
 from .random_fairness import OFFS, STYLES_HERE, near_cases, small_cases, verdict_of
@@ -112,9 +112,8 @@ def hand_made(
     weight: list[float], bias: float, features: list[dict[str, Any]], constraints: list[dict[str, Any]]
 ) -> vf.IndividualFairness:
     """One affine layer over `features`, of which "sex" is protected."""
-    layer = Layer(weight=np.array([weight]), bias=np.array([bias]), slope=np.ones(1))
     return vf.IndividualFairness(
-        network=Network(layers=(layer,), link=Link.IDENTITY, source_sha256="1" * 64),
+        network=network_of(([weight], [bias]), source_sha256="1" * 64),
         schema=vf.Schema.model_validate({"features": features, "constraints": constraints}),
         protected=["sex"],
     )
@@ -183,14 +182,7 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     schema = vf.Schema.model_validate({"features": features, "constraints": constraints, "label": "y"})
     weight = rng.standard_normal((4, 4)).astype(np.float32).astype(float)
     last = rng.standard_normal((1, 4)).astype(np.float32).astype(float)
-    network = Network(
-        layers=(
-            Layer(weight=weight, bias=np.zeros(4), slope=np.zeros(4)),
-            Layer(weight=last, bias=np.zeros(1), slope=np.ones(1)),
-        ),
-        link=Link.IDENTITY,
-        source_sha256="2" * 64,
-    )
+    network = network_of((weight, None), (last, None), source_sha256="2" * 64)
     everything = np.array([[a, s, j] for a in range(5) for s in range(3) for j in range(2)], dtype=float)
     rows = everything[schema.inside(everything)]
     logit = dict(zip(map(tuple, everything.tolist()), exact_logits(network, schema.encode(everything)), strict=True))

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
+from tests.builders import network_of
 from verifair import datasets
 from verifair.audit.answer import section_dict, section_of
 from verifair.audit.sections import certify
@@ -58,8 +58,7 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
 )
 def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[str, tuple[int, int]], known: bool) -> None:
     """Decided otherwise as c alone: that says nothing about a and b."""
-    network = Network(layers=(Layer(weight=np.array([[1.0, 0.0]]), bias=np.array([-1.5]), slope=np.ones(1)),), link=Link.IDENTITY,
-                      source_sha256="")  # fmt: skip
+    network = network_of(([[1.0, 0.0]], [-1.5]))  # fmt: skip
     schema = Schema.build({"positive": "logit > 0", "features": [
         {"name": "group", "kind": "categorical", "categories": ["a", "b", "c"], "protected": True},
         {"name": "age", "kind": "integer", "range": [0, 1]},

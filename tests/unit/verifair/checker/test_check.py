@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from encoders.network import Layer, Link, Network
 from tests.brute_force import exact_forward
+from tests.builders import network_of
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.check import check
 from verifair.checker.envelope import Trust, semantics
@@ -292,9 +293,7 @@ def constant(output: float, weight: float = 0.0) -> Network:
     """f = output + weight * (sex), whatever else."""
     w = np.zeros((1, SCHEMA.domain.columns))
     w[0, -1] = weight
-    return Network(
-        layers=(Layer(weight=w, bias=np.array([output]), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256=SHA
-    )
+    return network_of((w, [output]))
 
 
 @pytest.mark.parametrize(
@@ -591,9 +590,7 @@ def test_deep_trees_need_no_recursion() -> None:
         {"features": [{"name": "wide", "kind": "integer", "range": (0, 6000), "unit": 6000.0}, SCHEMA["sex"].model_dump()]}
     )
     weight = np.array([[0.0, 1.0]])
-    network = Network(
-        layers=(Layer(weight=weight, bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256=SHA
-    )
+    network = network_of((weight, None))
     tree = Tree(
         feature=np.array([0, -1] * 5000 + [-1]),
         cut=np.array([value for k in range(5000) for value in (float(k), 0.0)] + [0.0]),

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from encoders.evaluate import exact_goals
-from encoders.network import Layer, Link, Network
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from encoders.probability import exceeds
 from encoders.vnnlib.cases import meets
 from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.brute_force import fractions
-from tests.builders import random_network
+from tests.builders import network_of, random_network
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
@@ -118,8 +118,7 @@ def test_every_violation_is_in_a_file_and_no_exact_file_has_more(outputs: int, e
 
 def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_exact(tmp_path: Path) -> None:
     """g = 1 - sex - size: at size = 0 the second person's logit is exactly 0, a decision that does not flip by strict signs."""
-    flat = Layer(weight=np.array([[-1.0, 0.0, -2.0, 0.0, 0.0, 0.0]]), bias=np.array([2.0]), slope=np.ones(1))
-    edge = Network(layers=(flat,), link=Link.IDENTITY, source_sha256="")
+    edge = network_of(([[-1.0, 0.0, -2.0, 0.0, 0.0, 0.0]], [2.0]))
     asked = replace(query(box={"age": 1, "job": "q", "size": 0.0}), network=edge)  # minmax: size 0 is 0.5
     assert verify(asked).status is Status.PROVED
     written = export(asked, tmp_path / "out")

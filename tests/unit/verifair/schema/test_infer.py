@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Feed, Layer, Link, Network
+from encoders.network import Feed, Network
+from tests.builders import network_of
 from verifair import datasets
 from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
@@ -98,8 +99,7 @@ def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | 
 def classifier(classes: tuple[str, ...], outputs: int) -> Network:
     """As a reader of stored classifiers gives it: one column, classes with names."""
     feed = Feed(name="age", kind="float32", shape=(1,), start=np.zeros(1, dtype=np.int64))
-    layer = Layer(weight=np.ones((outputs, 1)), bias=np.zeros(outputs), slope=np.ones(outputs))
-    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64, feeds=(feed,), classes=classes)
+    return network_of((np.ones((outputs, 1)), None), feeds=(feed,), classes=classes)
 
 
 def test_positive_is_the_class_that_the_network_decides_about() -> None:

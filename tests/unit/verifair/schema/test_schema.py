@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from encoders.network import Layer, Link, Network
+from encoders.network import Network
+from tests.builders import network_of
 from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Feature, Scale, Schema
 
@@ -70,8 +71,7 @@ def rows() -> pd.DataFrame:
 
 
 def network(inputs: int, outputs: int) -> Network:
-    layer = Layer(weight=np.ones((outputs, inputs)), bias=np.zeros(outputs), slope=np.ones(outputs))
-    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="")
+    return network_of((np.ones((outputs, inputs)), None))
 
 
 def text_of(error: pytest.ExceptionInfo[Exception]) -> str:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Feed, Layer, Link, Network
+from encoders.network import Feed, Network
+from tests.builders import network_of
 from verifair.checker.envelope import semantics
 from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
@@ -28,8 +29,7 @@ def column(name: str, kind: str, start: int, *known: Any) -> Feed:
 
 def network(*feeds: Feed, outputs: int = 1) -> Network:
     n = sum(feed.columns for feed in feeds)
-    layer = Layer(weight=np.ones((outputs, n)), bias=np.zeros(outputs), slope=np.ones(outputs))
-    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="", feeds=feeds)
+    return network_of((np.ones((outputs, n)), None), feeds=feeds)
 
 
 MODEL = network(column("age", "int64", 0), column("sex", "text", 1, "F", "M"), column("hours_per_week", "float32", 3))

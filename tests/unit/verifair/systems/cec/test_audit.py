@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import verifair as vf
 from encoders.network import Array, Layer, Link, Network
-from tests.builders import random_network
+from tests.builders import network_of, random_network
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.attributions import explanations
@@ -215,11 +215,7 @@ def test_a_network_without_the_group_explains_equals_alike() -> None:
     """Two people who agree in everything that the network looks at have score 0: regime A, whatever their group."""
     weight = np.random.default_rng(1).standard_normal((8, 6))
     weight[:, 4:] = 0  # blind to zip and sex
-    blind = Network(
-        layers=(Layer(weight=weight, bias=np.ones(8), slope=np.zeros(8)),
-                Layer(weight=np.random.default_rng(2).standard_normal((2, 8)), bias=np.zeros(2), slope=np.ones(2))),
-        link=Link.IDENTITY, source_sha256="",
-    )  # fmt: skip
+    blind = network_of((weight, np.ones(8)), (np.random.default_rng(2).standard_normal((2, 8)), None))  # fmt: skip
     found = reference(table(600))
     whole = audit(blind, found, found.people)
     exact = whole.matches.distance[whole.pair] == 0
@@ -285,11 +281,7 @@ def test_review_puts_hidden_bias_first() -> None:
 
 
 def test_a_constant_network_is_seen() -> None:
-    constant = Network(
-        layers=(Layer(weight=np.zeros((4, 6)), bias=np.ones(4), slope=np.zeros(4)),
-                Layer(weight=np.ones((2, 4)), bias=np.array([0.0, 1.0]), slope=np.ones(2))),
-        link=Link.IDENTITY, source_sha256="",
-    )  # fmt: skip
+    constant = network_of((np.zeros((4, 6)), np.ones(4)), (np.ones((2, 4)), [0.0, 1.0]))  # fmt: skip
     found = reference(table())
     whole = audit(constant, found, found.people)
     assert whole.value == 0

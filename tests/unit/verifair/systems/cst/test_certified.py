@@ -15,8 +15,9 @@ from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
 import verifair as vf
-from encoders.network import Layer, Link, Network
+from encoders.network import Layer, Network
 from solvers.outcome import Budget
+from tests.builders import network_of
 from verifair import datasets
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import Trust
@@ -42,8 +43,7 @@ SCHEMA = vf.Schema.build({
 
 def network(income: float, years: float, sex: float, bias: float) -> Network:
     """logit = income * ... + bias, as one linear layer."""
-    layer = Layer(weight=np.array([[income, years, sex]]), bias=np.array([bias]), slope=np.ones(1))
-    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64)
+    return network_of(([[income, years, sex]], [bias]))
 
 
 def model(sex_income: float = 1.0, income_years: float = 0.5, **of_income: Any) -> CausalModel:
@@ -104,10 +104,7 @@ def test_ranges_of_nodes_are_kept() -> None:
 
 def test_attributes_that_the_network_does_not_take() -> None:
     schema = vf.Schema.build({"features": [feature.model_dump() for feature in SCHEMA.features[:2]]})
-    blind = Network(
-        layers=(Layer(weight=np.array([[1.0, 0.0]]), bias=np.array([-6.0]), slope=np.ones(1)),), link=Link.IDENTITY,
-        source_sha256="0" * 64,
-    )  # fmt: skip
+    blind = network_of(([[1.0, 0.0]], [-6.0]))  # fmt: skip
     found = certify(schema=schema, network=blind)
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None

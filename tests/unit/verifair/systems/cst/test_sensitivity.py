@@ -13,7 +13,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array
+from tests.builders import network_of
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
@@ -146,8 +147,7 @@ def test_networks_classifiers_and_recorded_decisions() -> None:
     schema = vf.Schema.build({"features": [
         {"name": "income", "kind": "real", "range": [0, 12]}, {"name": "years", "kind": "integer", "range": [0, 12]},
     ]})  # fmt: skip
-    layer = Layer(weight=np.array([[1.0, 2.0]]), bias=np.array([-14.0]), slope=np.ones(1))
-    network = NetworkDecider(network=Network(layers=(layer,), link=Link.IDENTITY, source_sha256="0" * 64), schema=schema)
+    network = NetworkDecider(network=network_of(([[1.0, 2.0]], [-14.0])), schema=schema)
     label = RULE.decide(frame)
     columns = ["income", "years"]
     classifier = Model(estimator=LogisticRegression().fit(frame[columns], label), columns=columns, positive=True)

@@ -15,8 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array, Network
 from solvers.outcome import BackendError
+from tests.builders import network_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import groups_of
@@ -321,8 +322,7 @@ def score(frame: pd.DataFrame) -> Array:
 
 
 def network() -> Network:
-    layer = Layer(weight=np.array([[1.0, 1.0, -2.0]]), bias=np.zeros(1), slope=np.ones(1))
-    return Network(layers=(layer,), link=Link.IDENTITY, source_sha256="")
+    return network_of(([[1.0, 1.0, -2.0]], None))
 
 
 def test_a_network_and_an_estimator_that_decide_alike_are_explained_alike() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
+from tests.builders import network_of
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
@@ -165,9 +166,7 @@ def test_surrogates_name_the_features_that_matter() -> None:
         + '\n[[feature]]\nname = "sex"\nkind = "categorical"\ncategories = ["f", "m"]'
     )
     weight = np.array([[0.0, 3.0, 0.0, 2.0, 0.0, 1.0]])
-    linear = Network(
-        layers=(Layer(weight=weight, bias=np.zeros(1), slope=np.ones(1)),), link=Link.IDENTITY, source_sha256=""
-    )
+    linear = network_of((weight, None))
     query = KDiscrimination(network=linear, schema=schema, protected=["sex"])
     space = Space.of(query)
     severity = severity_of(space, "gap")

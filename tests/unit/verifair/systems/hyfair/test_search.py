@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.network import Array, Layer, Link, Network
+from encoders.network import Array, Layer, Link
 from encoders.probability import bucket
 from encoders.problem import Forbidden
 from tests.brute_force import exact_forward, fractions
-from tests.builders import lattice, random_network
+from tests.builders import lattice, network_of, random_network
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
@@ -262,9 +262,8 @@ def test_a_logit_of_zero_opens_the_upper_half_of_an_even_number_of_buckets() -> 
     assert occupied(logits, None, 20).tolist() == [2, 1, 1]
     assert occupied(logits, None, 21).tolist() == [1, 1, 1]
     described = schema()
-    flat = Layer(weight=np.zeros((1, 8)), bias=np.zeros(1), slope=np.ones(1))
     query = KDiscrimination(
-        network=Network(layers=(flat,), link=Link.SIGMOID, source_sha256=""), schema=described, protected=["a"], buckets=20
+        network=network_of((np.zeros((1, 8)), None), link=Link.SIGMOID), schema=described, protected=["a"], buckets=20
     )
     found = clusters.recount(Space.of(query), described.domain.lower)
     assert found.bucket.tolist() == [10, 10]
@@ -273,7 +272,7 @@ def test_a_logit_of_zero_opens_the_upper_half_of_an_even_number_of_buckets() -> 
 def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
     weight = np.zeros((1, 8))
     weight[0, 0], bias = 2e30, np.array([-1e30])
-    network = Network(layers=(Layer(weight=weight, bias=bias, slope=np.ones(1)),), link=Link.IDENTITY, source_sha256="")
+    network = network_of((weight, bias))
     query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
     found = search(query, iterations=3, schedule=FEW)
     assert found.k == 2
@@ -282,9 +281,7 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
 
 
 def test_weights_beyond_float32_are_no_warning() -> None:
-    first = Layer(weight=np.full((2, 8), 1e60), bias=np.zeros(2), slope=np.zeros(2))
-    last = Layer(weight=np.array([[1e60, -1e60]]), bias=np.zeros(1), slope=np.ones(1))
-    network = Network(layers=(first, last), link=Link.IDENTITY, source_sha256="")
+    network = network_of((np.full((2, 8), 1e60), None), ([[1e60, -1e60]], None))
     query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
     assert search(query, iterations=2, schedule=FEW, enough=99).k == 1, "exactly, both terms cancel"
 

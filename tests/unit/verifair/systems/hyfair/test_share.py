@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from encoders.network import Layer, Link, Network
+from tests.builders import network_of
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
@@ -23,8 +23,7 @@ from verifair.systems.hyfair.share import Blocks, PartitionSummary, summary
 from verifair.systems.hyfair.share_views import partition_plot, people_table, shares_table
 from verifair.systems.words import percent
 
-LAYER = Layer(weight=np.array([[1.0, 0.0, 0.0]]), bias=np.zeros(1), slope=np.ones(1))
-NETWORK = Network(layers=(LAYER,), link=Link.IDENTITY, source_sha256="0" * 64)
+NETWORK = network_of(([[1.0, 0.0, 0.0]], None))
 REASONS = tuple(Reason)
 
 
