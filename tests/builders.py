@@ -58,7 +58,7 @@ def network_of(*layers: tuple[npt.ArrayLike, npt.ArrayLike | None], link: Link =
     return Network(layers=tuple(made), link=link, **{"source_sha256": SHA, **more})
 
 
-def linear(*weight: float, bias: float = 0.0, **more: Any) -> Network:
+def linear_network(*weight: float, bias: float = 0.0, **more: Any) -> Network:
     """One affine output."""
     return network_of(([weight], [bias]), **more)
 

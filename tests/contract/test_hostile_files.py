@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 from tests.bench_support import record
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.command_line import RUN
 from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
@@ -43,14 +43,12 @@ from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.files import save_text
 from verifair.systems.hyfair.explain import rules_file
 
-SCHEMA = Schema.build({
-    "features": [
-        {"name": "age", "kind": "integer", "range": [0, 9_999]},
-        {"name": "hours", "kind": "integer", "range": [0, 9_999]},
-        {"name": "weeks", "kind": "integer", "range": [0, 9_999]},
-        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
-    ],
-})  # fmt: skip
+SCHEMA = schema_of(
+    integer("age", 0, 9_999),
+    integer("hours", 0, 9_999),
+    integer("weeks", 0, 9_999),
+    categorical("sex", "f", "m", protected=True),
+)
 NETWORK = network_of((np.ones((1, 4)), None))
 
 
@@ -109,9 +107,9 @@ def test_the_first_of_many_problems_are_told() -> None:
 
 
 def test_ten_thousand_features_named_twice_are_found_at_once() -> None:
-    features = [{"name": f"f{k % 10_000}", "kind": "real", "range": [0, 1]} for k in range(20_000)]
+    features = [real(f"f{k % 10_000}", 0, 1) for k in range(20_000)]
     with pytest.raises(SchemaError, match="named twice"):
-        Schema.build({"features": features})
+        schema_of(*features)
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "round"])
@@ -126,7 +124,7 @@ def test_paths_of_causal_files_that_cannot_be(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("text", [
     '{"rules": [{"when": {"\\ud800": "a"}}]}', '{"rules": [{"when": {"age": ' + "9" * 5000 + "}}]}", "[" * 100_000,
     '{"rules": \x00}',
-])  # fmt: skip
+])
 def test_rules_that_are_no_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(text)
     with pytest.raises(DataError, match=r"not valid JSON|nested too deeply"):
@@ -152,7 +150,7 @@ def zipped(path: Path) -> None:
     ("t.csv.gz", lambda path: path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))),
     ("t.csv.xz", lambda path: path.write_bytes(lzma.compress(b"a,b\n" + b"1,2\n" * 100_000))),
     ("t.csv.zip", zipped),
-])  # fmt: skip
+])
 def test_a_table_that_unpacks_to_too_much(
     name: str, write: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +184,7 @@ def test_more_columns_than_anybody_has(suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [
     "a;b" * 100_000 + "\n1\n", ",".join(["a" * 1000, "b" * 1000] * 500) + "\n1\n", '"' + "a" * 1_000_000 + "\n",
-])  # fmt: skip
+])
 def test_headers_are_not_printed_whole(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(DataError) as caught:
@@ -234,7 +232,7 @@ def test_equal_cells_of_a_parquet_file_are_counted(tmp_path: Path, monkeypatch: 
     ("t.csv.xz", lzma.compress(b"a,b\n1,2\n")[:-9]), ("t.csv.xz", b"\xfd7zXZ\x00broken"), ("t.csv.bz2", b"BZh9x"),
     ("t.csv.zip", b"PK\x03\x04"), ("t.csv.zst", b"\x28\xb5\x2f\xfd"), ("t.tar", b"x" * 1024),
     ("t.parquet", b"PAR1" + b"\xff" * 50 + b"PAR1"), ("t.csv", b'a,b\n"1,2\n'),
-])  # fmt: skip
+])
 def test_tables_damaged_in_their_packing(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=name):
@@ -296,7 +294,7 @@ ABOUT: dict[str, Any] = {
     "network_sha256": NETWORK.source_sha256, "output": None, "rounded": [], "schema_sha256": SCHEMA.sha256, "protected": ["sex"],
     "box": {"age": [0.0, 9_999.0], "hours": [0.0, 9_999.0], "weeks": [0.0, 9_999.0], "sex": [0.0, 1.0]},
     "differ": "all", "epsilon": None, "relax": {}, "size": 10, "step": 10,
-}  # fmt: skip
+}
 
 
 def store(path: Path, *statements: str, arrays: bytes = b"", **about: Any) -> Path:
@@ -314,7 +312,7 @@ def store(path: Path, *statements: str, arrays: bytes = b"", **about: Any) -> Pa
     ["CREATE TRIGGER t AFTER INSERT ON chunks BEGIN DELETE FROM chunks; END"], ["CREATE INDEX i ON chunks (count)"],
     ["CREATE TABLE more (x)"],
     ["DROP TABLE chunks", "CREATE TABLE chunks (first, count, status AS (zeroblob(900000000)), nodes, seconds, arrays)"],
-])  # fmt: skip
+])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_sqlite_computes_nothing_for_its_author(statements: list[str], resumed: bool, tmp_path: Path) -> None:
     """Views that never end, triggers on what is written, columns that are computed."""
@@ -342,7 +340,7 @@ def test_statuses_that_are_none(value: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("about", [
     {"protected": ["age", "hours", "sex"]}, {"protected": ["age", "sex"]}, {"relax": {"age": 100, "hours": 100, "weeks": 100}},
-])  # fmt: skip
+])
 def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Path) -> None:
     """Two hundred million combinations would be listed before anything is checked."""
     found = check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
@@ -352,7 +350,7 @@ def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Pa
 @pytest.mark.parametrize("about", [
     {"size": "10"}, {"size": 10.5}, {"size": True}, {"relax": {"age": 1.5}}, {"epsilon": "0.1"},
     {"box": {"age": ["0", 1], "hours": [0, 1], "weeks": [0, 1], "sex": [0, 1]}},
-])  # fmt: skip
+])
 def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) -> None:
     """What is said to be proved is printed as it stands in the file: it is read as it stands there, too."""
     with pytest.raises(CertificateError, match="is malformed"):
@@ -366,7 +364,7 @@ AUDIT = '[schema]\nfile = "s.toml"\n[analyses.pba]\n[model]\nfile = '
 
 @pytest.mark.parametrize("written", [
     "../m.onnx", "/etc/passwd", "deep/../../m.onnx", "out/m.onnx", "link.onnx", "a\x00b", "round", "a" * 5000, "a/" * 5000, "deep",
-])  # fmt: skip
+])
 def test_paths_of_audit_files_that_lead_out_or_nowhere(written: str, tmp_path: Path) -> None:
     folder = tmp_path / "audit"
     (folder / "deep").mkdir(parents=True)
@@ -388,14 +386,14 @@ def test_what_stands_in_place_of_a_section_is_not_printed_whole(tmp_path: Path) 
 @pytest.mark.parametrize("damage", [
     {"witnesses": [{"changes": 1.5}]}, {"tables": [{"title": "", "note": "", "columns": ["a"], "rows": [[1], []]}]},
     {"tables": [3]}, {"statements": None}, {"evidence": [{}]},
-])  # fmt: skip
+])
 def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, Any], tmp_path: Path) -> None:
     places = Places(page=tmp_path / "p.html", json=tmp_path / "p.json")
     (places.work / KEPT).mkdir(parents=True)
     section = {
         "key": "pba", "title": "", "question": "", "method": "", "source": "", "semantics": "", "statements": [], "witnesses": [],
         "pictures": [], "tables": [], "evidence": [],
-    }  # fmt: skip
+    }
     for content, expected in ((section, "pba"), ({**section, **damage}, None)):
         (places.work / KEPT / "pba.json").write_text(
             json.dumps({"pin": "", "share": 1.0, "sha256": _digest(content), "section": content})
@@ -409,7 +407,7 @@ def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, An
 
 @pytest.mark.parametrize("line", [
     "[" * 100_000, '{"settings": [1]}', '{"settings": 5}', '{"settings": null}', '{"settings": {"limit": ' + "9" * 5000 + "}}",
-])  # fmt: skip
+])
 def test_journals_whose_settings_are_none(line: str, tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(line + "\n")
     with pytest.raises(DataError, match="is no journal"):
@@ -420,7 +418,7 @@ def test_journals_whose_settings_are_none(line: str, tmp_path: Path) -> None:
     {"case": ["x"]}, {"kind": "none"}, {"status": "PROVED"}, {"total_seconds": "1"}, {"total_seconds": -1.0}, {"size": 1.5},
     {"repeat": True}, {"comparable": 1}, {"total_seconds": float("nan")}, {"peak_mb": float("inf")}, {"upper": 10**400},
     {"note": None}, {"note": "\ud800"}, {"case": "a\udfff"},
-])  # fmt: skip
+])
 def test_runs_that_nobody_measured(changed: dict[str, Any], tmp_path: Path) -> None:
     with Journal(tmp_path, {"limit": 5.0}, resume=False) as journal:
         journal.add(record())

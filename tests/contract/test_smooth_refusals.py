@@ -26,6 +26,7 @@ from encoders.programs.big_m import big_m
 from encoders.programs.smt import smt
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
+from tests.builders import categorical, integer, schema_of
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.cascade import solve
@@ -35,13 +36,11 @@ from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.mitigation.retraining import weights_of
 from verifair.systems.hyfair.search.space import Space
 
-SCHEMA = vf.Schema.model_validate({
-    "features": [
-        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
-        {"name": "age", "kind": "integer", "range": (0, 9), "unit": 1},
-    ],
-    "positive": "logit > 0",
-})  # fmt: skip
+SCHEMA = schema_of(
+    categorical("sex", "f", "m", protected=True),
+    integer("age", 0, 9, unit=1),
+    positive="logit > 0",
+)
 
 
 def network() -> Network:
@@ -107,7 +106,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "counterfactual decisions": lambda: NetworkRows.of(None, network(), SCHEMA, None, None, {}, None),
     "retraining": lambda: weights_of(network()),
     "product network": lambda: product_network(network(), own=np.array([0])),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSALS)

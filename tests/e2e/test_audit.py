@@ -20,6 +20,7 @@ from joblib import parallel_config
 from joblib.parallel import get_active_backend
 
 from solvers.outcome import Budget
+from tests.builders import categorical, integer
 from tests.command_line import RUN
 from verifair import datasets
 from verifair.audit import run
@@ -146,10 +147,10 @@ def test_a_question_that_another_step_has_refuted_is_not_called_undecided(
 def test_of_three_classes_one_has_a_name(inside: Run, tmp_path: Path) -> None:
     """The favourable class is called as in the schema, the others by their numbers; everybody is counted once."""
     weights = [(np.array([[1, 0.1], [-1, 0.1], [1, -0.1], [0.5, 0]], np.float32), np.array([-7, 3, 0, 0], np.float32)),
-               (np.array([[0, 2, 0, 0], [0, 0, 0, 0.8], [3, 0, 0, 0.3]], np.float32), np.zeros(3, np.float32))]  # fmt: skip
+               (np.array([[0, 2, 0, 0], [0, 0, 0, 0.8], [3, 0, 0, 0.3]], np.float32), np.zeros(3, np.float32))]
     (tmp_path / "net.onnx").write_bytes(onnx_model(weights, {}).SerializeToString())
-    age = {"name": "age", "kind": "integer", "range": [0, 10], "unit": 1}
-    sex = {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True}
+    age = integer("age", 0, 10, unit=1)
+    sex = categorical("sex", "f", "m", protected=True)
     described = {"features": [age, sex], "label": "y", "positive": "class = 1", "outcomes": ("refused", "granted")}
     Schema.build(described).save(tmp_path / "schema.toml")
     x = np.array([[age, sex] for age in range(11) for sex in (0, 1)], np.float32)

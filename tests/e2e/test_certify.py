@@ -24,6 +24,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.builders import categorical, integer, schema_of
 from verifair import cli, datasets
 from verifair.checker.partition_store import TABLES
 from verifair.engine import partition
@@ -31,24 +32,13 @@ from verifair.engine import partition
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)
 W2, B2 = np.array([[0.5, -0.25, 0.125]], dtype=np.float32), np.array([-0.5625], dtype=np.float32)
-SCHEMA = """
-[model]
-positive = "logit > 0"
-outcomes = ["no", "yes"]
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["Female", "Male"]
-protected = true
-[[feature]]
-name = "age"
-kind = "integer"
-range = [0, 20]
-[[feature]]
-name = "hours"
-kind = "integer"
-range = [0, 20]
-"""
+SCHEMA = schema_of(
+    categorical("sex", "Female", "Male", protected=True),
+    integer("age", 0, 20),
+    integer("hours", 0, 20),
+    positive="logit > 0",
+    outcomes=["no", "yes"],
+)
 ROWS = np.array(list(itertools.product(range(21), range(21))))
 
 
@@ -91,12 +81,12 @@ def verifair(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """MODEL --schema SCHEMA --protected sex of the tiny network."""
     folder = tmp_path_factory.mktemp("tiny")
-    (folder / "tiny.toml").write_text(SCHEMA)
+    SCHEMA.save(folder / "tiny.toml")
     weights = [numpy_helper.from_array(value, name) for name, value in zip(("a", "b", "c", "d"), (W1, B1, W2, B2), strict=True)]
     nodes = [
         helper.make_node("Gemm", ["x", "a", "b"], ["h"], transB=1), helper.make_node("Relu", ["h"], ["r"]),
         helper.make_node("Gemm", ["r", "c", "d"], ["y"], transB=1),
-    ]  # fmt: skip
+    ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width]) for name, width in (("x", 3), ("y", 1))]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "tiny.onnx")
@@ -295,7 +285,7 @@ def test_the_certified_share_is_the_true_one(tiny: list[object], verifair: Run, 
     code, out, _ = verifair(
         "certify", *tiny, "--partition", size, "--store", store, "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png",
         "--json", tmp_path / "s.json", "--exit-verdict",
-    )  # fmt: skip
+    )
     assert code == 10
     cell = ROWS // size
     unfair = {tuple(one) for one in cell[flips(ROWS)].tolist()}
@@ -412,48 +402,45 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
 # Mistakes
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--flip", "--epsilon", "0.1"], "choose one"),
-        (["--epsilon", "1.5"], "between 0 and 1"),
-        (["--box", "age"], "expected feature=value or feature=low:high"),
-        (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
-        (["--box", "agee=3"], "did you mean 'age'?"),
-        (["--box", "age=9:3"], "reversed"),
-        (["--box", "age=9:30"], "leaves the declared range 0 .. 20"),
-        (["--relax", "age"], "expected feature=units"),
-        (["--relax", "age=-1"], "whole number"),
-        (["--relax", "sex=1"], "is protected"),
-        (["--protected", "sex"], "named twice"),
-        (["--differ", "some"], "expected 'all' or 'any'"),
-        (["--method", "magic"], "'magic' is unknown"),
-        (["--method", "bnb", "--solver", "highs"], "bnb asks no solver"),
-        (["--demo", "german"], "--demo brings its own model"),
-        (["--targeted", "age=3", "--maximise"], "different questions"),
-        (["--targeted", "age=3,sex"], "'3,sex' is not a number"),
-        (["--targeted", "age=3", "--box", "age=4"], "is in --box as well"),
-        (["--targeted", "age=3", "--targeted", "sex=Male"], "no two different values"),
-        (["--targeted", "age=3", "--certificate", "x.json"], "name a folder"),
-        (["--maximise", "--epsilon", "0.1"], "drop --epsilon"),
-        (["--maximise", "--exit-verdict"], "drop --exit-verdict"),
-        (["--maximise", "--method", "milp"], "drop --method"),
-        (["--maximise", "--tolerance", "1e-9"], "at least 1e-6"),
-        (["--tolerance", "1e-3"], "--tolerance belongs to --maximise"),
-        (["--logit"], "--logit belongs to --maximise"),
-        (["--plot", "x.png"], "--plot belongs to --partition"),
-        (["--store", "x.sqlite", "--maximise"], "--store belongs to --partition, not to --maximise"),
-        (["--partition", "1"], "at least 2 values"),
-        (["--partition", "3", "--certificate", "x.json"], "drop --certificate"),
-        (["--partition", "3", "--solver", "highs"], "drop --solver"),
-        (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),
-        (["--partition", "3", "--data", "no.csv"], "no such file"),
-        (["--partition", "3", "--timeout", "0"], "positive number"),
-        (["--partition", "3", "--store", "."], "--store .: is a folder"),
-        (["--json", "."], "--json .: is a folder"),
-        (["--certificate", "/dev/null/p.json"], "nothing can be written in"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--flip", "--epsilon", "0.1"], "choose one"),
+    (["--epsilon", "1.5"], "between 0 and 1"),
+    (["--box", "age"], "expected feature=value or feature=low:high"),
+    (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
+    (["--box", "agee=3"], "did you mean 'age'?"),
+    (["--box", "age=9:3"], "reversed"),
+    (["--box", "age=9:30"], "leaves the declared range 0 .. 20"),
+    (["--relax", "age"], "expected feature=units"),
+    (["--relax", "age=-1"], "whole number"),
+    (["--relax", "sex=1"], "is protected"),
+    (["--protected", "sex"], "named twice"),
+    (["--differ", "some"], "expected 'all' or 'any'"),
+    (["--method", "magic"], "'magic' is unknown"),
+    (["--method", "bnb", "--solver", "highs"], "bnb asks no solver"),
+    (["--demo", "german"], "--demo brings its own model"),
+    (["--targeted", "age=3", "--maximise"], "different questions"),
+    (["--targeted", "age=3,sex"], "'3,sex' is not a number"),
+    (["--targeted", "age=3", "--box", "age=4"], "is in --box as well"),
+    (["--targeted", "age=3", "--targeted", "sex=Male"], "no two different values"),
+    (["--targeted", "age=3", "--certificate", "x.json"], "name a folder"),
+    (["--maximise", "--epsilon", "0.1"], "drop --epsilon"),
+    (["--maximise", "--exit-verdict"], "drop --exit-verdict"),
+    (["--maximise", "--method", "milp"], "drop --method"),
+    (["--maximise", "--tolerance", "1e-9"], "at least 1e-6"),
+    (["--tolerance", "1e-3"], "--tolerance belongs to --maximise"),
+    (["--logit"], "--logit belongs to --maximise"),
+    (["--plot", "x.png"], "--plot belongs to --partition"),
+    (["--store", "x.sqlite", "--maximise"], "--store belongs to --partition, not to --maximise"),
+    (["--partition", "1"], "at least 2 values"),
+    (["--partition", "3", "--certificate", "x.json"], "drop --certificate"),
+    (["--partition", "3", "--solver", "highs"], "drop --solver"),
+    (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),
+    (["--partition", "3", "--data", "no.csv"], "no such file"),
+    (["--partition", "3", "--timeout", "0"], "positive number"),
+    (["--partition", "3", "--store", "."], "--store .: is a folder"),
+    (["--json", "."], "--json .: is a folder"),
+    (["--certificate", "/dev/null/p.json"], "nothing can be written in"),
+])
 def test_mistakes_are_one_line(
     extra: list[str], message: str, tiny: list[object], verifair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,41 +467,38 @@ INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec",
 """Words that come out of libraries, and tell a user nothing."""
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.json", b"", "is empty"),
-        ("a.sqlite", b"", "is empty"),
-        ("a.json", b"hello", "neither JSON with a certificate nor SQLite"),
-        ("a.json", bytes(range(256)), "neither JSON with a certificate nor SQLite"),
-        ("a.json", b"[1, 2]", "neither JSON with a certificate nor SQLite"),
-        ("a.json", b'{"a": 1}', "is JSON that names no format; expected verifair-certificate/1"),
-        ("a.json", b'{"format": "other/1"}', "names 'other/1' as its format"),
-        ("a.json", b'{"format": "verifair-certificate/9"}', "names 'verifair-certificate/9' as its format"),
-        ("a.json", b'{"format": "verifair-certificate/1"}', "features is missing; expected a verifair-certificate/1 file"),
-        ("a.json", b'{"format": "verifair-certificate/1", "fea', "breaks off or is malformed at line 1, column"),
-        ("a.json", b'{"format": "verifair-certificate/1", "x": "\xff"}', "it is not UTF-8 text"),
-        ("a.json", b'{"format": "verifair-kmax-certificate/1", "upper": "x"}', "features is missing; expected a verifair-kmax"),
-        ("a.json", gzip.compress(b'{"a": 1}', mtime=0), "does not end in .gz"),
-        ("a.json.gz", b'{"a": 1}', "is not compressed by gzip"),
-        ("a.json.gz", b"\x1f\x8b", "is a damaged gzip file"),
-        ("a.json.gz", gzip.compress(b'{"format": "verifair-certificate/1"' + bytes(99), mtime=0)[:40], "is a damaged gzip file"),
-        ("a.sqlite", b"SQLite format 3\0hello", "is a damaged SQLite file"),
-        ("a.sqlite", sqlite_file("CREATE TABLE people (name)"), "is an SQLite file with the tables people"),
-        ("a.sqlite", sqlite_file("CREATE TABLE runs (a)", "CREATE TABLE verdicts (a)"), "is the store of a pba run"),
-        ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/1"),
-        ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/1"),
-        ("a.sqlite", sqlite_file(*OURS, "CREATE VIEW more AS SELECT 1"), "its tables are others than ours"),
-        ("a.sqlite", sqlite_file(OURS[0], OURS[1].replace("arrays BLOB", "arrays AS (zeroblob(1000))")), "others than ours"),
-        (
-            "a.sqlite",
-            sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),
-            "what it says of its query lacks 'network_sha256'",
-        ),
-        ("a.json", Path.mkdir, "is a folder"),
-        ("a.json", lambda path: None, "there is no such file"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.json", b"", "is empty"),
+    ("a.sqlite", b"", "is empty"),
+    ("a.json", b"hello", "neither JSON with a certificate nor SQLite"),
+    ("a.json", bytes(range(256)), "neither JSON with a certificate nor SQLite"),
+    ("a.json", b"[1, 2]", "neither JSON with a certificate nor SQLite"),
+    ("a.json", b'{"a": 1}', "is JSON that names no format; expected verifair-certificate/1"),
+    ("a.json", b'{"format": "other/1"}', "names 'other/1' as its format"),
+    ("a.json", b'{"format": "verifair-certificate/9"}', "names 'verifair-certificate/9' as its format"),
+    ("a.json", b'{"format": "verifair-certificate/1"}', "features is missing; expected a verifair-certificate/1 file"),
+    ("a.json", b'{"format": "verifair-certificate/1", "fea', "breaks off or is malformed at line 1, column"),
+    ("a.json", b'{"format": "verifair-certificate/1", "x": "\xff"}', "it is not UTF-8 text"),
+    ("a.json", b'{"format": "verifair-kmax-certificate/1", "upper": "x"}', "features is missing; expected a verifair-kmax"),
+    ("a.json", gzip.compress(b'{"a": 1}', mtime=0), "does not end in .gz"),
+    ("a.json.gz", b'{"a": 1}', "is not compressed by gzip"),
+    ("a.json.gz", b"\x1f\x8b", "is a damaged gzip file"),
+    ("a.json.gz", gzip.compress(b'{"format": "verifair-certificate/1"' + bytes(99), mtime=0)[:40], "is a damaged gzip file"),
+    ("a.sqlite", b"SQLite format 3\0hello", "is a damaged SQLite file"),
+    ("a.sqlite", sqlite_file("CREATE TABLE people (name)"), "is an SQLite file with the tables people"),
+    ("a.sqlite", sqlite_file("CREATE TABLE runs (a)", "CREATE TABLE verdicts (a)"), "is the store of a pba run"),
+    ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/1"),
+    ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/1"),
+    ("a.sqlite", sqlite_file(*OURS, "CREATE VIEW more AS SELECT 1"), "its tables are others than ours"),
+    ("a.sqlite", sqlite_file(OURS[0], OURS[1].replace("arrays BLOB", "arrays AS (zeroblob(1000))")), "others than ours"),
+    (
+        "a.sqlite",
+        sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),
+        "what it says of its query lacks 'network_sha256'",
+    ),
+    ("a.json", Path.mkdir, "is a folder"),
+    ("a.json", lambda path: None, "there is no such file"),
+])
 def test_check_tells_what_is_no_certificate(
     name: str, content: bytes | Callable[[Path], object], message: str, tiny: list[object], verifair: Run, tmp_path: Path
 ) -> None:

@@ -10,24 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.builders import categorical, integer, schema_of
 from tests.command_line import flat, verifair
 
-SCHEMA = """
-[model]
-positive = "logit > 0"
-
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["f", "m"]
-protected = true
-
-[[feature]]
-name = "age"
-kind = "integer"
-range = [0, 40]
-unit = 1
-"""
+SCHEMA = schema_of(
+    categorical("sex", "f", "m", protected=True),
+    integer("age", 0, 40, unit=1),
+    positive="logit > 0",
+)
 
 
 @pytest.fixture
@@ -37,12 +27,12 @@ def folder(tmp_path: Path) -> Path:
     nodes = [
         helper.make_node("Gemm", ["x", "w", "b"], ["a"], transB=1, name="one"), helper.make_node("Tanh", ["a"], ["h"], name="two"),
         helper.make_node("Gemm", ["h", "v", "c"], ["y"], transB=1, name="three"),
-    ]  # fmt: skip
+    ]
     stored = [numpy_helper.from_array(np.array(value, dtype=np.float32), name) for name, value in constants.items()]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", size]) for name, size in (("x", 2), ("y", 1))]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], stored)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
-    (tmp_path / "s.toml").write_text(SCHEMA)
+    SCHEMA.save(tmp_path / "s.toml")
     return tmp_path
 
 

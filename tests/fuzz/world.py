@@ -15,7 +15,7 @@ import pandas as pd
 import verifair as vf
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
-from tests.builders import lattice, random_network
+from tests.builders import categorical, integer, lattice, one_hot, random_network, schema_of
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.partition import certify_partition
 from verifair.systems.cec.audit import audit
@@ -30,19 +30,15 @@ from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import Table
 from verifair.training.onnx_writer import onnx_model
 
-SCHEMA = vf.Schema.build(
-    {
-        "features": [
-            {"name": "age", "kind": "integer", "range": [0, 5], "unit": 1, "scale": "minmax", "merit": True},
-            {"name": "hours", "kind": "integer", "range": [-2, 3], "unit": 2, "merit": True},
-            {"name": "work", "kind": "one-hot", "categories": ["a", "b", "c"]},
-            {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
-            {"name": "race", "kind": "integer", "range": [0, 2]},
-        ],
-        "label": "good",
-        "positive_label": "yes",
-        "constraints": [{"name": "the young work little", "never": {"age": {"high": 0}, "hours": {"low": 2}}}],
-    }
+SCHEMA = schema_of(
+    integer("age", 0, 5, unit=1, scale="minmax", merit=True),
+    integer("hours", -2, 3, unit=2, merit=True),
+    one_hot("work", "a", "b", "c"),
+    categorical("sex", "f", "m", protected=True),
+    integer("race", 0, 2),
+    label="good",
+    positive_label="yes",
+    constraints=[{"name": "the young work little", "never": {"age": {"high": 0}, "hours": {"low": 2}}}],
 )
 BUDGET = vf.Budget(seconds=60)
 

@@ -13,8 +13,8 @@ import pytest
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner
 
+from tests.builders import categorical, real, schema_of
 from verifair.cli.main import app
-from verifair.schema.schema import Schema
 from verifair.systems.fgce.burden import Burden, burden, levels_of
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import summaries
@@ -22,22 +22,12 @@ from verifair.systems.fgce.instance import Block, Instance
 from verifair.systems.fgce.tables import comparisons
 
 LEVELS = np.linspace(0.1, 1.4, 4)
-PEOPLE = """
-[model]
-positive = "logit > 0"
-positive_label = "yes"
-
-[[feature]]
-name = "score"
-kind = "real"
-range = [0, 10]
-
-[[feature]]
-name = "group"
-kind = "categorical"
-categories = ["[low]", "[/b]"]
-protected = true
-"""
+PEOPLE = schema_of(
+    real("score", 0, 10),
+    categorical("group", "[low]", "[/b]", protected=True),
+    positive="logit > 0",
+    positive_label="yes",
+)
 
 
 class Threshold:
@@ -110,7 +100,7 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, n]) for name, n in (("x", 2), ("y", 1)))
     graph = helper.make_graph([helper.make_node("Gemm", ["x", "w", "b"], ["y"])], "net", [x], [y], [weights, bias])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx")
-    (tmp_path / "people.toml").write_text(PEOPLE)
+    PEOPLE.save(tmp_path / "people.toml")
     people().to_csv(tmp_path / "people.csv", index=False)
     files = ["net.onnx", "--schema", "people.toml", "--data", "people.csv"]
     with contextlib.chdir(tmp_path):
@@ -127,7 +117,7 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
 
 def test_a_worse_largest_cost_is_told_only_where_the_bounds_say_so() -> None:
     """Out of time, the group with the greater cost found was called worse, though its optimum was the smaller one."""
-    model = GroupCounterfactuals(Threshold(), Schema.loads(PEOPLE), k=2)
+    model = GroupCounterfactuals(Threshold(), PEOPLE, k=2)
     found = summaries(model.fit(people(), sensitive_features="group"), pd.RangeIndex(60))
     (line,) = (one for one in comparisons(model, found, None) if one.measure.startswith("largest cost d"))
     assert line.measure == "largest cost d"

@@ -16,6 +16,7 @@ import numpy as np
 
 import verifair as vf
 from encoders.network import Array, Network
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import QueryError, SchemaError
 
 from .fairness_truth import Case
@@ -37,9 +38,7 @@ def random_case(seed: int, style: str, *, epsilon: bool = False, constrained: bo
         features = _features(rng)
         constraints = _constraints(rng, features) if (rng.random() < 0.5 if constrained is None else constrained) else []
         try:
-            schema = vf.Schema.model_validate(
-                {"features": features, "positive": str(rng.choice(["logit > 0", "class = 1"])), "constraints": constraints}
-            )
+            schema = schema_of(*features, positive=str(rng.choice(["logit > 0", "class = 1"])), constraints=constraints)
             break
         except SchemaError:
             continue  # constraints that forbid nothing, or everything
@@ -85,16 +84,16 @@ def _shared(rng: np.random.Generator, kind: str) -> dict[str, Any]:
         low = float(rng.choice([0.0, 1.0, -3.0, 1e-30, 1000.0]))
         width = float(rng.integers(1, 4)) * float(np.spacing(np.float32(abs(low) or 1e-40)))
         scale = "none" if low in (0.0, 1e-30) or rng.random() < 0.6 else {"offset": 0.25, "scale": 3.0}
-        return {"name": "income", "kind": "real", "range": (low, low + width), "scale": scale}
+        return real("income", low, low + width, scale=scale)
     if kind == "integer":
         low = int(rng.integers(-4, 3))
-        return {"name": "age", "kind": "integer", "range": (low, low + int(rng.integers(0, 6)))}
+        return integer("age", low, low + int(rng.integers(0, 6)))
     if kind == "scaled":
-        return {"name": "hours", "kind": "integer", "range": (1, int(rng.integers(2, 7))), "scale": {"offset": 2.5, "scale": 7.0}}
+        return integer("hours", 1, int(rng.integers(2, 7)), scale={"offset": 2.5, "scale": 7.0})
     if kind == "categorical":
         codes = [3, 5, 7][: len(names)] if rng.random() < 0.5 else None
-        return {"name": "job", "kind": "categorical", "categories": names, "codes": codes}
-    return {"name": "town", "kind": "one-hot", "categories": names}
+        return categorical("job", *names, codes=codes)
+    return one_hot("town", *names)
 
 
 def _constraints(rng: np.random.Generator, features: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ import networkx as nx
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
+from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.schema.feature import Change, Feature
-from verifair.schema.schema import Schema
 from verifair.systems.fgce.space import Custom, Space
 
 CHANGES: tuple[Change | None, ...] = (None, "free", "free", "increase", "decrease", "fixed")
@@ -37,7 +37,7 @@ class Table:
 def random_table(rng: np.random.Generator, rows: int) -> Table:
     """A table of one to five features with many equal values; sometimes all rows are the same few."""
     features = [_feature(rng, f"f{v}", str(rng.choice(KINDS))) for v in range(rng.integers(1, 6))]
-    schema = Schema.model_validate({"features": features})
+    schema = schema_of(*features)
     changes = {f.name: "free" for f in schema.features if rng.random() < 0.15}
     rule = _never_all_at_once if rng.random() < 0.2 else None
     raw = np.column_stack([_values(rng, feature, rows) for feature in schema.features])
@@ -57,15 +57,15 @@ def _feature(rng: np.random.Generator, name: str, kind: str) -> dict[str, Any]:
         case "constant":
             return own | {"kind": "integer", "range": [low, low]}
         case "protected":
-            return {"name": name, "kind": "integer", "range": [0, 1], "protected": True}
+            return integer(name, 0, 1, protected=True)
         case "two":
             return own | {"kind": "categorical", "categories": ["a", "b"]}
         case "ordered":
             return own | {"kind": "categorical", "categories": list(WORDS[: rng.choice([3, 5, 9])]), "ordered": True}
         case "unordered":
-            return {"name": name, "kind": "categorical", "categories": some}
+            return categorical(name, *some)
         case "one-hot":
-            return {"name": name, "kind": "one-hot", "categories": some, "change": str(rng.choice(["free", "fixed"]))}
+            return one_hot(name, *some, change=str(rng.choice(["free", "fixed"])))
     names = list(WORDS[: rng.choice([3, 5])])
     table = {one: [str(other) for other in rng.permutation(names)[: rng.integers(0, 3)]] for one in names if rng.random() < 0.7}
     return own | {"kind": "categorical", "categories": names, "ordered": kind == "ordered-moves", "moves": table} | (

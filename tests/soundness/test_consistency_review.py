@@ -13,12 +13,11 @@ import pytest
 from encoders.bounds.attribution import attributions
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.consistency import _near, check_consistency, explanations
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
-from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import Certified, certify_consistency
 from verifair.systems.cec.matching import Reference
@@ -122,14 +121,14 @@ def test_what_underflows_on_the_way_back_is_not_taken_to_be_zero() -> None:
     assert not np.abs(zonotopes.centre[0, 0]) + zonotopes.error[0, 0] < 1
 
 
-RIM = Schema.model_validate({
-    "positive": "logit > 0", "label": "good", "positive_label": "yes",
-    "features": [
-        {"name": "rate", "kind": "real", "range": [0, 1], "unit": 0.1, "merit": True},
-        {"name": "sum", "kind": "integer", "range": [0, 100]},
-        {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
-    ],
-})  # fmt: skip
+RIM = schema_of(
+    real("rate", 0, 1, unit=0.1, merit=True),
+    integer("sum", 0, 100),
+    categorical("sex", "F", "M", protected=True),
+    positive="logit > 0",
+    label="good",
+    positive_label="yes",
+)
 
 
 def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
@@ -137,7 +136,7 @@ def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
     network = network_of(([[-1.0, 1.0, 0.0]], [cut - 50]))
     frame = pd.DataFrame({
         "rate": [rate, rate, 0, 0, 0.9, 0.9], "sum": [50, 50, 0, 0, 0, 0], "sex": list("FMFMFM"), "good": ["yes"] * 4 + ["no"] * 2,
-    })  # fmt: skip
+    })
     people = people_of(RIM, frame, "sex")
     reference = Reference.of(people, merit_columns(RIM))
     return certify_consistency(network, RIM, audit(network, reference, people, threads=1), reference, people, 1.0), network
@@ -161,11 +160,11 @@ def test_all_inputs_of_the_true_neighbourhood_lie_in_both_boxes(seed: int) -> No
     rng = np.random.default_rng(seed)
     low = float(np.round(3 * rng.standard_normal(), 1))
     features = [
-        {"name": "rate", "kind": "real", "range": [low, low + 1.3], "unit": 0.05, "scale": rng.choice(["none", "minmax"])},
-        {"name": "years", "kind": "integer", "range": [-4, 30], "unit": 2, "scale": "minmax"},
-        {"name": "still", "kind": "real", "range": [low, low + 0.7], "scale": "minmax"},
+        real("rate", low, low + 1.3, unit=0.05, scale=rng.choice(["none", "minmax"])),
+        integer("years", -4, 30, unit=2, scale="minmax"),
+        real("still", low, low + 0.7, scale="minmax"),
     ]
-    schema = Schema.model_validate({"positive": "logit > 0", "features": features})
+    schema = schema_of(*features, positive="logit > 0")
     raw = np.stack([low + np.round(1.3 * rng.random(60), 3), rng.integers(-4, 31, 60), low + 0.7 * rng.random(60)], axis=1)
     raw[:3, 0] = low, low + 1.3, 0.0 if low < 0 < low + 1.3 else low
     read = raw_rows(schema, schema.encode(raw))

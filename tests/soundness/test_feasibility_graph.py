@@ -13,9 +13,9 @@ from scipy.special import logsumexp
 from sklearn.neighbors import KernelDensity
 
 from encoders.network import Array
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.soundness.random_groups import Table, edges_of, random_table, true_eps, true_graph, true_moves
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph import feasibility_graph as index
 from verifair.systems.fgce.graph import reachability
 from verifair.systems.fgce.graph.density import TINY, Weighting, bandwidth, edge_weights, log_densities
@@ -90,8 +90,8 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
         rng = np.random.default_rng([seed, width])
         count = int(rng.integers(1, 8))
         change = rng.choice(["free", "increase"], count)
-        features = [{"name": f"f{v}", "kind": "integer", "range": [0, width], "change": str(change[v])} for v in range(count)]
-        space = Space.of(Schema.model_validate({"features": features}))
+        features = [integer(f"f{v}", 0, width, change=str(change[v])) for v in range(count)]
+        space = Space.of(schema_of(*features))
         table = Table(space=space, raw=rng.integers(0, width + 1, (40, count)).astype(float), positive=np.zeros(40, dtype=bool))
         points, moves = space.points(table.raw), Moves.of(space)
         nearest = nearest_moves(points, table.raw, moves, 1)
@@ -108,8 +108,8 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
 
 def test_default_eps_tells_rows_apart_that_are_nearer_than_rounding() -> None:
     """Squared distances below 1e-16 are lost in a matrix product of coordinates near 1."""
-    features = [{"name": name, "kind": "real", "range": [0, 1]} for name in "ab"]
-    space = Space.of(Schema.model_validate({"features": features}))
+    features = [real(name, 0, 1) for name in "ab"]
+    space = Space.of(schema_of(*features))
     raw = np.array([[0.9, 0.7], [0.9 + 2e-9, 0.7], [0.9, 0.7 + 5e-9]])
     assert FeasibilityGraph.build(space, raw).eps == np.sqrt((0.7 + 5e-9 - 0.7) ** 2)
 
@@ -135,7 +135,7 @@ def test_many_rows_that_are_all_the_same_are_compared_in_small_parts(monkeypatch
     sizes: list[int] = []
     plain = index._squared
     monkeypatch.setattr(index, "_squared", lambda a, b: sizes.append(len(a)) or plain(a, b))
-    space = Space.of(Schema.model_validate({"features": [{"name": "a", "kind": "integer", "range": [0, 3]}]}))
+    space = Space.of(schema_of(integer("a", 0, 3)))
     graph = FeasibilityGraph.build(space, np.repeat([[1.0], [2.0]], [200, 56], axis=0), 0.1, threads=1)
     assert graph.edges == 200 * 199 + 56 * 55
     assert max(sizes) == 16
@@ -144,13 +144,13 @@ def test_many_rows_that_are_all_the_same_are_compared_in_small_parts(monkeypatch
 
 @pytest.mark.parametrize("eps", [1e-30, 1e200, np.inf])
 def test_eps_may_be_tiny_or_beyond_every_distance(eps: float) -> None:
-    space = Space.of(Schema.model_validate({"features": [{"name": "a", "kind": "integer", "range": [0, 4], "change": "increase"}]}))
+    space = Space.of(schema_of(integer("a", 0, 4, change="increase")))
     graph = FeasibilityGraph.build(space, np.array([[0.0], [4.0], [4.0]]), eps)
     assert edges_of(graph.indptr, graph.indices) == [(0, 1)] * (eps > 1) + [(0, 2)] * (eps > 1) + [(1, 2), (2, 1)]
 
 
 def test_what_cannot_be_built_says_why() -> None:
-    schema = Schema.model_validate({"features": [{"name": "a", "kind": "integer", "range": [0, 4]}]})
+    schema = schema_of(integer("a", 0, 4))
     raw = np.array([[0.0], [4.0]])
     for eps in (0.0, -1.0, np.nan):
         with pytest.raises(QueryError, match="must be positive; leave it out"):
@@ -205,12 +205,12 @@ def test_one_way_moves_within_a_level_over_many_words(seed: int) -> None:
     rng, names, rows = np.random.default_rng(seed), [f"c{n}" for n in range(12)], 300
     table = {name: [str(other) for other in rng.permutation(names)[: rng.integers(0, 3)]] for name in names}
     features = [
-        {"name": "m", "kind": "categorical", "categories": names, "ordered": bool(seed % 2), "moves": table},
-        {"name": "x", "kind": "integer", "range": [0, 64], "change": "increase"},
-        {"name": "y", "kind": "integer", "range": [0, 4], "change": ["decrease", "free"][seed % 2]},
-        {"name": "z", "kind": "one-hot", "categories": ["u", "v", "w"], "moves": {"u": ["v"], "v": ["w"], "w": []}},
+        categorical("m", *names, ordered=bool(seed % 2), moves=table),
+        integer("x", 0, 64, change="increase"),
+        integer("y", 0, 4, change=["decrease", "free"][seed % 2]),
+        one_hot("z", "u", "v", "w", moves={"u": ["v"], "v": ["w"], "w": []}),
     ]
-    space = Space.of(Schema.model_validate({"features": features}))
+    space = Space.of(schema_of(*features))
     raw = np.column_stack([rng.integers(0, most, rows) for most in (12, 65, 5, 3)]).astype(float)
     graph = FeasibilityGraph.build(space, raw, [1.5, 2.0][seed % 2], threads=1)
     truth = nx.DiGraph(zip(graph.sources.tolist(), graph.indices.tolist(), strict=True))
@@ -230,7 +230,7 @@ def with_weights(truth: nx.DiGraph, graph: FeasibilityGraph, weights: Array) -> 
 
 
 @pytest.mark.parametrize(("cost", "weighting"), [("l2", "length"), ("hops", "length"), ("path", "length"), ("path", "inverse"),
-                                                 ("path", "negative-log"), ("path", "literal")])  # fmt: skip
+                                                 ("path", "negative-log"), ("path", "literal")])
 def test_costs_are_those_of_networkx(cost: Cost, weighting: Weighting) -> None:
     """Many rows are identical here, so many edges have no length: they cost nothing, and still they are steps."""
     compared = free = 0
@@ -299,7 +299,7 @@ def test_weights_are_lengths_times_a_function_of_the_density_and_never_negative(
         expected: dict[Weighting, Array] = {
             "length": graph.lengths, "literal": graph.lengths * density, "inverse": graph.lengths / (density + TINY),
             "negative-log": -graph.lengths * np.log(density / density.max()),
-        }  # fmt: skip
+        }
         for weighting, weights in expected.items():
             given = edge_weights(graph, weighting)
             assert (given >= 0).all()
@@ -320,8 +320,8 @@ def test_bandwidths() -> None:
 
 def test_densities_beyond_float64_are_no_weights_but_free_steps() -> None:
     """40 numbers at a bandwidth of 1e-9: the density at an edge between identical rows overflows."""
-    features = [{"name": f"f{v}", "kind": "real", "range": [0, 1]} for v in range(40)]
-    space = Space.of(Schema.model_validate({"features": features}))
+    features = [real(f"f{v}", 0, 1) for v in range(40)]
+    space = Space.of(schema_of(*features))
     raw = np.vstack([np.zeros((2, 40)), np.full((1, 40), 0.5)])
     graph = FeasibilityGraph.build(space, raw)
     assert edge_weights(graph, "inverse", 1e-9).tolist()[:1] == [0.0]

@@ -14,7 +14,7 @@ import pytest
 from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
-from tests.builders import lattice, random_network
+from tests.builders import integer, lattice, one_hot, random_network, schema_of
 from verifair.checker.check import check
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
@@ -32,18 +32,16 @@ PROVED, VIOLATED, UNKNOWN = Status.PROVED, Status.VIOLATED, Status.UNKNOWN
 
 def random_schema(rng: np.random.Generator, outputs: int) -> Schema:
     """Numbers that move, one fixed, one without a unit, a protected one, categories; sometimes rows that cannot be."""
-    return Schema.model_validate({
-        "positive": "logit > 0" if outputs == 1 else "class = 1",
-        "features": [
-            {"name": "a", "kind": "integer", "range": [-3, 4], "unit": 1, "scale": str(rng.choice(["none", "minmax"]))},
-            {"name": "b", "kind": "integer", "range": [0, 6], "unit": float(rng.choice([1.0, 1.5, 2.0]))},
-            {"name": "f", "kind": "integer", "range": [0, 3], "unit": 1, "change": "fixed"},
-            {"name": "n", "kind": "integer", "range": [0, 3]},
-            {"name": "p", "kind": "integer", "range": [0, 1], "unit": 1, "protected": True},
-            {"name": "c", "kind": "one-hot", "categories": ["x", "y", "z"]},
-        ],
-        "constraints": [{"name": "never", "never": {"a": {"low": 2}, "c": "z"}}] if rng.random() < 0.5 else [],
-    })  # fmt: skip
+    return schema_of(
+        integer("a", -3, 4, unit=1, scale=str(rng.choice(["none", "minmax"]))),
+        integer("b", 0, 6, unit=float(rng.choice([1.0, 1.5, 2.0]))),
+        integer("f", 0, 3, unit=1, change="fixed"),
+        integer("n", 0, 3),
+        integer("p", 0, 1, unit=1, protected=True),
+        one_hot("c", "x", "y", "z"),
+        positive="logit > 0" if outputs == 1 else "class = 1",
+        constraints=[{"name": "never", "never": {"a": {"low": 2}, "c": "z"}}] if rng.random() < 0.5 else [],
+    )
 
 
 def decided_positive(network: Network, schema: Schema, raw: Array) -> Booleans:
@@ -294,9 +292,7 @@ def test_a_bound_once_proved_is_kept_when_a_later_round_proves_less() -> None:
 
 
 def test_too_few_robust_ones_are_told_with_a_coverage_that_would_do() -> None:
-    block = Block(
-        component=0, factuals=np.arange(3), candidates=np.arange(3, 6), cost=np.where(np.eye(3) > 0, 1.0, np.inf)
-    )
+    block = Block(component=0, factuals=np.arange(3), candidates=np.arange(3, 6), cost=np.where(np.eye(3) > 0, 1.0, np.inf))
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     prove, _ = answering({3: PROVED, 4: VIOLATED, 5: PROVED})
     with pytest.raises(QueryError, match=r"3 of the 3 factuals .* only 2 have .* coverage of at most 0\.6666, or a smaller delta"):

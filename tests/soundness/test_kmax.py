@@ -15,7 +15,7 @@ from encoders.probability import bucket
 from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
-from tests.builders import network_of
+from tests.builders import integer, network_of, one_hot, real, schema_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.buckets.bounds import matching, most_buckets
@@ -40,17 +40,12 @@ class Constrained(Schema):
 
 
 def schema(groups: int, kind: type[Schema] = Schema, outputs: int = 1) -> Schema:
-    return kind.build(
-        {
-            "positive": "logit > 0" if outputs == 1 else "class = 1",
-            "features": [
-                {"name": "group", "kind": "integer", "range": [0, groups - 1]},
-                {"name": "x1", "kind": "integer", "range": [-2, 3]},
-                {"name": "x2", "kind": "integer", "range": [0, 9], "scale": "minmax"},
-                {"name": "c", "kind": "one-hot", "categories": ["u", "v", "w"]},
-            ]
-        }
-    )
+    return kind.build({"positive": "logit > 0" if outputs == 1 else "class = 1", "features": [
+        integer("group", 0, groups - 1),
+        integer("x1", -2, 3),
+        integer("x2", 0, 9, scale="minmax"),
+        one_hot("c", "u", "v", "w"),
+    ]})
 
 
 def query(
@@ -149,24 +144,20 @@ def test_copies_that_are_the_same_function_share_their_bucket() -> None:
 def test_real_valued_features_end_in_bounds_that_hold() -> None:
     rng = np.random.default_rng(5)
     network = random_network(rng, 3, "plain", depth=1, width=6, outputs=1)
-    real = Schema.build(
-        {
-            "features": [
-                {"name": "group", "kind": "integer", "range": [0, 2]},
-                {"name": "a", "kind": "real", "range": [-1.0, 1.0]},
-                {"name": "b", "kind": "real", "range": [0.0, 5.0]},
-            ]
-        }
+    described = schema_of(
+        integer("group", 0, 2),
+        real("a", -1.0, 1.0),
+        real("b", 0.0, 5.0),
     )
-    asked = KDiscrimination(network=network, schema=real, protected=["group"])
+    asked = KDiscrimination(network=network, schema=described, protected=["group"])
     verdict = kmax(asked, budget=Budget(seconds=3))
     points = np.column_stack([np.zeros(20_000), rng.uniform(-1, 1, 20_000), rng.uniform(0, 5, 20_000)])
-    logits = np.stack([network.forward(real.encode(points + np.array([z, 0, 0])))[:, 0] for z in range(3)], axis=1)
+    logits = np.stack([network.forward(described.encode(points + np.array([z, 0, 0])))[:, 0] for z in range(3)], axis=1)
     borders = np.log(np.arange(1, 20) / np.arange(19, 0, -1))
     found = max(len(set(row)) for row in np.searchsorted(borders, logits, side="right").tolist())
     assert found <= verdict.upper
     assert verdict.lower <= verdict.upper
-    assert check_kmax(verdict.certificate, network=network, schema=real).accepted
+    assert check_kmax(verdict.certificate, network=network, schema=described).accepted
 
 
 def test_start_is_used_and_points_outside_are_not() -> None:

@@ -22,6 +22,7 @@ from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
 from tests.brute_force import exact_forward
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.checker.kernel.phases import check_phases
 from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
@@ -41,17 +42,13 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def a_schema(constraints: list[dict[str, Any]], outputs: int) -> vf.Schema:
-    return vf.Schema.build(
-        {
-            "positive": "logit > 0" if outputs == 1 else "class = 1",
-            "features": [
-                {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True},
-                {"name": "age", "kind": "integer", "range": (0, 5)},
-                {"name": "hours", "kind": "integer", "range": (-2, 3), "scale": {"offset": 0.5, "scale": 3.0}},
-                {"name": "town", "kind": "one-hot", "categories": ("a", "b", "c")},
-            ],
-            "constraints": constraints,
-        }
+    return schema_of(
+        categorical("sex", "f", "m", protected=True),
+        integer("age", 0, 5),
+        integer("hours", -2, 3, scale={"offset": 0.5, "scale": 3.0}),
+        one_hot("town", "a", "b", "c"),
+        positive="logit > 0" if outputs == 1 else "class = 1",
+        constraints=constraints,
     )
 
 
@@ -220,9 +217,9 @@ def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float,
 @pytest.mark.parametrize("reals", [1, 3])
 def test_bounds_over_real_features_are_accepted_too(reals: int, tolerance: float) -> None:
     """Boxes around the optimum are proved by lines that lie hardly under the curve; the checker finds such lines as well."""
-    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
-    features = [protected, *({"name": f"r{k}", "kind": "real", "range": (-1, 1)} for k in range(reals))]
-    schema = vf.Schema.build({"positive": "logit > 0", "features": features})
+    protected = categorical("sex", "f", "m", protected=True)
+    features = [protected, *(real(f"r{k}", -1, 1) for k in range(reals))]
+    schema = schema_of(*features, positive="logit > 0")
     closed = 0
     for seed in (3, 9, 10, 28, 84, 93, 109):
         network = random_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
@@ -244,9 +241,9 @@ def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
         weight = np.float32(size if 0 < k <= depth else 1.0) * weight.astype(np.float32)
         layers.append(Layer(weight=weight.astype(float), bias=np.zeros(len(weight)), slope=np.full(len(weight), float(k > depth))))
     network = Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="0" * 64)
-    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
-    age = {"name": "age", "kind": "integer", "range": (0, 3)}
-    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, age]})
+    protected = categorical("sex", "f", "m", protected=True)
+    age = integer("age", 0, 3)
+    schema = schema_of(protected, age, positive="logit > 0")
     query = vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], scale=scale)  # type: ignore[arg-type]
     found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
     if scale == "probability":
@@ -258,9 +255,9 @@ def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
 
 def test_many_questions_end_in_time() -> None:
     """200 values of a protected feature are 19,900 questions: what there is no time for keeps the trivial bound."""
-    protected = {"name": "zone", "kind": "integer", "range": (0, 199), "protected": True}
-    age = {"name": "age", "kind": "integer", "range": (0, 9)}
-    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, age]})
+    protected = integer("zone", 0, 199, protected=True)
+    age = integer("age", 0, 9)
+    schema = schema_of(protected, age, positive="logit > 0")
     network = random_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
     query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
     found = vf.maximise(query, budget=vf.Budget(seconds=0.05))
@@ -270,9 +267,8 @@ def test_many_questions_end_in_time() -> None:
 
 def a_hard_query() -> vf.ProbabilityGap:
     """Of six real features: not closed within a minute."""
-    protected = {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True}
-    real = [{"name": f"x{k}", "kind": "real", "range": (-1, 1)} for k in range(6)]
-    schema = vf.Schema.build({"positive": "logit > 0", "features": [protected, *real]})
+    protected = categorical("sex", "f", "m", protected=True)
+    schema = schema_of(protected, *(real(f"x{k}", -1, 1) for k in range(6)), positive="logit > 0")
     network = random_network(np.random.default_rng(0), schema.domain.columns, "plain", depth=2, width=16, outputs=1)
     return vf.ProbabilityGap(network=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
 

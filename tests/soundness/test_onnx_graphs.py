@@ -13,6 +13,7 @@ import verifair as vf
 from encoders.errors import ModelError
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
+from tests.builders import integer, schema_of
 
 from .fairness_truth import Case
 from .random_graphs import evaluated, exactly, random_graph, save
@@ -59,9 +60,11 @@ def test_verdicts_are_those_of_enumeration(method: str, tmp_path: Path) -> None:
         bias, fence = graph.nodes[-2].input[2], float(sorted(values)[len(values) * (seed % 7) // 7])
         graph.constants[bias] = (graph.constants[bias] - fence).astype(np.float32)
         network = read_onnx(save(graph, inputs, tmp_path / f"{seed}.onnx"), check_points=8)
-        schema = vf.Schema.build({"positive": "logit > 0", "features": [
-            {"name": "sex", "kind": "integer", "range": (0, 1), "protected": True},
-            *({"name": f"v{k}", "kind": "integer", "range": (0, 2)} for k in range(1, inputs))]})  # fmt: skip
+        schema = schema_of(
+            integer("sex", 0, 1, protected=True),
+            *(integer(f"v{k}", 0, 2) for k in range(1, inputs)),
+            positive="logit > 0",
+        )
         case = Case(query=vf.IndividualFairness(network=network, schema=schema, protected=["sex"]), seed=seed, style="graph")
         logits = evaluated(graph, exactly(case.rows))["y"][:, 0]
         if not network.rounded:

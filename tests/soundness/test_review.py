@@ -11,6 +11,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, TwinBatch, TwinProblem
 from tests.brute_force import fractions
+from tests.builders import integer, schema_of
 from verifair.checker.check import check
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions
@@ -44,7 +45,7 @@ def test_exact_products_of_any_width(width: int) -> None:
 
 def schema(kind: str) -> Schema:
     age = {"name": "age", "kind": kind, "range": [0, 40], "unit": 1}
-    return Schema.build({"features": [age, {"name": "sex", "kind": "integer", "range": [0, 1], "protected": True}]})
+    return schema_of(age, integer("sex", 0, 1, protected=True))
 
 
 @pytest.mark.parametrize("kind", ["real", "integer"])
@@ -84,12 +85,12 @@ def test_a_box_between_neighbouring_floats_ends_unknown() -> None:
     domain = Domain(
         integer=one, lower=np.zeros(2), upper=np.array([2.0, 1.0]), offset=np.zeros(2), scale=np.array([1e-30, 1.0]),
         start=np.arange(2), one_hot=np.array([False, False]), width=np.ones(2, dtype=np.int64),
-    )  # fmt: skip
+    )
     low = np.array([[1.0, 0.0]])
     batch = TwinBatch(
         lower=low, upper=np.array([[np.nextafter(1.0, 2.0), 0.0]]), prime=np.array([[1.0, 1.0]]),
         protected=np.array([False, True]),
-    )  # fmt: skip
+    )
     steep = network((np.array([[1e-3, 0.0], [-1e-3, 1.0]]), np.zeros(2)), (np.array([[1.0, 1.0]]), np.zeros(1)))
     problem = TwinProblem(network=steep, domain=domain, batch=batch, margin=np.ones(1), goals=PBA)
     decision = decide(problem, seconds=20)
@@ -121,7 +122,7 @@ def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
             sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status=status, reason=reason,
             lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None,
             claim=None,
-        )  # fmt: skip
+        )
 
     with Store(tmp_path / "v.sqlite") as store:
         store.begin("run", {}, resume=False)

@@ -16,6 +16,7 @@ import pytest
 
 import verifair as vf
 from encoders.network import Array, Network
+from tests.builders import schema_of
 from tests.soundness.random_twins import random_network
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
@@ -66,7 +67,7 @@ class Case:
             sex = {"kind": "categorical", "categories": ["f", "m"]} if self.words else {"kind": "integer", "range": [0, 1]}
             race = {"kind": "one-hot", "categories": ["b", "w", "x"]}
             features += [{"name": "sex", "protected": True, **sex}, {"name": "race", "protected": True, **race}]
-        return vf.Schema.build({"features": features, "positive": str(rng.choice(["logit > 0", "class = 1"]))})
+        return schema_of(*features, positive=str(rng.choice(["logit > 0", "class = 1"])))
 
     def _frame(self) -> pd.DataFrame:
         rng = self.rng

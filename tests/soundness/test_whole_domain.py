@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
 
 from .fairness_truth import Case, compared, exact_logits, sigma
 from .random_fairness import OFFS, STYLES_HERE, near_cases, small_cases, verdict_of
@@ -114,12 +114,12 @@ def hand_made(
     """One affine layer over `features`, of which "sex" is protected."""
     return vf.IndividualFairness(
         network=network_of(([weight], [bias]), source_sha256="1" * 64),
-        schema=vf.Schema.model_validate({"features": features, "constraints": constraints}),
+        schema=schema_of(*features, constraints=constraints),
         protected=["sex"],
     )
 
 
-SEX = {"name": "sex", "kind": "categorical", "categories": ["f", "m"]}
+SEX = categorical("sex", "f", "m")
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.1])
@@ -134,7 +134,7 @@ def test_a_question_whose_rows_all_break_constraints_is_true(shared: dict[str, A
     assert verdict.status is vf.Status.PROVED
     assert verdict.certificate is not None
     assert vf.check(verdict.certificate, network=query.network, schema=query.schema).accepted
-    free = vf.Schema.model_validate({"features": features})
+    free = schema_of(*features)
     assert vf.verify(replace(query, schema=free)).status is vf.Status.VIOLATED
     stolen = replace(verdict.certificate, schema_sha256=free.sha256)
     assert not vf.check(stolen, network=query.network, schema=free).accepted
@@ -155,7 +155,7 @@ def test_a_real_feature_is_cut_to_the_last_float(edge: float, side: int) -> None
         low, high = (middle, high) if float(np.float32(middle)) == below else (low, middle)
     cut = {-1: low, 0: high, 1: float(np.nextafter(high, np.inf))}[side]
     bias = -(below + t) / 2  # g = income - (below + t) / 2 for m: positive from t on; always negative for f
-    features = [SEX, {"name": "income", "kind": "real", "range": (0.0, 2.0)}]
+    features = [SEX, real("income", 0.0, 2.0)]
     query = hand_made([2.0 * t, 1.0], -2.0 * t + bias, features, [{"never": {"income": {"low": cut}}}])
     verdict = vf.verify(query)
     assert verdict.status is (vf.Status.VIOLATED if side == 1 else vf.Status.PROVED)
@@ -170,16 +170,16 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     """Rows of `verify_rows` under constraints against enumeration: which questions are asked, and their answers."""
     rng = np.random.default_rng(seed)
     features = [
-        {"name": "age", "kind": "integer", "range": (0, 4), "unit": 1.0},
-        {"name": "sex", "kind": "categorical", "categories": ["a", "b", "c"]},
-        {"name": "job", "kind": "one-hot", "categories": ["u", "v"]},
+        integer("age", 0, 4, unit=1.0),
+        categorical("sex", "a", "b", "c"),
+        one_hot("job", "u", "v"),
     ]
     age = int(rng.integers(0, 5))
     constraints = [
         {"never": {"sex": str(rng.choice(["a", "b", "c"])), "age": {"low": age}}},
         {"if": {"job": "u"}, "then": {"sex": [str(one) for one in rng.choice(["a", "b", "c"], 2, replace=False)]}},
     ]
-    schema = vf.Schema.model_validate({"features": features, "constraints": constraints, "label": "y"})
+    schema = schema_of(*features, constraints=constraints, label="y")
     weight = rng.standard_normal((4, 4)).astype(np.float32).astype(float)
     last = rng.standard_normal((1, 4)).astype(np.float32).astype(float)
     network = network_of((weight, None), (last, None), source_sha256="2" * 64)

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 from encoders.onnx.reader import read_onnx
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
 from verifair.audit.answer import section_dict, section_of
 from verifair.audit.sections import certify
@@ -21,7 +21,6 @@ from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
-from verifair.schema.schema import Schema
 from verifair.systems.figures import LARGEST, figure, picture
 from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
@@ -58,11 +57,12 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
 )
 def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[str, tuple[int, int]], known: bool) -> None:
     """Decided otherwise as c alone: that says nothing about a and b."""
-    network = network_of(([[1.0, 0.0]], [-1.5]))  # fmt: skip
-    schema = Schema.build({"positive": "logit > 0", "features": [
-        {"name": "group", "kind": "categorical", "categories": ["a", "b", "c"], "protected": True},
-        {"name": "age", "kind": "integer", "range": [0, 1]},
-    ]})  # fmt: skip
+    network = network_of(([[1.0, 0.0]], [-1.5]))
+    schema = schema_of(
+        categorical("group", "a", "b", "c", protected=True),
+        integer("age", 0, 1),
+        positive="logit > 0",
+    )
     frame = pd.DataFrame({"group": ["a"], "age": [0]})
     found = certify._Found(statements=[], witnesses=[], pictures=[], evidence=[], answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
@@ -75,7 +75,7 @@ def whole() -> Section:
     row = WitnessRow(
         analysis="certify", person={"age": "34 years"}, changes={"sex": ("Female", "Male")}, before=0.25, after=0.75, flips=True,
         float32_agrees=None, sentence="The same person.",
-    )  # fmt: skip
+    )
     table = pd.DataFrame({"group": ["Female", "Male"], "rate": [0.5, np.nan], "people": [3, 4], "clear": [True, False]})
     proof = Evidence(file="r.files/a.json.gz", sha256="0" * 64, proves="p", command="verifair check", checked="accepted")
     return Section(
@@ -83,7 +83,7 @@ def whole() -> Section:
         statements=(Statement(text="t", standing=Standing.PROVED, tone=Tone.GOOD, headline=True),), witnesses=(row,),
         pictures=(Picture(title="p", alt="a", svg="<svg/>"),), tables=(DataTable(title="d", rows=table),), evidence=(proof,),
         settings={"delta": (1.0, 2.0)}, answer={"upper": float("inf"), "n": np.int64(3)}, seconds=1.5,
-    )  # fmt: skip
+    )
 
 
 def test_a_section_comes_back_from_its_file_as_it_was() -> None:
@@ -93,7 +93,7 @@ def test_a_section_comes_back_from_its_file_as_it_was() -> None:
     assert json.dumps(section_dict(back), allow_nan=False) == text
     assert (back.statements, back.witnesses, back.pictures, back.evidence) == (
         section.statements, section.witnesses, section.pictures, section.evidence,
-    )  # fmt: skip
+    )
     assert back.answer == {"upper": None, "n": 3}
     pd.testing.assert_frame_equal(back.tables[0].rows, section.tables[0].rows)
     for damaged in ({}, {**section_dict(section), "more": 1}, {**section_dict(section), "statements": [{"text": 1}]}):
@@ -116,7 +116,7 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     other = {**x, "sex": "Female" if x["sex"] == "Male" else "Male"}
     row = witness_row("certify", schema, Witness(
         x=x, x_prime=other, outputs=(-0.8, 0.6), probabilities=(0.31, 0.64), margin=1.4, float32_agrees=True
-    ))  # fmt: skip
+    ))
     assert row.sentence == (
         f"The same person, {other['sex']} instead of {x['sex']}: probability of good credit 0.31 to 0.64; bad credit becomes good "
         "credit."
@@ -126,7 +126,7 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     assert "sex" not in row.person
     near = witness_row("certify", schema, Witness(
         x=x, x_prime=other, outputs=(0.001, 0.002), probabilities=(0.50025, 0.5005), margin=0.001, float32_agrees=None
-    ))  # fmt: skip
+    ))
     assert "0.50025 to 0.5005" in near.sentence
     assert "good credit both times" in near.sentence
 
@@ -143,7 +143,7 @@ def work(folder: Path, seconds: float = 60.0) -> Work:
     return Work(
         deadline=time.monotonic() + seconds, seed=0, jobs=1, folder=folder, shown="r.files", options="--demo german",
         resume=False, tell=lambda what, done, total: None,
-    )  # fmt: skip
+    )
 
 
 class Saved:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from encoders.network import Layer, Link, Network
 from tests.brute_force import exact_forward
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.check import check
 from verifair.checker.envelope import Trust, semantics
@@ -31,17 +31,12 @@ from verifair.checker.report import CheckReport
 from verifair.checker.statement import BoxStatement, FairnessQuery, RowsQuery, RowStatement
 from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
-from verifair.schema.schema import Schema
 
-SCHEMA = Schema.build(
-    {
-        "features": [
-            {"name": "age", "kind": "integer", "range": (0, 5), "unit": 1.0, "scale": "minmax"},
-            {"name": "hours", "kind": "integer", "range": (-2, 3), "unit": 2.0},
-            {"name": "work", "kind": "one-hot", "categories": ("a", "b", "c")},
-            {"name": "sex", "kind": "categorical", "categories": ("f", "m"), "protected": True},
-        ]
-    }
+SCHEMA = schema_of(
+    integer("age", 0, 5, unit=1.0, scale="minmax"),
+    integer("hours", -2, 3, unit=2.0),
+    one_hot("work", "a", "b", "c"),
+    categorical("sex", "f", "m", protected=True),
 )
 SHA = "0" * 64
 
@@ -199,9 +194,7 @@ def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple
     domain = SCHEMA.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
     lower[3] = upper[3] = float(seed % 2)
-    statement = BoxStatement(
-        goal="no-flip", lower=tuple(lower), upper=tuple(upper), prime={"sex": 1.0 - seed % 2}, classes=(1, 0)
-    )
+    statement = BoxStatement(goal="no-flip", lower=tuple(lower), upper=tuple(upper), prime={"sex": 1.0 - seed % 2}, classes=(1, 0))
     tree = grow(network, statement, lower, upper, depth)
     query = FairnessQuery(kind="individual-fairness", protected=("sex",), box={"age": (0, 5)}, differ="all")
     other = BoxStatement(
@@ -364,21 +357,18 @@ def resplit(tree: Tree, feature: int) -> Tree:
     return replace(tree, feature=features)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (nudged, "the claim is false"),
-        (dropped, "1 leaves are missing"),
-        (doubled, "nodes left over"),
-        (lambda tree: recut(tree, 99.0), "outside the box"),
-        (lambda tree: recut(tree, tree.cut[0] + 0.5), "outside the box"),
-        (lambda tree: recut(tree, row_box(GOOD.statement)[1][tree.feature[0]]), "outside the box"),
-        (lambda tree: resplit(tree, 77), "does not exist"),
-        (lambda tree: resplit(tree, 3), "outside the box"),
-        (lambda tree: replace(tree, bound=-np.abs(tree.bound)), "does not show the goal"),
-        (lambda tree: replace(tree, bound=np.full(len(tree.bound), np.nan)), "must be one single point"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    (nudged, "the claim is false"),
+    (dropped, "1 leaves are missing"),
+    (doubled, "nodes left over"),
+    (lambda tree: recut(tree, 99.0), "outside the box"),
+    (lambda tree: recut(tree, tree.cut[0] + 0.5), "outside the box"),
+    (lambda tree: recut(tree, row_box(GOOD.statement)[1][tree.feature[0]]), "outside the box"),
+    (lambda tree: resplit(tree, 77), "does not exist"),
+    (lambda tree: resplit(tree, 3), "outside the box"),
+    (lambda tree: replace(tree, bound=-np.abs(tree.bound)), "does not show the goal"),
+    (lambda tree: replace(tree, bound=np.full(len(tree.bound), np.nan)), "must be one single point"),
+])
 def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None:
     assert check(certificate(NETWORK, GOOD), network=NETWORK, schema=SCHEMA).accepted
     bad = certificate(NETWORK, GOOD, replace(GOOD, evidence=change(GOOD.evidence)))
@@ -389,28 +379,23 @@ def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None
     assert reason in reasons(report)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"goal": "flipped"}, "the claim is false"),
-        ({"classes": (GOOD.statement.classes[1], GOOD.statement.classes[0])}, "the claim is false"),
-        ({"classes": (1, 1)}, "no two classes"),
-        ({"classes": (2, 0)}, "no two classes"),
-        ({"prime": {}}, "prime is missing"),
-        ({"prime": {"age": 1.0}}, "no protected feature"),
-        ({"prime": {"sex": 7.0}}, "outside the declared domain"),
-        ({"prime": {"sex": 0.5}}, "outside the declared domain"),
-        ({"prime": {"sex": GOOD.statement.row[3]}}, "false"),
-        ({"row": (99.0, *GOOD.statement.row[1:])}, "outside the declared domain"),
-        ({"row": (0.5, *GOOD.statement.row[1:])}, "outside the declared domain"),
-        ({"row": GOOD.statement.row[1:]}, "the row has 3 values"),
-        ({"delta": 3.0}, "none of the query's"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"goal": "flipped"}, "the claim is false"),
+    ({"classes": (GOOD.statement.classes[1], GOOD.statement.classes[0])}, "the claim is false"),
+    ({"classes": (1, 1)}, "no two classes"),
+    ({"classes": (2, 0)}, "no two classes"),
+    ({"prime": {}}, "prime is missing"),
+    ({"prime": {"age": 1.0}}, "no protected feature"),
+    ({"prime": {"sex": 7.0}}, "outside the declared domain"),
+    ({"prime": {"sex": 0.5}}, "outside the declared domain"),
+    ({"prime": {"sex": GOOD.statement.row[3]}}, "false"),
+    ({"row": (99.0, *GOOD.statement.row[1:])}, "outside the declared domain"),
+    ({"row": (0.5, *GOOD.statement.row[1:])}, "outside the declared domain"),
+    ({"row": GOOD.statement.row[1:]}, "the row has 3 values"),
+    ({"delta": 3.0}, "none of the query's"),
+])
 def test_changed_statements_are_rejected(change: dict[str, object], reason: str) -> None:
-    report = check(
-        certificate(NETWORK, replace(GOOD, statement=replace(GOOD.statement, **change))), network=NETWORK, schema=SCHEMA
-    )
+    report = check(certificate(NETWORK, replace(GOOD, statement=replace(GOOD.statement, **change))), network=NETWORK, schema=SCHEMA)
     assert reason in reasons(report)
 
 
@@ -429,7 +414,7 @@ def test_another_network_and_another_schema_are_rejected() -> None:
     assert "another network" in reasons(check(replace(good, network_sha256="f" * 64), network=NETWORK, schema=SCHEMA))
     features = [feature.model_dump() for feature in SCHEMA.features]
     features[0]["unit"] = 2.0
-    assert "another schema" in reasons(check(good, network=NETWORK, schema=Schema.build({"features": features})))
+    assert "another schema" in reasons(check(good, network=NETWORK, schema=schema_of(*features)))
     assert "semantics" in reasons(check(replace(good, semantics="approximately"), network=NETWORK, schema=SCHEMA))
     assert "in order" in reasons(check(replace(good, features=good.features[::-1]), network=NETWORK, schema=SCHEMA))
     # The same hash on a network that computes something else: the proofs themselves have to fail.
@@ -491,17 +476,14 @@ def test_all_pairs_in_both_directions_have_to_be_there() -> None:
     assert "no proof covers" in reasons(check(wide, network=network, schema=SCHEMA))
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"protected": ("height",)}, "unknown"),
-        ({"protected": ()}, "unknown"),
-        ({"protected": ("sex", "sex")}, "twice"),
-        ({"box": {"age": (4, 1)}}, "outside the declared domain"),
-        ({"box": {"age": (0, 50)}}, "outside the declared domain"),
-        ({"protected": ("sex", "work")}, "cannot cover"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"protected": ("height",)}, "unknown"),
+    ({"protected": ()}, "unknown"),
+    ({"protected": ("sex", "sex")}, "twice"),
+    ({"box": {"age": (4, 1)}}, "outside the declared domain"),
+    ({"box": {"age": (0, 50)}}, "outside the declared domain"),
+    ({"protected": ("sex", "work")}, "cannot cover"),
+])
 def test_wrong_fairness_queries_are_rejected(change: dict[str, object], reason: str) -> None:
     network, good = fairness_certificate()
     assert reason in reasons(check(replace(good, query=replace(good.query, **change)), network=network, schema=SCHEMA))
@@ -586,9 +568,7 @@ def test_unreadable_files_are_one_clear_error(tmp_path: Path) -> None:
 
 def test_deep_trees_need_no_recursion() -> None:
     """5,000 cuts of a real feature, each halving towards its lower end, on a network that is constant."""
-    schema = Schema.build(
-        {"features": [{"name": "wide", "kind": "integer", "range": (0, 6000), "unit": 6000.0}, SCHEMA["sex"].model_dump()]}
-    )
+    schema = schema_of(integer("wide", 0, 6000, unit=6000.0), SCHEMA["sex"].model_dump())
     weight = np.array([[0.0, 1.0]])
     network = network_of((weight, None))
     tree = Tree(
@@ -619,8 +599,8 @@ def test_the_checker_imports_nothing_of_the_engine() -> None:
 @pytest.mark.parametrize(("classes", "accepted"), [((1, 0), True), ((0, 1), False)])
 def test_leaves_of_real_features_are_cut_further_where_needed(classes: tuple[int, int], accepted: bool) -> None:
     """f = |x| + |x - y| - x + 1/16 >= 1/16 with equality on a whole segment: no single linear bound shows 0.06."""
-    features = [{"name": name, "kind": "real", "range": (-1, 1), "unit": 1.0} for name in "xy"]
-    schema = Schema.build({"features": [*features, SCHEMA["sex"].model_dump()]})
+    features = [real(name, -1, 1, unit=1.0) for name in "xy"]
+    schema = schema_of(*features, SCHEMA["sex"].model_dump())
     kinks = np.array([[1.0, 0, 0], [-1, 0, 0], [1, -1, 0], [-1, 1, 0], [1, 0, 0], [-1, 0, 0]])
     layers = (
         Layer(weight=kinks, bias=np.zeros(6), slope=np.zeros(6)),

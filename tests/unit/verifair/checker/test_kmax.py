@@ -15,6 +15,7 @@ import pytest
 
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
+from tests.builders import integer, schema_of
 from tests.soundness.random_twins import random_network
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kmax_certificate import KmaxCertificate
@@ -24,14 +25,10 @@ from verifair.engine.queries import KDiscrimination
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
-SCHEMA = Schema.build(
-    {
-        "features": [
-            {"name": "group", "kind": "integer", "range": [0, 5]},
-            {"name": "x1", "kind": "integer", "range": [-10, 10]},
-            {"name": "x2", "kind": "integer", "range": [0, 40], "scale": "minmax"},
-        ]
-    }
+SCHEMA = schema_of(
+    integer("group", 0, 5),
+    integer("x1", -10, 10),
+    integer("x2", 0, 40, scale="minmax"),
 )
 
 
@@ -116,44 +113,38 @@ def split_on(feature: int) -> Callable[[Any], Any]:
     return change
 
 
-@pytest.mark.parametrize(
-    ("certificate", "reason"),
-    [
-        (lowered(), "more are hit|not confirmed"),
-        (replace(CERTIFICATE, upper=CERTIFICATE.upper - 1), "a leaf claims"),
-        (with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, np.nan)), "a leaf claims nan"),
-        (with_tree(feature=without_last_leaf, cut=without_last_leaf, bound=without_last_leaf), "leaves are missing"),
-        (with_tree(feature=one_more(-1), cut=one_more(0), bound=one_more(1)), "left over"),
-        (with_tree(cut=moved_cut), "cuts feature"),
-        (with_tree(feature=split_on(7)), "does not exist"),
-        (with_tree(feature=split_on(-2)), "does not exist"),
-        (with_tree(feature=split_on(0)), "protected"),
-        (replace(CERTIFICATE, intact=False), "digest"),
-        (replace(CERTIFICATE, network_sha256="1" * 64), "another network"),
-        (replace(CERTIFICATE, schema_sha256="1" * 64), "another schema"),
-        (replace(CERTIFICATE, features=("x1", "group", "x2")), "features"),
-        (replace(CERTIFICATE, semantics="float64"), "semantics"),
-    ],
-)
+@pytest.mark.parametrize(("certificate", "reason"), [
+    (lowered(), "more are hit|not confirmed"),
+    (replace(CERTIFICATE, upper=CERTIFICATE.upper - 1), "a leaf claims"),
+    (with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, np.nan)), "a leaf claims nan"),
+    (with_tree(feature=without_last_leaf, cut=without_last_leaf, bound=without_last_leaf), "leaves are missing"),
+    (with_tree(feature=one_more(-1), cut=one_more(0), bound=one_more(1)), "left over"),
+    (with_tree(cut=moved_cut), "cuts feature"),
+    (with_tree(feature=split_on(7)), "does not exist"),
+    (with_tree(feature=split_on(-2)), "does not exist"),
+    (with_tree(feature=split_on(0)), "protected"),
+    (replace(CERTIFICATE, intact=False), "digest"),
+    (replace(CERTIFICATE, network_sha256="1" * 64), "another network"),
+    (replace(CERTIFICATE, schema_sha256="1" * 64), "another schema"),
+    (replace(CERTIFICATE, features=("x1", "group", "x2")), "features"),
+    (replace(CERTIFICATE, semantics="float64"), "semantics"),
+])
 def test_whatever_is_wrong_is_rejected(certificate: KmaxCertificate, reason: str) -> None:
     assert re.search(reason, report(certificate))
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"protected": ("sex",)}, "not features"),
-        ({"protected": ("group", "group")}, "not features"),
-        ({"box": {"x1": (-10.0, 10.0)}}, "every feature"),
-        ({"box": {"x1": (-10.0, 10.0), "x2": (0.0, 41.0)}}, "x2"),
-        ({"box": {"x1": (-10.0, 10.0), "x2": (30.0, 3.0)}}, "x2"),
-        ({"box": {"x1": (-10.0, 10.0), "x2": (0.25, 0.75)}}, "x2"),
-        ({"combinations": ((0.0,), (0.0,))}, "twice"),
-        ({"combinations": ((0.0, 1.0),)}, "2 values"),
-        ({"combinations": ((0.5,),)}, "whole values"),
-        ({"combinations": ((6.0,),)}, "whole values"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"protected": ("sex",)}, "not features"),
+    ({"protected": ("group", "group")}, "not features"),
+    ({"box": {"x1": (-10.0, 10.0)}}, "every feature"),
+    ({"box": {"x1": (-10.0, 10.0), "x2": (0.0, 41.0)}}, "x2"),
+    ({"box": {"x1": (-10.0, 10.0), "x2": (30.0, 3.0)}}, "x2"),
+    ({"box": {"x1": (-10.0, 10.0), "x2": (0.25, 0.75)}}, "x2"),
+    ({"combinations": ((0.0,), (0.0,))}, "twice"),
+    ({"combinations": ((0.0, 1.0),)}, "2 values"),
+    ({"combinations": ((0.5,),)}, "whole values"),
+    ({"combinations": ((6.0,),)}, "whole values"),
+])
 def test_a_query_that_means_nothing_is_rejected(changes: dict[str, Any], reason: str) -> None:
     assert reason in report(replace(CERTIFICATE, query=replace(CERTIFICATE.query, **changes)))
 
@@ -170,18 +161,15 @@ def test_a_lone_leaf_is_cut_until_it_is_confirmed() -> None:
     assert report(replace(CERTIFICATE, tree=whole)) == ""
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"format": "verifair-kmax-certificate/2"}, "format"),
-        ({"upper": -1}, "upper"),
-        ({"upper": 2.5}, "upper"),
-        ({"extra": 1}, "extra"),
-        ({"tree": {"feature": [], "cut": [], "bound": []}}, "tree"),
-        ({"tree": {"feature": [-1], "cut": [0.0], "bound": [None]}}, "a leaf needs a bound"),
-        ({"tree": {"feature": [-1, -1], "cut": [0.0], "bound": [1]}}, "entries"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"format": "verifair-kmax-certificate/2"}, "format"),
+    ({"upper": -1}, "upper"),
+    ({"upper": 2.5}, "upper"),
+    ({"extra": 1}, "extra"),
+    ({"tree": {"feature": [], "cut": [], "bound": []}}, "tree"),
+    ({"tree": {"feature": [-1], "cut": [0.0], "bound": [None]}}, "a leaf needs a bound"),
+    ({"tree": {"feature": [-1, -1], "cut": [0.0], "bound": [1]}}, "entries"),
+])
 def test_files_are_read_strictly(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     path = tmp_path / "proof.json"
     CERTIFICATE.save(path)

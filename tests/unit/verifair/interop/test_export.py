@@ -20,7 +20,7 @@ from encoders.vnnlib.cases import meets
 from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.brute_force import fractions
-from tests.builders import network_of, random_network
+from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
@@ -30,31 +30,12 @@ from verifair.interop.export import Export, export
 from verifair.interop.pieces import against, pieces_of
 from verifair.schema.schema import Schema
 
-SCHEMA = """
-[model]
-positive = "{positive}"
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["a", "b"]
-[[feature]]
-name = "age"
-kind = "integer"
-range = [0, 3]
-[[feature]]
-name = "size"
-kind = "real"
-range = [-1.0, 1.0]
-scale = "minmax"
-[[feature]]
-name = "job"
-kind = "one-hot"
-categories = ["p", "q", "r"]
-"""
+FEATURES = (categorical("sex", "a", "b"), integer("age", 0, 3), real("size", -1.0, 1.0, scale="minmax"), one_hot("job", *"pqr"))
 
 
 def schema(outputs: int = 1, more: str = "") -> Schema:
-    return Schema.loads(SCHEMA.format(positive="logit > 0" if outputs == 1 else "class = 1") + more)
+    described = schema_of(*FEATURES, positive="logit > 0" if outputs == 1 else "class = 1")
+    return Schema.loads(described.dumps() + more)
 
 
 def query(seed: int = 0, outputs: int = 1, more: str = "", **fields: object) -> IndividualFairness:
@@ -129,15 +110,12 @@ def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_ex
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"epsilon": 0.05},
-        {"relax": {"age": 1}},
-        {"differ": "any", "protected": ["sex", "age"], "box": {"job": "p", "age": (1, 2)}},
-    ],
-)
+@pytest.mark.parametrize("fields", [
+    {},
+    {"epsilon": 0.05},
+    {"relax": {"age": 1}},
+    {"differ": "any", "protected": ["sex", "age"], "box": {"job": "p", "age": (1, 2)}},
+])
 def test_our_own_answers_to_the_files_agree_with_the_verdict(seed: int, fields: dict[str, object], tmp_path: Path) -> None:
     asked = query(seed, 1 + seed % 2, **fields)
     written = export(asked, tmp_path / "out", enumerated=["all"])

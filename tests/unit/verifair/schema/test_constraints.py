@@ -14,39 +14,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from encoders.problem import Domain, Forbidden
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of, nothing_left
 from verifair.schema.schema import Schema
 
-HOME = """
-[model]
-label = "paid"
-
-[[feature]]
-name = "age"
-kind = "integer"
-range = [0, 90]
-
-[[feature]]
-name = "marital-status"
-kind = "one-hot"
-categories = ["Single", "Married", "Divorced", "Widowed"]
-
-[[feature]]
-name = "relationship"
-kind = "one-hot"
-categories = ["Husband", "Wife", "Child"]
-
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["Female", "Male"]
-
-[[feature]]
-name = "income"
-kind = "real"
-range = [0, 1000]
-"""
+HOME = schema_of(
+    integer("age", 0, 90),
+    one_hot("marital-status", "Single", "Married", "Divorced", "Widowed"),
+    one_hot("relationship", "Husband", "Wife", "Child"),
+    categorical("sex", "Female", "Male"),
+    real("income", 0, 1000),
+    label="paid",
+)
 HUSBAND = """
 [[constraint]]
 name = "a husband is male"
@@ -61,7 +41,7 @@ HASH_WITHOUT = "e78ce673148ba53a1d24d172f09d8ab64d7cae1b013166f6740332b52616d5df
 
 
 def home(*constraints: str) -> Schema:
-    return Schema.loads(HOME + "".join(constraints), name="home.toml")
+    return Schema.loads(HOME.dumps() + "".join(constraints), name="home.toml")
 
 
 def constrained(line: str) -> str:
@@ -171,26 +151,21 @@ def test_runs_of_neighbouring_categories_are_one_box() -> None:
 
 def test_then_with_several_features_fails_in_each_of_them() -> None:
     schema = home()
-    forbidden = boxes_of(
-        Constraint(if_={"age": {"high": 15}}, then={"sex": "Male", "income": {"high": 10}}), schema.features
-    )
+    forbidden = boxes_of(Constraint(if_={"age": {"high": 15}}, then={"sex": "Male", "income": {"high": 10}}), schema.features)
     assert len(forbidden.lower) == 2
     assert forbidden.lower[:, 4].tolist() == [-np.inf, np.nextafter(10, np.inf)]
     assert forbidden.upper[:, 0].tolist() == [15, 15]
 
 
-@pytest.mark.parametrize(
-    ("values", "legal"),
-    [
-        ({"relationship": "Husband", "sex": "Female"}, False),
-        ({"relationship": "Husband", "sex": "Male"}, True),
-        ({"relationship": "Wife", "sex": "Male"}, True),
-        ({"age": 15, "marital_status": "Married"}, False),
-        ({"age": 16, "marital_status": "Married"}, True),
-        ({"age": 3, "marital_status": "Divorced"}, True),
-        ({"age": 3, "marital_status": "Widowed"}, False),
-    ],
-)
+@pytest.mark.parametrize(("values", "legal"), [
+    ({"relationship": "Husband", "sex": "Female"}, False),
+    ({"relationship": "Husband", "sex": "Male"}, True),
+    ({"relationship": "Wife", "sex": "Male"}, True),
+    ({"age": 15, "marital_status": "Married"}, False),
+    ({"age": 16, "marital_status": "Married"}, True),
+    ({"age": 3, "marital_status": "Divorced"}, True),
+    ({"age": 3, "marital_status": "Widowed"}, False),
+])
 def test_legal_rows(values: dict[str, Any], legal: bool) -> None:
     schema = home(HUSBAND, CHILD)
     raw = row(schema, **values)
@@ -210,7 +185,7 @@ def test_nothing_left_agrees_with_the_lattice(seed: int, boxes: int, real: bool)
     domain = Domain(
         integer=np.full(3, not real), lower=np.zeros(3), upper=upper, offset=np.zeros(3), scale=np.ones(3), start=np.arange(3),
         one_hot=np.zeros(3, dtype=bool), width=np.ones(3, dtype=np.int64), forbidden=Forbidden(lower=low, upper=high),
-    )  # fmt: skip
+    )
     step = 0.25 if real else 1.0  # ends are whole, so quarters meet every cell between them
     points = np.array(list(itertools.product(*(np.arange(0, end + step, step) for end in upper))))
     assert nothing_left(domain) is not bool(domain.legal(points).any())
@@ -256,37 +231,34 @@ def test_sections_may_be_tables_of_their_own() -> None:
 # Messages
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('if = { sexx = "Male" }\nthen = { age = 3 }', "constraint 'c': there is no feature 'sexx' in the schema; did you mean"),
-        ('never = { sex = "Mole" }', "constraint 'c': feature 'sex': 'Mole' is an unknown category; did you mean 'Male'? Known are "
-         "Female, Male; correct it, or add the category to the schema"),
-        ("never = { sex = [] }", "constraint 'c': never: feature 'sex': [] lists no value; name at least one"),
-        ("never = {}", "constraint 'c': never: found {}, expected conditions such as { feature = value }, at least one"),
-        ("never = 3", "constraint 'c': never: found 3, expected conditions"),
-        ("never = { age = { low = 20, high = 10 } }", "feature 'age': low = 20, high = 10 is reversed; exchange the ends"),
-        ("never = { age = { low = 95 } }", "feature 'age': low = 95 lies outside the declared range 0 .. 90; leave this end"),
-        ("never = { age = [3, 95] }", "feature 'age': 95 lies outside the declared range 0 .. 90; correct it, or widen"),
-        ("never = { age = { low = 2.5 } }", "feature 'age': 2.5 is not a whole number"),
-        ('never = { age = "old" }', "feature 'age': 'old' is not a number"),
-        ("never = { age = { } }", "feature 'age': the range has no end; give low, high, or both"),
-        ("never = { age = { low = inf } }", "feature 'age': low = inf is no finite number"),
-        (f"never = {{ age = {{ high = 1{400 * '0'} }} }}", f"feature 'age': high = 1{299 * '0'} ... is no finite number"),
-        (f"never = {{ age = 1{400 * '0'} }}", "feature 'age': inf is not finite; give a number within its range"),
-        ('never = { age = { low = "3" } }', "feature 'age': low = '3' is no finite number"),
-        ("never = { age = { lo = 3 } }", "feature 'age': lo: unknown key of a range; known are low and high"),
-        ("never = { age = [[3]] }", r"feature 'age': [3] is no value; give a category"),
-        ("never = { sex = { low = 1 } }", "feature 'sex': a range is for numbers, the feature is categorical; list its categories"),
-        ('if = { sex = "Male" }', "constraint 'c': has if; write either if = ... and then = ..., or never = ..."),
-        ('then = { sex = "Male" }', "constraint 'c': has then; write either"),
-        ("", "constraint 'c': has no condition; write either"),
-        ('if = { age = 3 }\nthen = { sex = "Male" }\nnever = { age = 4 }', "constraint 'c': has if and then and never; write"),
-        ("newer = { age = 3 }\nnever = { age = 3 }", "constraint 'c': newer: unknown key; did you mean 'never'?"),
-        ('never = { sex = ["Male", "Female"] }', "constraint 'c': it forbids every row"),
-        ("if = { age = { high = 5 } }\nthen = { age = { high = 8 } }", "constraint 'c': it forbids nothing: `then` always holds"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "message"), [
+    ('if = { sexx = "Male" }\nthen = { age = 3 }', "constraint 'c': there is no feature 'sexx' in the schema; did you mean"),
+    ('never = { sex = "Mole" }', "constraint 'c': feature 'sex': 'Mole' is an unknown category; did you mean 'Male'? Known are "
+     "Female, Male; correct it, or add the category to the schema"),
+    ("never = { sex = [] }", "constraint 'c': never: feature 'sex': [] lists no value; name at least one"),
+    ("never = {}", "constraint 'c': never: found {}, expected conditions such as { feature = value }, at least one"),
+    ("never = 3", "constraint 'c': never: found 3, expected conditions"),
+    ("never = { age = { low = 20, high = 10 } }", "feature 'age': low = 20, high = 10 is reversed; exchange the ends"),
+    ("never = { age = { low = 95 } }", "feature 'age': low = 95 lies outside the declared range 0 .. 90; leave this end"),
+    ("never = { age = [3, 95] }", "feature 'age': 95 lies outside the declared range 0 .. 90; correct it, or widen"),
+    ("never = { age = { low = 2.5 } }", "feature 'age': 2.5 is not a whole number"),
+    ('never = { age = "old" }', "feature 'age': 'old' is not a number"),
+    ("never = { age = { } }", "feature 'age': the range has no end; give low, high, or both"),
+    ("never = { age = { low = inf } }", "feature 'age': low = inf is no finite number"),
+    (f"never = {{ age = {{ high = 1{400 * '0'} }} }}", f"feature 'age': high = 1{299 * '0'} ... is no finite number"),
+    (f"never = {{ age = 1{400 * '0'} }}", "feature 'age': inf is not finite; give a number within its range"),
+    ('never = { age = { low = "3" } }', "feature 'age': low = '3' is no finite number"),
+    ("never = { age = { lo = 3 } }", "feature 'age': lo: unknown key of a range; known are low and high"),
+    ("never = { age = [[3]] }", r"feature 'age': [3] is no value; give a category"),
+    ("never = { sex = { low = 1 } }", "feature 'sex': a range is for numbers, the feature is categorical; list its categories"),
+    ('if = { sex = "Male" }', "constraint 'c': has if; write either if = ... and then = ..., or never = ..."),
+    ('then = { sex = "Male" }', "constraint 'c': has then; write either"),
+    ("", "constraint 'c': has no condition; write either"),
+    ('if = { age = 3 }\nthen = { sex = "Male" }\nnever = { age = 4 }', "constraint 'c': has if and then and never; write"),
+    ("newer = { age = 3 }\nnever = { age = 3 }", "constraint 'c': newer: unknown key; did you mean 'never'?"),
+    ('never = { sex = ["Male", "Female"] }', "constraint 'c': it forbids every row"),
+    ("if = { age = { high = 5 } }\nthen = { age = { high = 8 } }", "constraint 'c': it forbids nothing: `then` always holds"),
+])
 def test_messages(line: str, message: str) -> None:
     with pytest.raises(SchemaError) as error:
         home(constrained(line))
@@ -302,17 +274,14 @@ def test_every_problem_is_told_at_once() -> None:
     assert "home.toml: constraint number 2: feature 'age': 91" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (HUSBAND + HUSBAND, "constraint 'a husband is male' stands twice"),
-        (constrained('never = { sex = "Male" }') + '\n[[constraint]]\nnever = { sex = "Female" }', "leave no row at all"),
-        ("\n[constraint]\nnever = { age = 3 }", r"write \[\[constraint\]\], with two brackets"),
-        ("constraint = [3]", r"constraint number 1: found 3, expected a \[\[constraint\]\] section"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (HUSBAND + HUSBAND, "constraint 'a husband is male' stands twice"),
+    (constrained('never = { sex = "Male" }') + '\n[[constraint]]\nnever = { sex = "Female" }', "leave no row at all"),
+    ("\n[constraint]\nnever = { age = 3 }", r"write \[\[constraint\]\], with two brackets"),
+    ("constraint = [3]", r"constraint number 1: found 3, expected a \[\[constraint\]\] section"),
+])
 def test_messages_about_the_whole(content: str, message: str) -> None:
-    text = content + HOME if content.startswith("constraint") else HOME + content
+    text = f"{content}\n{HOME.dumps()}" if content.startswith("constraint") else HOME.dumps() + content
     with pytest.raises(SchemaError, match=message):
         Schema.loads(text)
 

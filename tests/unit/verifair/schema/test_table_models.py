@@ -11,15 +11,15 @@ import pytest
 
 import verifair as vf
 from encoders.network import Feed, Network
-from tests.builders import network_of
+from tests.builders import integer, network_of, one_hot, real, schema_of
 from verifair.checker.envelope import semantics
 from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
 
 AGE, SEX, HOURS = (
-    {"name": "age", "kind": "integer", "range": (17, 90)},
-    {"name": "sex", "kind": "one-hot", "categories": ["F", "M"]},
-    {"name": "hours-per-week", "kind": "real", "range": (0, 80)},
+    integer("age", 17, 90),
+    one_hot("sex", "F", "M"),
+    real("hours-per-week", 0, 80),
 )
 
 
@@ -36,25 +36,22 @@ MODEL = network(column("age", "int64", 0), column("sex", "text", 1, "F", "M"), c
 
 
 def schema(*features: dict[str, Any]) -> vf.Schema:
-    return vf.Schema.build({"features": list(features), "positive": "logit > 0"})
+    return schema_of(*(list(features)), positive="logit > 0")
 
 
 def test_a_schema_that_fits() -> None:
     schema(AGE, SEX, HOURS).check_network(MODEL)
 
 
-@pytest.mark.parametrize(
-    ("features", "match"),
-    [
-        ((AGE, {**SEX, "categories": ["M", "F"]}, HOURS), r"'sex'.*\[\"F\", \"M\"\]; list these, in this order"),
-        ((AGE, {**SEX, "categories": ["F", "X"]}, HOURS), r"list these, in this order"),
-        (({**AGE, "range": [0, 2**24 + 2]}, SEX, HOURS), r"'age' has range = \[0, 16,777,218\].*float32.*larger unit"),
-        (({**AGE, "kind": "real"}, SEX, HOURS), r"'age' has kind = 'real'.*takes integers.*kind = \"integer\""),
-        (({**AGE, "scale": "minmax"}, SEX, HOURS), r"'age' has a scale.*leave the scale to the model"),
-        ((SEX, AGE, HOURS), r"'sex' is encoded by the model: feature|the model's input 'sex'"),
-        ((AGE, {**SEX, "kind": "categorical"}, HOURS), r"takes 4 \(age: 1 integer; sex: one-hot with 2"),
-    ],
-)
+@pytest.mark.parametrize(("features", "match"), [
+    ((AGE, {**SEX, "categories": ["M", "F"]}, HOURS), r"'sex'.*\[\"F\", \"M\"\]; list these, in this order"),
+    ((AGE, {**SEX, "categories": ["F", "X"]}, HOURS), r"list these, in this order"),
+    (({**AGE, "range": [0, 2**24 + 2]}, SEX, HOURS), r"'age' has range = \[0, 16,777,218\].*float32.*larger unit"),
+    (({**AGE, "kind": "real"}, SEX, HOURS), r"'age' has kind = 'real'.*takes integers.*kind = \"integer\""),
+    (({**AGE, "scale": "minmax"}, SEX, HOURS), r"'age' has a scale.*leave the scale to the model"),
+    ((SEX, AGE, HOURS), r"'sex' is encoded by the model: feature|the model's input 'sex'"),
+    ((AGE, {**SEX, "kind": "categorical"}, HOURS), r"takes 4 \(age: 1 integer; sex: one-hot with 2"),
+])
 def test_what_does_not_fit_is_said(features: tuple[dict[str, Any], ...], match: str) -> None:
     with pytest.raises(SchemaError, match=match):
         schema(*features).check_network(MODEL)
@@ -91,7 +88,7 @@ FRAME = pd.DataFrame({"sex": ["M", "F", "M"], "hours-per-week": [1.5, 20, 80], "
 def test_infer_takes_order_and_categories_from_the_model() -> None:
     drafted = vf.Schema.infer(FRAME, target="y", positive="yes", protected=["sex"], network=MODEL)
     assert [(f.name, f.kind, f.scale) for f in drafted.features] == [
-        ("age", "integer", "none"), ("sex", "one-hot", "none"), ("hours-per-week", "real", "none")]  # fmt: skip
+        ("age", "integer", "none"), ("sex", "one-hot", "none"), ("hours-per-week", "real", "none")]
     assert drafted["sex"].categories == ("F", "M")
     assert drafted.protected_names == ("sex",)
     assert drafted.positive == "logit > 0"
@@ -104,7 +101,7 @@ def test_infer_for_one_matrix_takes_the_tables_order(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3, 4], "y": [0, 1], "c": [0, 9]})
     drafted = vf.Schema.infer(frame, target="y", network=model)
     assert [(f.name, f.kind, f.categories) for f in drafted.features] == [
-        ("a", "real", None), ("b", "one-hot", ("3", "4")), ("c", "integer", None)]  # fmt: skip
+        ("a", "real", None), ("b", "one-hot", ("3", "4")), ("c", "integer", None)]
     drafted.check_network(model)
 
 

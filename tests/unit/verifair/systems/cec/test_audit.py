@@ -13,9 +13,8 @@ from sklearn.exceptions import NotFittedError
 
 import verifair as vf
 from encoders.network import Array, Layer, Link, Network
-from tests.builders import network_of, random_network
+from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema.schema import Schema
 from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit, audit, control, scored
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
@@ -33,12 +32,15 @@ from verifair.systems.cec.measures import (
 from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.score import cec_score, contributions, normalised, regimes
 
-SCHEMA = Schema.model_validate({"positive": "class = 1", "label": "good", "positive_label": "yes", "features": [
-    {"name": "income", "kind": "integer", "range": [0, 6], "merit": True},
-    {"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"], "merit": True},
-    {"name": "zip", "kind": "real", "range": [0, 1]},
-    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
-]})  # fmt: skip
+SCHEMA = schema_of(
+    integer("income", 0, 6, merit=True),
+    one_hot("job", "a", "b", "c", merit=True),
+    real("zip", 0, 1),
+    categorical("sex", "F", "M", protected=True),
+    positive="class = 1",
+    label="good",
+    positive_label="yes",
+)
 
 
 def table(rows: int = 150, seed: int = 0) -> pd.DataFrame:
@@ -46,7 +48,7 @@ def table(rows: int = 150, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({
         "income": rng.integers(0, 7, rows), "job": rng.choice(list("abc"), rows), "zip": rng.random(rows).round(3),
         "sex": rng.choice(["F", "M"], rows), "race": rng.choice(["x", "y", "z"], rows), "good": rng.choice(["yes", "no"], rows),
-    })  # fmt: skip
+    })
 
 
 def some_network(seed: int = 0) -> Network:
@@ -215,7 +217,7 @@ def test_a_network_without_the_group_explains_equals_alike() -> None:
     """Two people who agree in everything that the network looks at have score 0: regime A, whatever their group."""
     weight = np.random.default_rng(1).standard_normal((8, 6))
     weight[:, 4:] = 0  # blind to zip and sex
-    blind = network_of((weight, np.ones(8)), (np.random.default_rng(2).standard_normal((2, 8)), None))  # fmt: skip
+    blind = network_of((weight, np.ones(8)), (np.random.default_rng(2).standard_normal((2, 8)), None))
     found = reference(table(600))
     whole = audit(blind, found, found.people)
     exact = whole.matches.distance[whole.pair] == 0
@@ -255,7 +257,7 @@ def test_intervals_are_over_people() -> None:
         matches = Matches(
             individual=np.repeat(np.arange(40), repeats), other=np.ones(rows, dtype=int), row=np.zeros(rows, dtype=int),
             distance=np.zeros(rows), ties=np.ones(rows, dtype=int), tau=None,
-        )  # fmt: skip
+        )
         same = np.zeros(rows, dtype=int)
         g = np.ones((rows, 1))
         return scored(
@@ -281,7 +283,7 @@ def test_review_puts_hidden_bias_first() -> None:
 
 
 def test_a_constant_network_is_seen() -> None:
-    constant = network_of((np.zeros((4, 6)), np.ones(4)), (np.ones((2, 4)), [0.0, 1.0]))  # fmt: skip
+    constant = network_of((np.zeros((4, 6)), np.ones(4)), (np.ones((2, 4)), [0.0, 1.0]))
     found = reference(table())
     whole = audit(constant, found, found.people)
     assert whole.value == 0
@@ -316,7 +318,7 @@ def test_the_estimator_is_the_audit() -> None:
     (lambda f: f[(f.sex == "M") | (f.good == "no")], DataError, "'sex = F' has no row with the true label 1"),
     (lambda f: f.drop(columns="good"), DataError, "label"),
     (lambda f: f.drop(columns="sex"), DataError, "no such column"),
-])  # fmt: skip
+])
 def test_tables_that_cannot_be_compared(change: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         vf.ExplanationConsistency(some_network(), SCHEMA).fit(change(table()), sensitive_features="sex")
@@ -324,14 +326,12 @@ def test_tables_that_cannot_be_compared(change: Any, error: type[Exception], wor
 
 def test_other_mistakes() -> None:
     frame, network = table(), some_network()
-    bare = Schema.model_validate({**SCHEMA.model_dump(), "features": [
-        {**feature.model_dump(), "merit": False} for feature in SCHEMA.features
-    ]})  # fmt: skip
+    bare = schema_of(*({**feature.model_dump(), "merit": False} for feature in SCHEMA.features), positive=SCHEMA.positive)
     with pytest.raises(SchemaError, match="no feature has merit = true"):
         vf.ExplanationConsistency(network, bare).fit(frame, sensitive_features="sex")
     fitted = vf.ExplanationConsistency(network, SCHEMA, tau=1e-12).fit(frame.iloc[:8].assign(
         income=[0, 1, 2, 3, 4, 5, 6, 0], sex=list("FMFMFMFM"), good=["yes", "yes", "no", "no"] * 2
-    ), sensitive_features="sex")  # fmt: skip
+    ), sensitive_features="sex")
     with pytest.raises(DataError, match="nobody has a counterpart that near; the nearest pair is"):
         fitted.audit(frame.iloc[:1].assign(income=6, job="b"), sensitive_features="sex")
     for tau in (0.0, -1.0, float("inf"), float("nan")):

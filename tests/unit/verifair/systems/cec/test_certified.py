@@ -16,7 +16,7 @@ import pytest
 
 from encoders.network import Array, Network
 from solvers.outcome import Budget
-from tests.builders import random_network
+from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.checker.consistency_certificate import FORMAT, ConsistencyCertificate
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.engine.questions import decisions
@@ -31,16 +31,16 @@ from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.score import cec_score
 
 FEATURES: list[dict[str, Any]] = [
-    {"name": "income", "kind": "integer", "range": [0, 12], "scale": "minmax", "unit": 1, "merit": True},
-    {"name": "debt", "kind": "integer", "range": [-40, 40], "scale": "minmax", "unit": 5, "merit": True},
-    {"name": "rate", "kind": "real", "range": [0, 3], "scale": "minmax"},
-    {"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"]},
-    {"name": "age", "kind": "integer", "range": [0, 9], "unit": 1, "protected": True},
-    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
+    integer("income", 0, 12, scale="minmax", unit=1, merit=True),
+    integer("debt", -40, 40, scale="minmax", unit=5, merit=True),
+    real("rate", 0, 3, scale="minmax"),
+    one_hot("job", "a", "b", "c"),
+    integer("age", 0, 9, unit=1, protected=True),
+    categorical("sex", "F", "M", protected=True),
 ]
 LABEL = {"positive": "class = 1", "label": "good", "positive_label": "yes"}
-SCHEMA = Schema.model_validate({**LABEL, "features": FEATURES})
-STILL = Schema.model_validate({**LABEL, "features": [{**f, "unit": None} for f in FEATURES]})
+SCHEMA = schema_of(*FEATURES, **LABEL)
+STILL = schema_of(*({**f, "unit": None} for f in FEATURES), **LABEL)
 NETWORK = replace(random_network(np.random.default_rng(5), (8, 12, 8, 2)), source_sha256="0" * 64)
 
 
@@ -50,7 +50,7 @@ def table(rows: int = 120, seed: int = 0) -> pd.DataFrame:
         "income": rng.integers(0, 13, rows), "debt": rng.integers(-40, 41, rows), "rate": rng.random(rows).round(3) * 3,
         "job": rng.choice(list("abc"), rows), "age": rng.integers(0, 10, rows), "sex": rng.choice(["F", "M"], rows),
         "good": rng.choice(["yes", "no"], rows),
-    })  # fmt: skip
+    })
 
 
 FRAME = table()
@@ -174,7 +174,7 @@ def test_raw_rows_are_read_back_from_network_inputs() -> None:
 
 
 def test_a_row_at_the_end_of_a_range_that_is_no_float32_stays_within_it() -> None:
-    schema = Schema.model_validate({**LABEL, "features": [{"name": "share", "kind": "real", "range": [0, 0.1]}]})
+    schema = schema_of(real("share", 0, 0.1), **LABEL)
     raw = np.array([[0.1], [0.05], [0.0]])
     found = raw_rows(schema, schema.domain.encode(raw))
     assert schema.domain.within(found).all()
@@ -237,7 +237,7 @@ TAMPERED: dict[str, Callable[[], ConsistencyCertificate]] = {
     "columns": lambda: replace(CERTIFICATE, baselines=CERTIFICATE.baselines[:, 1:]),
     "empty": lambda: replace(CERTIFICATE, rows=CERTIFICATE.rows[:0], counterparts=CERTIFICATE.counterparts[:0],
                              baseline=CERTIFICATE.baseline[:0], boxes=CERTIFICATE.boxes[:0]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", TAMPERED)
@@ -277,23 +277,20 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda raw: raw.update(format="other"),
-        lambda raw: raw.update(more=1),
-        lambda raw: raw["pairs"][0].update(row=[1.0]),
-        lambda raw: raw["pairs"][0].update(baseline=99),
-        lambda raw: raw["pairs"][0].update(boxes=0),
-        lambda raw: raw["pairs"][0].pop("counterpart"),
-        lambda raw: raw["pairs"][0]["row"].__setitem__(0, float("nan")),
-        lambda raw: raw["pairs"][0]["row"].__setitem__(0, "1"),
-        lambda raw: raw["baselines"].append([0.0]),
-        lambda raw: raw["query"].update(threshold=1.5),
-        lambda raw: raw["query"].update(delta=-1.0),
-        lambda raw: raw.update(network_sha256="x"),
-    ],
-)
+@pytest.mark.parametrize("edit", [
+    lambda raw: raw.update(format="other"),
+    lambda raw: raw.update(more=1),
+    lambda raw: raw["pairs"][0].update(row=[1.0]),
+    lambda raw: raw["pairs"][0].update(baseline=99),
+    lambda raw: raw["pairs"][0].update(boxes=0),
+    lambda raw: raw["pairs"][0].pop("counterpart"),
+    lambda raw: raw["pairs"][0]["row"].__setitem__(0, float("nan")),
+    lambda raw: raw["pairs"][0]["row"].__setitem__(0, "1"),
+    lambda raw: raw["baselines"].append([0.0]),
+    lambda raw: raw["query"].update(threshold=1.5),
+    lambda raw: raw["query"].update(delta=-1.0),
+    lambda raw: raw.update(network_sha256="x"),
+])
 def test_what_is_no_certificate_is_refused(edit: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=FORMAT):
         ConsistencyCertificate.load(edited(tmp_path / "pairs.json", edit))

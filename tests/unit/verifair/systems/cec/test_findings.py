@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from encoders.network import Array
-from verifair.schema.schema import Schema
+from tests.builders import one_hot, real, schema_of
 from verifair.systems.cec import plots as consistency_plots
 from verifair.systems.cec import tables as consistency_tables
 from verifair.systems.cec.audit import Audit, scored
@@ -19,30 +19,13 @@ from verifair.systems.cec.matching import Matches
 from verifair.systems.cec.people import People
 from verifair.systems.cec.score import cec_score, normalised
 
-SCHEMA = Schema.loads(
-    """
-[model]
-positive = "logit > 0"
-label = "paid"
-outcomes = ["refused", "granted"]
-
-[[feature]]
-name = "income"
-kind = "real"
-range = [0, 1]
-merit = true
-
-[[feature]]
-name = "job, if any"
-kind = "one-hot"
-categories = ["none", "clerk", "smith"]
-
-[[feature]]
-name = "sex"
-kind = "one-hot"
-categories = ["f", "m"]
-protected = true
-"""
+SCHEMA = schema_of(
+    real("income", 0, 1, merit=True),
+    one_hot("job, if any", "none", "clerk", "smith"),
+    one_hot("sex", "f", "m", protected=True),
+    positive="logit > 0",
+    label="paid",
+    outcomes=["refused", "granted"],
 )
 NAMES = ("sex = f", "sex = m")
 
@@ -56,14 +39,14 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
     matches = Matches(
         individual=np.arange(people), other=1 - everybody.groups, row=row, distance=rng.random(people) + 3.0 * (row < 0),
         ties=rng.integers(1, 5, people), tau=2.0,
-    )  # fmt: skip
+    )
     measured = people - unmatched
     chance = rng.random(measured) if probability is None else probability
     return scored(
         everybody, matches, rng.standard_normal((measured, 6)), rng.standard_normal((measured, 6)), method="exact",
         decision=(chance > 0.5).astype(np.int64), decision_tilde=rng.integers(0, 2, measured), probability=chance,
         probability_tilde=rng.random(measured),
-    )  # fmt: skip
+    )
 
 
 def told(audit: Audit, *, inner: Audit | None = None, top: int = 20) -> Consistency:
@@ -199,15 +182,12 @@ def test_people_to_review_come_in_the_schemas_words() -> None:
         assert reasons == "; ".join(f"{f} {own[n, places[f]].sum():+.2f} / {other[n, places[f]].sum():+.2f}" for f in two)
 
 
-@pytest.mark.parametrize(
-    ("probability", "words"),
-    [
-        (np.full(40, 0.7), "hardly varies"),
-        (np.where(np.arange(40) == 0, 0.05, 0.9), "97.5% of the people alike"),
-        (np.where(np.arange(40) // 4 % 2, 0.1, 0.9), "near the 0.5 of guessing"),
-        (np.where(np.arange(40) // 2 % 2, 0.9, 0.1), None),
-    ],
-)
+@pytest.mark.parametrize(("probability", "words"), [
+    (np.full(40, 0.7), "hardly varies"),
+    (np.where(np.arange(40) == 0, 0.05, 0.9), "97.5% of the people alike"),
+    (np.where(np.arange(40) // 4 % 2, 0.1, 0.9), "near the 0.5 of guessing"),
+    (np.where(np.arange(40) // 2 % 2, 0.9, 0.1), None),
+])
 def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str | None) -> None:
     found = told(audit_of(probability=probability))
     assert (found.trivial.hardly_decides is None) == (words is None)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import verifair as vf
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, real, schema_of
 from verifair import datasets
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import Trust
@@ -32,13 +32,11 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
 
-SCHEMA = vf.Schema.build({
-    "features": [
-        {"name": "income", "kind": "real", "range": [0, 10]},
-        {"name": "years", "kind": "integer", "range": [0, 9]},
-        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
-    ],
-})  # fmt: skip
+SCHEMA = schema_of(
+    real("income", 0, 10),
+    integer("years", 0, 9),
+    categorical("sex", "f", "m", protected=True),
+)
 
 
 def network(income: float, years: float, sex: float, bias: float) -> Network:
@@ -103,8 +101,8 @@ def test_ranges_of_nodes_are_kept() -> None:
 
 
 def test_attributes_that_the_network_does_not_take() -> None:
-    schema = vf.Schema.build({"features": [feature.model_dump() for feature in SCHEMA.features[:2]]})
-    blind = network_of(([[1.0, 0.0]], [-6.0]))  # fmt: skip
+    schema = schema_of(*(feature.model_dump() for feature in SCHEMA.features[:2]))
+    blind = network_of(([[1.0, 0.0]], [-6.0]))
     found = certify(schema=schema, network=blind)
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None
@@ -130,7 +128,7 @@ def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
     opposed = certify(
         causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
         errors={"income": {"sex = m": 0.25}, "years": 0}, cells=64,
-    )  # fmt: skip
+    )
     assert opposed.status.tolist() == ["stays", "stays"]
     assert opposed.cells.max() > 1
     assert opposed.certificate is not None
@@ -142,13 +140,11 @@ def test_halving_the_coefficients_box_decides_what_intervals_cannot() -> None:
     once = certify(
         causal_model=model(sex_income=1.0, income_years=-1.0), network=network(1.0, 1.0, 0.0, -2.0), schema=REAL, frame=REALS,
         errors={"income": {"sex = m": 0.25}, "years": 0}, cells=1,
-    )  # fmt: skip
+    )
     assert once.reasons == {"relaxation-too-weak": 2}
 
 
-REAL = vf.Schema.build({
-    "features": [{**f.model_dump(), "kind": "real"} if f.name == "years" else f.model_dump() for f in SCHEMA.features]
-})  # fmt: skip
+REAL = schema_of(*({**f.model_dump(), "kind": "real"} if f.name == "years" else f.model_dump() for f in SCHEMA.features))
 REALS = pd.DataFrame({"income": [0.0, 0.0, 4.0], "years": [2.2, 1.7, 2.0], "sex": ["f", "f", "m"]})
 
 
@@ -241,7 +237,7 @@ def equations(
     ({"equations": equations(low=2.0, high=1.0)}, "interval of its parent 'sex' is reversed"),
     ({"also": {"income": ()}}, "a further attribute too"),
     ({"also": {"region": ()}}, "further attributes, the query 1"),
-])  # fmt: skip
+])
 def test_changed_equations_are_rejected(changes: dict[str, Any], why: str) -> None:
     report = vf.check(query_with(**changes), network=NETWORK, schema=SCHEMA)
     assert any(why in str(one) for one in report.rejections), report.rejections
@@ -324,7 +320,7 @@ def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
     refused("two classes", network=replace(ALONE, layers=(three,)), schema=SCHEMA.model_copy(update={"positive": "class = 1"}))
 
 
-UNRELATED = vf.Schema.build({"features": [{"name": "x", "kind": "real", "range": [0, 2]}]})
+UNRELATED = schema_of(real("x", 0, 2))
 ALONE = replace(NETWORK, layers=(Layer(weight=np.ones((1, 1)), bias=np.zeros(1), slope=np.ones(1)),))
 
 
@@ -338,7 +334,7 @@ def test_no_time_is_a_reason_and_no_proof() -> None:
 def test_counterfactuals_that_cannot_be_are_not_decided() -> None:
     features = [feature.model_dump() for feature in SCHEMA.features]
     never = {"sex": "m", "income": {"low": 6.5}}
-    schema = vf.Schema.build({"features": features, "constraints": [{"name": "rich", "never": never}]})
+    schema = schema_of(*features, constraints=[{"name": "rich", "never": never}])
     found = certify(schema=schema)
     assert found.reason.tolist() == ["", "", "impossible", "impossible"]
     assert found.status.tolist()[2:] == ["unknown", "unknown"]
@@ -367,14 +363,14 @@ def test_nobody_and_those_who_have_the_value_already() -> None:
 def test_categories_that_the_table_and_the_equations_hold_as_codes(codes: list[int]) -> None:
     """The equation counts the codes, not the positions of the categories: 0.5 for each step of the code."""
     features = [f.model_dump() for f in SCHEMA.features[:2]]
-    coded = {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "codes": codes, "protected": True}
-    schema = vf.Schema.build({"features": [*features, coded]})
+    coded = categorical("sex", "f", "m", codes=codes, protected=True)
+    schema = schema_of(*features, coded)
     frame = FRAME.assign(sex=[codes[0]] * 4 + [codes[1]])
     income = Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": 1.0 / (codes[1] - codes[0])}))
     found = certify(
         causal_model=CausalModel(nodes=(Node(name="sex"), income)), schema=schema, frame=frame, do={"sex": codes[1]},
         errors={"income": 0.25 / (codes[1] - codes[0])},
-    )  # fmt: skip
+    )
     assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
     assert found.certificate is not None
     assert vf.check(found.certificate, network=NETWORK, schema=schema).accepted
@@ -402,7 +398,7 @@ GRAPHS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("sex", ()), ("race", ()), ("age", ()), ("education-num", ("sex", "race", "age")),
         ("hours-per-week", ("sex", "age", "education-num")),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ["german", "adult"])
@@ -422,7 +418,7 @@ def test_the_shipped_networks(name: str, tmp_path: Path) -> None:
     tilde = causal.counterfactual(data.frame.iloc[women], {"sex": "Male"})
     raw = data.schema.raw(tilde.assign(**{
         feature.name: np.clip(np.rint(tilde[feature.name]), *feature.range) for feature in data.schema.features if feature.range
-    }))  # fmt: skip
+    }))
     logits = net.forward(data.schema.encode(raw))
     assert np.array_equal(logits.argmax(axis=1), found.estimated)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import verifair as vf
+from tests.builders import one_hot, real, schema_of
 from tests.soundness.random_twins import random_network
 from verifair.checker.check import check
 from verifair.checker.statement import CounterfactualQuery
@@ -54,7 +54,7 @@ class Told:
 @pytest.mark.parametrize("told", [
     lambda found: found.astype(int).to_numpy(), lambda found: found.astype(float), lambda found: found,
     lambda found: found.tolist(), lambda found: found.astype("boolean").array, lambda found: found.astype(object).to_numpy(),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("index", ["rows", "mixed", "same"])
 def test_decisions_of_any_type_are_taken_by_place(told: Any, index: str) -> None:
     """0 and 1 were inverted to -1 and -2, and the labels of a Series were taken for places."""
@@ -121,7 +121,7 @@ def test_a_huge_tie_in_the_tables_order_is_cut_short() -> None:
     found = situation_test(
         frame, frame[frame["sex"] == "F"].assign(sex="M"), do={"sex": "M"}, attributes=["pay"], decisions=decisions, k=[1, 2, 3],
         ties="first", threads=1,
-    )  # fmt: skip
+    )
     women = list(range(1, 9, 2))  # the first four, every second decided negatively
     for row, k in ((1, 1), (1, 3), (3, 2), (3, 3), (rows - 1, 3)):
         nearest = [one for one in women if one != row][:k]
@@ -129,17 +129,13 @@ def test_a_huge_tie_in_the_tables_order_is_cut_short() -> None:
     assert found.standard[:, 0].tolist() == [0, 1, 1]
 
 
-def schema_of(*features: dict[str, Any]) -> vf.Schema:
-    return vf.Schema.build({"features": list(features), "positive": "logit > 0"})
-
-
 @pytest.mark.parametrize(("features", "do", "message"), [
-    (({"name": "pay", "kind": "real", "range": [0, 200]}, {"name": "again", "kind": "real", "range": [0, 200], "column": "pay"}),
+    ((real("pay", 0, 200), real("again", 0, 200, column="pay")),
      {"man": 1}, "the features pay, again are both read from it"),
-    (({"name": "pay", "kind": "real", "range": [0, 200]}, {"name": "g", "kind": "one-hot", "categories": ["woman", "man"]}),
+    ((real("pay", 0, 200), one_hot("g", "woman", "man")),
      {"g_man": 1}, "one of a block that the one-hot feature 'g' is read from"),
-    (({"name": "man", "kind": "real", "range": [0, 200], "column": "pay"},), {"man": 1}, "is read from another column"),
-])  # fmt: skip
+    ((real("man", 0, 200, column="pay"),), {"man": 1}, "is read from another column"),
+])
 def test_nothing_is_certified_of_counterfactuals_that_the_equations_would_get_wrong(
     features: tuple[dict[str, Any], ...], do: dict[str, Any], message: str
 ) -> None:
@@ -148,7 +144,7 @@ def test_nothing_is_certified_of_counterfactuals_that_the_equations_would_get_wr
     man = np.arange(20) % 2
     frame = pd.DataFrame({name: man, "g_woman": 1 - man, "pay": 50.0 + 20 * man + rng.normal(0, 5, 20)})
     model = CausalModel(nodes=(Node(name=name), Node(name="pay", parents=(name,)))).fit(frame)
-    schema = schema_of(*features)
+    schema = schema_of(*features, positive="logit > 0")
     network = random_network(rng, schema.domain.columns, "plain", depth=2, width=4, outputs=1)
     with pytest.raises(QueryError, match=message):
         certify_counterfactuals(model, network, schema, frame, do=do)
@@ -159,7 +155,7 @@ def test_a_certificate_that_lists_no_values_for_a_number_is_rejected() -> None:
     man = np.arange(20) % 2
     frame = pd.DataFrame({"man": man, "pay": 50.0 + 20 * man + np.random.default_rng(0).normal(0, 5, 20)})
     model = CausalModel(nodes=(Node(name="man"), Node(name="pay", parents=("man",)))).fit(frame)
-    schema = schema_of({"name": "pay", "kind": "real", "range": [0, 200]})
+    schema = schema_of(real("pay", 0, 200), positive="logit > 0")
     network = replace(random_network(np.random.default_rng(0), 1, "plain", depth=1, width=2, outputs=1), source_sha256="0" * 64)
     certificate = certify_counterfactuals(model, network, schema, frame, do={"man": 1}).certificate
     assert certificate is not None
@@ -246,7 +242,7 @@ def test_numbers_without_squares_are_no_distances(pay: list[float]) -> None:
         situation_test(
             frame, frame[:2].assign(sex="M"), do={"sex": "M"}, attributes=["pay"], decisions=np.ones(4, dtype=bool), k=[1],
             distance="standardised",
-        )  # fmt: skip
+        )
 
 
 def test_numbers_as_objects_are_not_taken_for_words() -> None:

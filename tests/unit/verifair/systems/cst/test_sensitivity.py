@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
 from encoders.network import Array
-from tests.builders import network_of
+from tests.builders import integer, network_of, real, schema_of
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
@@ -42,7 +42,7 @@ def model(**of_years: Any) -> CausalModel:
     """sex -> income -> years <- sex."""
     return CausalModel(nodes=(
         Node(name="sex"), Node(name="income", parents=("sex",)), Node(name="years", parents=("income", "sex"), **of_years),
-    ))  # fmt: skip
+    ))
 
 
 def ready(
@@ -112,7 +112,7 @@ def test_below_safe_nothing_flips_and_at_flip_it_does(method: Any, verdict: Any,
 @pytest.mark.parametrize("settings", [
     {"distance": "mahalanobis"}, {"distance": "heom"}, {"distance": "standardised", "ties": "first"}, {"preset": "paper"},
     {"tau": 0.2},
-])  # fmt: skip
+])
 def test_distances_ties_and_the_paper(settings: dict[str, Any]) -> None:
     test = ready(**settings)
     found = sensitivity(test, method="CST w/o", claims_only=False, effort=16)
@@ -144,9 +144,7 @@ def test_brackets_of_cf_close_where_nodes_are_rounded() -> None:
 def test_networks_classifiers_and_recorded_decisions() -> None:
     frame = table()
     frame = frame.assign(income=frame.income.clip(0, 12).round(1), years=frame.years.clip(0, 12).round().astype(int))
-    schema = vf.Schema.build({"features": [
-        {"name": "income", "kind": "real", "range": [0, 12]}, {"name": "years", "kind": "integer", "range": [0, 12]},
-    ]})  # fmt: skip
+    schema = schema_of(real("income", 0, 12), integer("years", 0, 12))
     network = NetworkDecider(network=network_of(([[1.0, 2.0]], [-14.0])), schema=schema)
     label = RULE.decide(frame)
     columns = ["income", "years"]
@@ -205,7 +203,7 @@ def by_hand(estimate: float, error: float, income: float, at_least: bool = False
     frame = pd.DataFrame({"sex": ["f", "f", "m", "m"], "income": [income, 0.0, 7.0, 7.0]})
     causal = CausalModel(nodes=(
         Node(name="sex"), Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": estimate}})),
-    ))  # fmt: skip
+    ))
     rule = Rule(weights={"income": 1.0}, **({"at_least": 6.0} if at_least else {"above": 6.0}))
     test = SituationTesting(causal, rule, do={"sex": "m"}, k=(1,)).fit(frame)
     return sensitivity(test, method="CF", errors={"income": {"sex = m": error}}, claims_only=False)
@@ -323,7 +321,7 @@ def test_tables_and_json() -> None:
     ({}, {"k": 7}, "was not asked for"),
     ({"causal": model(mechanism=LogLinear())}, {}, 'LogLinear.*mechanism = "linear"'),
     ({"causal": model(mechanism=Linear(coefficients={"income": 0.5, "sex": {"m": 0.4}}))}, {}, "so it has no standard error"),
-])  # fmt: skip
+])
 def test_refusals(settings: dict[str, Any], asked: dict[str, Any], why: str) -> None:
     with pytest.raises(QueryError, match=why):
         sensitivity(ready(**settings), **asked)

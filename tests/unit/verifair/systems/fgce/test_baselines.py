@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from encoders.network import Array, Booleans, Integers
+from tests.builders import categorical, integer, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import Change
-from verifair.schema.schema import Schema
 from verifair.systems.fgce.baselines import globe_ce as globe
 from verifair.systems.fgce.baselines.ares import Rules, _Ground, ares, substituted
 from verifair.systems.fgce.baselines.comparison import compare, feasible_share, freed
@@ -31,12 +31,12 @@ from verifair.systems.fgce.space import Space
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent")) / "fgce" / "fgce_compas.csv.gz"
 FEATURES: list[dict[str, Any]] = [
-    {"name": "age", "kind": "integer", "range": [18, 60], "change": "increase"},
-    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True, "change": "free"},
-    {"name": "job", "kind": "categorical", "categories": ["a", "b", "c"]},
-    {"name": "debt", "kind": "real", "range": [0, 2], "change": "decrease"},
-    {"name": "level", "kind": "categorical", "categories": ["low", "mid", "high"], "ordered": True, "moves": {"low": ["mid"]}},
-    {"name": "home", "kind": "integer", "range": [0, 1], "change": "fixed"},
+    integer("age", 18, 60, change="increase"),
+    categorical("sex", "F", "M", protected=True, change="free"),
+    categorical("job", "a", "b", "c"),
+    real("debt", 0, 2, change="decrease"),
+    categorical("level", "low", "mid", "high", ordered=True, moves={"low": ["mid"]}),
+    integer("home", 0, 1, change="fixed"),
 ]
 NAMES = [feature["name"] for feature in FEATURES]
 CLOSE = 0.6
@@ -50,13 +50,11 @@ def never_both(before: Array, after: Array) -> Booleans:
 def table(seed: int, rows: int = 80, *, custom: bool = False) -> tuple[Space, Array, Positive]:
     """A space, raw rows and a logistic regression on their coordinates that decides about half of them negatively."""
     rng = np.random.default_rng(seed)
-    space = Space.of(Schema.build({"features": FEATURES}), custom=never_both if custom else None)
-    raw = np.column_stack(
-        [
-            rng.integers(18, 61, rows), rng.integers(0, 2, rows), rng.integers(0, 3, rows),
-            np.round(2 * rng.random(rows), 3), rng.integers(0, 3, rows), rng.integers(0, 2, rows),
-        ]
-    ).astype(float)  # fmt: skip
+    space = Space.of(schema_of(*FEATURES), custom=never_both if custom else None)
+    raw = np.column_stack([
+        rng.integers(18, 61, rows), rng.integers(0, 2, rows), rng.integers(0, 3, rows),
+        np.round(2 * rng.random(rows), 3), rng.integers(0, 3, rows), rng.integers(0, 2, rows),
+    ]).astype(float)
     points = space.points(raw)
     score = points @ (rng.standard_normal(points.shape[1]) * [2, 0.5, 0.5, 0.5, 0.5, 2, 1, 1])  # no one feature decides it
     model = LogisticRegression().fit(points, score > np.median(score))
@@ -188,7 +186,7 @@ def test_a_bin_is_left_by_the_distance_of_the_middles_and_what_comes_out_is_a_le
     down = substituted(items, rows, (jobs[0], debts[2]), (jobs[1], debts[0]))
     np.testing.assert_allclose(down, [[20.0, 1, 1, 0, 1, 0], [31.0, 0, 1, 0, 0, 1]])
     halves = Items(schema=items.schema, feature=np.zeros(2, dtype=int), low=np.array([18.0, 28.5]), high=np.array([28.5, 39.0]),
-                 binned=np.array([True, True]), last=np.array([False, False]))  # fmt: skip
+                 binned=np.array([True, True]), last=np.array([False, False]))
     assert substituted(halves, rows, (0,), (1,))[0, 0] == 30  # 20 + 10.5, rounded to the even one
 
 
@@ -448,13 +446,13 @@ def test_shares_on_compas_are_near_those_of_the_paper() -> None:
     frame["race"] = frame[races].to_numpy().argmax(axis=1)
     change: dict[str, Change] = {"age": "increase", **dict.fromkeys([name for name in frame if name.endswith("count")], "decrease")}
     features: list[dict[str, Any]] = [
-        {"name": name, "kind": "integer", "range": [float(frame[name].min()), float(frame[name].max())], "change": way}
+        integer(name, float(frame[name].min()), float(frame[name].max()), change=way)
         for name, way in change.items()
     ]
-    features += [{"name": "c_charge_degree", "kind": "categorical", "categories": ["0", "1"], "change": "decrease"}]
-    features += [{"name": "race", "kind": "categorical", "categories": [str(r) for r in range(len(races))]}]
-    features += [{"name": "sex", "kind": "categorical", "categories": ["0", "1"], "protected": True, "column": "sex = Male"}]
-    schema = Schema.build({"features": features, "label": "two_year_recid", "positive_label": "1"})
+    features += [categorical("c_charge_degree", "0", "1", change="decrease")]
+    features += [categorical("race", *(str(r) for r in range(len(races))))]
+    features += [categorical("sex", "0", "1", protected=True, column="sex = Male")]
+    schema = schema_of(*features, label="two_year_recid", positive_label="1")
     space, raw, label = Space.of(schema), schema.raw(frame), schema.labels(frame)
     train, test = train_test_split(np.arange(len(raw)), test_size=0.3, random_state=482)
     model = LogisticRegression().fit(space.points(raw[train]), label[train])

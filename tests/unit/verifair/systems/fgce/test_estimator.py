@@ -17,19 +17,21 @@ from sklearn.preprocessing import OneHotEncoder
 
 from encoders.network import Array, Network
 from solvers.outcome import BackendError
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import groups_of
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 
-SCHEMA = Schema.model_validate({"label": "good", "positive_label": "yes", "features": [
-    {"name": "age", "kind": "integer", "range": [0, 8], "change": "increase"},
-    {"name": "job", "kind": "categorical", "categories": ["a", "b", "c"]},
-    {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
-    {"name": "debt", "kind": "real", "range": [0, 4], "change": "decrease"},
-]})  # fmt: skip
+SCHEMA = schema_of(
+    integer("age", 0, 8, change="increase"),
+    categorical("job", "a", "b", "c"),
+    categorical("sex", "F", "M", protected=True),
+    real("debt", 0, 4, change="decrease"),
+    label="good",
+    positive_label="yes",
+)
 FEATURES = [feature.name for feature in SCHEMA.features]
 ROWS = 80
 
@@ -39,7 +41,7 @@ def table() -> pd.DataFrame:
     frame = pd.DataFrame({
         "age": rng.integers(0, 9, ROWS), "job": rng.choice(list("abc"), ROWS), "sex": rng.choice(["F", "M"], ROWS),
         "debt": rng.integers(0, 9, ROWS) / 2,
-    })  # fmt: skip
+    })
     score = frame["age"] - 2 * frame["debt"] + 2 * (frame["job"] == "a") + rng.normal(size=ROWS)
     return frame.assign(good=np.where(score > 0, "yes", "no"))
 
@@ -174,7 +176,7 @@ def test_methods_agree(method: str) -> None:
 @pytest.mark.parametrize("groups", [
     X["sex"], X["sex"].to_numpy(), X["sex"].tolist(), tuple(X["sex"]), ["sex"], X[["sex"]], X["sex"].astype("category"),
     X["sex"] == "M", (X["sex"] == "M").astype(float), X["sex"].set_axis(np.arange(ROWS)[::-1]), X[["sex"]].set_axis([0], axis=1),
-])  # fmt: skip
+])
 def test_a_group_may_be_given_in_many_ways(groups: Any) -> None:
     assert answer(groups=groups) == BY_SEX
 
@@ -311,10 +313,11 @@ class Linear:
         return np.asarray(score(frame) > 0).astype(int)
 
 
-NUMBERS = Schema.model_validate({"features": [
-    {"name": "age", "kind": "integer", "range": [0, 8]}, {"name": "sex", "kind": "categorical", "categories": ["F", "M"]},
-    {"name": "debt", "kind": "real", "range": [0, 4]},
-]})  # fmt: skip
+NUMBERS = schema_of(
+    integer("age", 0, 8),
+    categorical("sex", "F", "M"),
+    real("debt", 0, 4),
+)
 
 
 def score(frame: pd.DataFrame) -> Array:
@@ -361,7 +364,7 @@ def test_models_that_cannot_decide() -> None:
         "model: predict gave no class for 80 of 80 rows; expected one for each": Always(np.nan),
         r"model: decides False, True, and none of these is the schema's positive label 'yes'; set positive_label in":
             Always(True, ("False", "True")),
-    }  # fmt: skip
+    }
     for message, model in wrong.items():
         with pytest.raises(QueryError, match=message):
             answer(model=model)
@@ -404,7 +407,7 @@ def test_models_that_cannot_decide() -> None:
     ("changes: found list; expected the change of each feature by its name", {"changes": ["age"]}),
     ("custom: found int; expected a function", {"custom": 3}),
     ("custom: answered [0-9]+ moves by an array of shape", {"custom": lambda before, after: None}),
-])  # fmt: skip
+])
 def test_settings_that_make_no_sense(message: str, settings: dict[str, Any]) -> None:
     with pytest.raises(VerifairError, match=message) as caught:
         answer(**settings)

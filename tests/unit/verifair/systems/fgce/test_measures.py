@@ -8,8 +8,8 @@ import pytest
 
 from encoders.network import Array
 from solvers.outcome import Budget
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import QueryError
-from verifair.schema.schema import Schema
 from verifair.systems.fgce.instance import Block, Instance
 from verifair.systems.fgce.measures import (
     assignment,
@@ -21,7 +21,7 @@ from verifair.systems.fgce.measures import (
     curves,
     interval,
     reach,
-)  # fmt: skip
+)
 from verifair.systems.fgce.space import Space
 
 INF = np.inf
@@ -101,10 +101,12 @@ def test_a_curve_needs_two_points() -> None:
 
 
 def test_cost_levels_are_those_of_appendix_c() -> None:
-    schema = Schema.model_validate({"features": [
-        {"name": "a", "kind": "integer", "range": [0, 4]}, {"name": "b", "kind": "one-hot", "categories": ["x", "y", "z"]},
-        {"name": "c", "kind": "categorical", "categories": ["u", "v", "w"]}, {"name": "d", "kind": "real", "range": [0, 1]},
-    ]})  # fmt: skip
+    schema = schema_of(
+        integer("a", 0, 4),
+        one_hot("b", "x", "y", "z"),
+        categorical("c", "u", "v", "w"),
+        real("d", 0, 1),
+    )
     levels = cost_levels(Space.of(schema))  # four features, blocks of indicators count once: up to 2
     assert levels.tolist() == pytest.approx([0.1 + 0.19 * n for n in range(10)])
 
@@ -186,10 +188,11 @@ def test_everyone_goes_to_the_cheapest_of_the_chosen() -> None:
 
 
 def test_attribute_change_frequency_by_hand() -> None:
-    schema = Schema.model_validate({"features": [
-        {"name": "age", "kind": "integer", "range": [0, 9]}, {"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"]},
-        {"name": "sex", "kind": "categorical", "categories": ["F", "M"], "protected": True},
-    ]})  # fmt: skip
+    schema = schema_of(
+        integer("age", 0, 9),
+        one_hot("job", "a", "b", "c"),
+        categorical("sex", "F", "M", protected=True),
+    )
     space = Space.of(schema)
     raw = np.array([[1, 0, 0], [2, 0, 0], [3, 2, 0], [9, 1, 1], [3, 2, 0]], dtype=float)
     found = change_frequency(space, raw, np.array([0, 1, 2, 3]), np.array([4, 2, 4, -1]))

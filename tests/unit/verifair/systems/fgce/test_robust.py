@@ -17,6 +17,7 @@ from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from tests.brute_force import fractions
+from tests.builders import integer, schema_of
 from verifair import datasets
 from verifair.checker.certificate import Certificate
 from verifair.checker.check import check
@@ -48,11 +49,8 @@ def affine(weight: list[list[float]], bias: list[float]) -> tuple[np.ndarray, np
 
 
 def two_numbers(**more: object) -> Schema:
-    features = [
-        {"name": "a", "kind": "integer", "range": [0, 10], "unit": 1},
-        {"name": "b", "kind": "integer", "range": [0, 10], "unit": 2} | more,
-    ]
-    return Schema.model_validate({"features": features})
+    features = [integer("a", 0, 10, unit=1), integer("b", 0, 10, unit=2) | more]
+    return schema_of(*features)
 
 
 def beyond_float32(folder: Path) -> Network:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from encoders.network import Array
-from tests.builders import random_network
+from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
@@ -18,43 +18,20 @@ from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain, hi
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severity_of
 from verifair.systems.hyfair.search.space import Space
 
-SCHEMA = """
-[model]
-positive = "logit > 0"
-
-[[feature]]
-name = "age"
-kind = "integer"
-range = [18, 80]
-
-[[feature]]
-name = "amount"
-kind = "real"
-range = [0.0, 10.0]
-
-[[feature]]
-name = "job"
-kind = "one-hot"
-categories = ["none", "clerk", "nurse", "smith"]
-
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["female", "male"]
-protected = true
-
-[[feature]]
-name = "region"
-kind = "integer"
-range = [1, 3]
-protected = true
-"""
+SCHEMA = schema_of(
+    integer("age", 18, 80),
+    real("amount", 0.0, 10.0),
+    one_hot("job", "none", "clerk", "nurse", "smith"),
+    categorical("sex", "female", "male", protected=True),
+    integer("region", 1, 3, protected=True),
+    positive="logit > 0",
+)
 CENTRE = np.array([40.0, 5.0, 1.0, 0.0, 1.0])
 
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    schema = Schema.loads(SCHEMA)
+    schema = SCHEMA
     network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
     return Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"], buckets=20))
 
@@ -145,7 +122,7 @@ def test_samples_are_local_legal_and_seeded(space: Space) -> None:
 
 
 def test_constraints_of_the_schema_hold_for_samples() -> None:
-    schema = Schema.loads(SCHEMA + '\n[[constraint]]\nnever = { job = "nurse", age = { high = 45 } }\n')
+    schema = Schema.loads(SCHEMA.dumps() + '\n[[constraint]]\nnever = { job = "nurse", age = { high = 45 } }\n')
     network = random_network(np.random.default_rng(0), (schema.domain.columns, 6, 1))
     space = Space.of(KDiscrimination(network=network, schema=schema, protected=["sex", "region"]))
     raw = Neighbourhood.of(space, CENTRE).draw(1000, np.random.default_rng(0))
@@ -207,12 +184,12 @@ def test_bad_files_are_named(case: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=word) as caught:
-        rules_file.load(path, Schema.loads(SCHEMA))
+        rules_file.load(path, SCHEMA)
     assert str(path) in str(caught.value)
 
 
 def test_a_handwritten_rule_of_scattered_categories_becomes_two_boxes(tmp_path: Path) -> None:
     path = tmp_path / "hand.json"
     path.write_text(json.dumps({"rules": [{"when": {"job": ["none", "nurse"]}}]}))
-    read = rules_file.load(path, Schema.loads(SCHEMA))
+    read = rules_file.load(path, SCHEMA)
     assert sorted(read.words) == ["job is none", "job is nurse"]

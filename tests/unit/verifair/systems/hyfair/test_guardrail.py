@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.errors import ModelError
 from encoders.network import Array
 from encoders.onnx.reader import read_onnx
+from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rules import Rule, refused
@@ -27,47 +28,15 @@ from verifair.systems.hyfair.mitigation.guardrail import (
     snapped,
 )
 
-SCHEMA = """
-[[feature]]
-name = "age"
-kind = "integer"
-range = [17, 90]
-scale = "minmax"
-
-[[feature]]
-name = "weight"
-kind = "integer"
-range = [0, 2000000000]
-scale = "minmax"
-
-[[feature]]
-name = "amount"
-kind = "real"
-range = [-3.0, 7.0]
-scale = { offset = 0.1, scale = 3.7 }
-
-[[feature]]
-name = "rate"
-kind = "real"
-range = [0.0, 1.0]
-
-[[feature]]
-name = "grade"
-kind = "categorical"
-categories = ["a", "b", "c", "d"]
-codes = [10, 13, 16, 19]
-
-[[feature]]
-name = "job"
-kind = "one-hot"
-categories = ["none", "clerk", "nurse", "smith", "cook"]
-
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["f", "m"]
-protected = true
-"""
+SCHEMA = schema_of(
+    integer("age", 17, 90, scale="minmax"),
+    integer("weight", 0, 2000000000, scale="minmax"),
+    real("amount", -3.0, 7.0, scale={"offset": 0.1, "scale": 3.7}),
+    real("rate", 0.0, 1.0),
+    categorical("grade", "a", "b", "c", "d", codes=[10, 13, 16, 19]),
+    one_hot("job", "none", "clerk", "nurse", "smith", "cook"),
+    categorical("sex", "f", "m", protected=True),
+)
 INF = np.inf
 
 
@@ -80,7 +49,7 @@ def model(path: Path, inputs: int, *, link: str | None = None, double: bool = Fa
     nodes = [
         helper.make_node("Gemm", ["x", "w1", "b1"], ["a"], transB=1), helper.make_node("Relu", ["a"], ["h"]),
         helper.make_node("Gemm", ["h", "w2", "b2"], ["out" if link is None else "z"], transB=1),
-    ]  # fmt: skip
+    ]
     if link:
         nodes.append(helper.make_node(link, ["z"], ["out"]))
     outputs = [helper.make_tensor_value_info("out", kind, ["N", 1])]
@@ -101,7 +70,7 @@ def box(schema: Schema, **ends: tuple[float, float]) -> Rule:
 
 @pytest.fixture(scope="module")
 def schema() -> Schema:
-    return Schema.loads(SCHEMA)
+    return SCHEMA
 
 
 @pytest.fixture(scope="module")

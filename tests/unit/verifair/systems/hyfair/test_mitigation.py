@@ -9,12 +9,11 @@ import pytest
 
 from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
-from tests.builders import network_of
+from tests.builders import categorical, linear_network, real, schema_of
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, TrainingError
-from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
@@ -98,7 +97,7 @@ def test_one_logit_networks_are_retrained_too(tmp_path: Path) -> None:
     x = rng.standard_normal((400, 3)).astype(np.float32)
     labels = (x[:, 0] > 0).astype(np.int64)
     start = ((rng.standard_normal((5, 3)).astype(np.float32), np.zeros(5, dtype=np.float32)),
-             (rng.standard_normal((1, 5)).astype(np.float32), np.zeros(1, dtype=np.float32)))  # fmt: skip
+             (rng.standard_normal((1, 5)).astype(np.float32), np.zeros(1, dtype=np.float32)))
     trained, losses = fine_tune(start, x, labels, Descent(epochs=30, batch=16, learning_rate=1e-2))
     assert losses[-1] < 0.5 * losses[0]
     z = np.maximum(x @ trained[0][0].T + trained[0][1], 0) @ trained[1][0].T + trained[1][1]
@@ -120,7 +119,7 @@ def test_nothing_to_retrain_on_is_said(dataset: Dataset, query: KDiscrimination)
     flat = Network(
         layers=tuple(Layer(weight=0 * layer.weight, bias=layer.bias, slope=layer.slope) for layer in query.network.layers),
         link=Link.IDENTITY, source_sha256="",
-    )  # fmt: skip
+    )
     space = Space.of(KDiscrimination(network=flat, schema=query.schema, protected=query.protected))
     rows = query.schema.raw(dataset.train)
     with pytest.raises(DataError, match="nothing to retrain on"):
@@ -161,12 +160,8 @@ def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
 
 def test_surrogates_name_the_features_that_matter() -> None:
     """A logit that hangs on two of five features (and on the protected one): a linear model sees just these."""
-    schema = Schema.loads(
-        "\n".join(f'[[feature]]\nname = "x{i}"\nkind = "real"\nrange = [-1.0, 1.0]' for i in range(5))
-        + '\n[[feature]]\nname = "sex"\nkind = "categorical"\ncategories = ["f", "m"]'
-    )
-    weight = np.array([[0.0, 3.0, 0.0, 2.0, 0.0, 1.0]])
-    linear = network_of((weight, None))
+    schema = schema_of(*(real(f"x{i}", -1.0, 1.0) for i in range(5)), categorical("sex", "f", "m"))
+    linear = linear_network(0.0, 3.0, 0.0, 2.0, 0.0, 1.0)
     query = KDiscrimination(network=linear, schema=schema, protected=["sex"])
     space = Space.of(query)
     severity = severity_of(space, "gap")

@@ -14,7 +14,7 @@ from encoders.network import Array, Layer, Link
 from encoders.probability import bucket
 from encoders.problem import Forbidden
 from tests.brute_force import exact_forward, fractions
-from tests.builders import lattice, network_of, random_network
+from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
@@ -30,17 +30,13 @@ FEW = Schedule(chains=8, patience=20)
 
 def schema(positive: str = "logit > 0") -> Schema:
     """Two protected features with 2 x 3 combinations, an integer, a category and a number beside them."""
-    return Schema.build(
-        {
-            "positive": positive,
-            "features": [
-                {"name": "a", "kind": "integer", "range": [0, 1]},
-                {"name": "n", "kind": "integer", "range": [-3, 3], "scale": {"scale": 2.0}},
-                {"name": "z", "kind": "one-hot", "categories": ["p", "q", "r"]},
-                {"name": "c", "kind": "one-hot", "categories": ["u", "v"]},
-                {"name": "m", "kind": "categorical", "categories": ["1", "2", "3"], "codes": [1, 2, 3]},
-            ],
-        }
+    return schema_of(
+        integer("a", 0, 1),
+        integer("n", -3, 3, scale={"scale": 2.0}),
+        one_hot("z", "p", "q", "r"),
+        one_hot("c", "u", "v"),
+        categorical("m", "1", "2", "3", codes=[1, 2, 3]),
+        positive=positive,
     )
 
 
@@ -130,7 +126,7 @@ def test_the_same_seed_gives_the_same_search(method: str) -> None:
     first, again, other = (
         (r.cluster.x.tolist(), r.peers.tolist(), r.statistics.instances, r.statistics.mean_k, r.statistics.restarts,
          [(p.evaluations, p.k) for p in r.trace]) for r in runs
-    )  # fmt: skip
+    )
     assert first == again
     assert first != other
 
@@ -167,7 +163,7 @@ def test_statistics_are_those_of_the_rows_generated() -> None:
     run = annealing._Run(
         space=Watched(**{name: getattr(Space.of(query), name) for name in Space.__dataclass_fields__}),
         pool=Pool.of(Space.of(query), None), method="sa", schedule=FEW, rng=np.random.default_rng(0),
-    )  # fmt: skip
+    )
     run.reseed = lambda rng, count: run.space.random(rng, count)
     run.begin()
     for _ in range(50):

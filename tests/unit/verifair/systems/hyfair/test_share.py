@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from tests.builders import network_of
+from tests.builders import categorical, integer, network_of, schema_of
 from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
@@ -27,13 +27,9 @@ NETWORK = network_of(([[1.0, 0.0, 0.0]], None))
 REASONS = tuple(Reason)
 
 
-def schema_of(ages: int = 10, hours: int = 4) -> Schema:
-    features = [
-        {"name": "sex", "kind": "categorical", "categories": ["[b]Female", "Male"], "protected": True},
-        {"name": "age", "kind": "integer", "range": [0, ages - 1]},
-        {"name": "hours", "kind": "integer", "range": [1, hours]},
-    ]
-    return Schema.build({"features": features})
+def people(ages: int = 10, hours: int = 4) -> Schema:
+    sex = categorical("sex", "[b]Female", "Male", protected=True)
+    return schema_of(sex, integer("age", 0, ages - 1), integer("hours", 1, hours))
 
 
 def query_of(schema: Schema, **more: object) -> IndividualFairness:
@@ -61,7 +57,7 @@ def chunk(
         goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, (first + k) % ages, 1.0] for k in found]).reshape(-1, 3),
         margins=logit(np.array(probabilities)).reshape(-1, 2), agrees=np.array(agrees or [1] * len(found), dtype=np.int8),
         nodes=10, seconds=0.5,
-    )  # fmt: skip
+    )
 
 
 def store_of(path: Path, query: IndividualFairness, size: int, chunks: Sequence[Chunk]) -> Path:
@@ -73,12 +69,12 @@ def store_of(path: Path, query: IndividualFairness, size: int, chunks: Sequence[
 
 def mixed(tmp_path: Path) -> tuple[IndividualFairness, Path]:
     """age 0..9 by 4: 0-3, 4-7, 8-9.   hours 1..4 is not cut: 3 parts, of 0.4, 0.4 and 0.2 of the domain."""
-    query = query_of(schema_of())
+    query = query_of(people())
     return query, store_of(tmp_path / "s.sqlite", query, 4, [chunk(0, [PROVED]), chunk(2, [VIOLATED], agrees=[0])])
 
 
 def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
-    query = query_of(schema_of())
+    query = query_of(people())
     with PartitionStore(tmp_path / "s.sqlite", describe(query, 4, box_of(query.schema, query.box))) as store:
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
         store.connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -105,7 +101,7 @@ def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
 
 
 def test_unknown_parts_are_told_by_reason(tmp_path: Path) -> None:
-    query = query_of(schema_of(ages=40))
+    query = query_of(people(ages=40))
     chunks = [chunk(0, [UNKNOWN, PROVED, UNKNOWN]), chunk(3, [UNKNOWN, VIOLATED], reason=Reason.NODES)]
     found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
     assert found.reasons == {"time": 2, "nodes": 1}
@@ -113,7 +109,7 @@ def test_unknown_parts_are_told_by_reason(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_adds_up_to_exactly_everything(tmp_path: Path) -> None:
-    query = query_of(schema_of(ages=997, hours=7))
+    query = query_of(people(ages=997, hours=7))
     parts = 333 * 3
     found = summary(store_of(tmp_path / "s.sqlite", query, 3, [chunk(0, [PROVED] * parts)]), query=query)
     assert found.volume == {"unknown": 0.0, "proved": 1.0, "violated": 0.0, "not_reached": 0.0}
@@ -121,7 +117,7 @@ def test_a_finished_run_adds_up_to_exactly_everything(tmp_path: Path) -> None:
 
 
 def test_examples_are_the_starkest_and_from_different_chunks(tmp_path: Path) -> None:
-    query = query_of(schema_of(ages=40))
+    query = query_of(people(ages=40))
     stark = [(0.9, 0.1), (0.95, 0.1), (0.51, 0.49)]
     chunks = [chunk(0, [VIOLATED] * 3, probabilities=stark), chunk(3, [PROVED, VIOLATED], probabilities=[(0.6, 0.45)], agrees=[-1])]
     found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
@@ -137,7 +133,7 @@ def test_examples_are_the_starkest_and_from_different_chunks(tmp_path: Path) -> 
 
 
 def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
-    query = query_of(schema_of(), relax={"age": 1}, epsilon=0.1)
+    query = query_of(people(), relax={"age": 1}, epsilon=0.1)
     one = chunk(1, [VIOLATED], probabilities=[(0.7, 0.5)])
     shifted = Chunk(**{**vars(one), "pair": np.array([2]), "x": np.array([[0.0, 5.0, 1.0]])})
     found = summary(store_of(tmp_path / "s.sqlite", query, 4, [shifted]), query=query)
@@ -145,23 +141,20 @@ def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
     assert found.examples[0].margin == pytest.approx(0.1 - 0.2)
 
 
-@pytest.mark.parametrize(
-    ("chunks", "message"),
-    [
-        ([chunk(0, [PROVED, PROVED]), chunk(1, [PROVED])], "does not fit the partition"),
-        ([chunk(2, [PROVED, PROVED])], "does not fit the partition"),
-        ([chunk(0, [7])], "the chunk of part 0 is damaged"),
-        ([chunk(0, [VIOLATED], agrees=[1, 1])], "does not fit together"),
-        *(([replace(chunk(0, [UNKNOWN, VIOLATED]), **damage)], "does not fit together") for damage in (
-            {"reason": np.array([0], dtype=np.int8)}, {"reason": np.array([99, -1], dtype=np.int8)}, {"pair": np.array([1])},
-            {"pair": np.array([-1])}, {"goal": np.array([2])}, {"goal": np.empty(0, dtype=np.int64)}, {"margins": np.zeros((1, 3))},
-            {"margins": np.array([[np.nan, 0.0]])}, {"x": np.array([[0.0, 10.0, 1.0]])}, {"x": np.array([[0.0, np.nan, 1.0]])},
-            {"x": np.array([[0.0, 1.0]])},
-        )),  # type: ignore[arg-type]
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("chunks", "message"), [
+    ([chunk(0, [PROVED, PROVED]), chunk(1, [PROVED])], "does not fit the partition"),
+    ([chunk(2, [PROVED, PROVED])], "does not fit the partition"),
+    ([chunk(0, [7])], "the chunk of part 0 is damaged"),
+    ([chunk(0, [VIOLATED], agrees=[1, 1])], "does not fit together"),
+    *(([replace(chunk(0, [UNKNOWN, VIOLATED]), **damage)], "does not fit together") for damage in (
+        {"reason": np.array([0], dtype=np.int8)}, {"reason": np.array([99, -1], dtype=np.int8)}, {"pair": np.array([1])},
+        {"pair": np.array([-1])}, {"goal": np.array([2])}, {"goal": np.empty(0, dtype=np.int64)}, {"margins": np.zeros((1, 3))},
+        {"margins": np.array([[np.nan, 0.0]])}, {"x": np.array([[0.0, 10.0, 1.0]])}, {"x": np.array([[0.0, np.nan, 1.0]])},
+        {"x": np.array([[0.0, 1.0]])},
+    )),  # type: ignore[arg-type]
+])
 def test_a_store_that_makes_no_sense_gives_no_shares(chunks: list[Chunk], message: str, tmp_path: Path) -> None:
-    query = query_of(schema_of())
+    query = query_of(people())
     with pytest.raises(CertificateError, match=message):
         summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
 
@@ -169,12 +162,12 @@ def test_a_store_that_makes_no_sense_gives_no_shares(chunks: list[Chunk], messag
 def test_a_store_of_another_question_is_refused(tmp_path: Path) -> None:
     _, store = mixed(tmp_path)
     with pytest.raises(DataError, match="another question"):
-        summary(store, query=query_of(schema_of(), epsilon=0.2))
+        summary(store, query=query_of(people(), epsilon=0.2))
 
 
 def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
     """A hundred chunks of 8,000 parts each: the verdicts alone are 800 kB, their boxes 40 MB."""
-    query = query_of(schema_of(ages=1600, hours=2000))
+    query = query_of(people(ages=1600, hours=2000))
     status = np.where(np.random.default_rng(0).random(8000) < 0.1, VIOLATED, PROVED).tolist()
     store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(8000 * k, status, ages=1600) for k in range(100)])
     tracemalloc.start()
@@ -216,7 +209,7 @@ def test_table_and_picture_of_every_outcome(tmp_path: Path) -> None:
 
 
 def test_a_picture_of_a_single_part(tmp_path: Path) -> None:
-    query = query_of(schema_of(ages=3))
+    query = query_of(people(ages=3))
     found = summary(store_of(tmp_path / "s.sqlite", query, 4, []), query=query)
     assert isinstance(found, PartitionSummary)
     assert found.volume["not_reached"] == 1.0

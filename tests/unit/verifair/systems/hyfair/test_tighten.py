@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from encoders.onnx.reader import read_onnx
-from tests.builders import lattice
+from tests.builders import categorical, integer, lattice, schema_of
 from verifair.checker.check import check
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
-from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rules import refused
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.mitigation.rounds import outside
@@ -18,23 +17,11 @@ from verifair.systems.hyfair.mitigation.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import onnx_model
 
-SCHEMA = """
-[[feature]]
-name = "age"
-kind = "integer"
-range = [0, 30]
-
-[[feature]]
-name = "hours"
-kind = "integer"
-range = [0, 20]
-
-[[feature]]
-name = "sex"
-kind = "categorical"
-categories = ["f", "m"]
-protected = true
-"""
+SCHEMA = schema_of(
+    integer("age", 0, 30),
+    integer("hours", 0, 20),
+    categorical("sex", "f", "m", protected=True),
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +31,7 @@ def query(tmp_path_factory: pytest.TempPathFactory) -> KDiscrimination:
     model = onnx_model([(np.array(w, dtype=np.float32), np.array(b, dtype=np.float32)) for w, b in weights], {})
     path = tmp_path_factory.mktemp("net") / "net.onnx"
     path.write_bytes(model.SerializeToString())
-    return KDiscrimination(network=read_onnx(path), schema=Schema.loads(SCHEMA), protected=["sex"])
+    return KDiscrimination(network=read_onnx(path), schema=SCHEMA, protected=["sex"])
 
 
 @pytest.fixture(scope="module")
