@@ -17,7 +17,7 @@ import pytest
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
-from verifair.checker.consistency_certificate import FORMAT, ConsistencyCertificate
+from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
@@ -292,7 +292,7 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
     lambda raw: raw.update(network_sha256="x"),
 ])
 def test_what_is_no_certificate_is_refused(edit: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
-    with pytest.raises(CertificateError, match=FORMAT):
+    with pytest.raises(CertificateError, match=ConsistencyCertificate.FORMAT):
         ConsistencyCertificate.load(edited(tmp_path / "pairs.json", edit))
 
 
@@ -302,5 +302,5 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     broken = tmp_path / "pairs.json.gz"
     CERTIFICATE.save(broken)
     broken.write_bytes(broken.read_bytes()[:50])
-    with pytest.raises(CertificateError, match=FORMAT):
+    with pytest.raises(CertificateError, match=ConsistencyCertificate.FORMAT):
         ConsistencyCertificate.load(broken)
