@@ -55,16 +55,13 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
     if mark.argument:
         info: Any = typer.Argument(help=help_text, show_default=False)
     else:
-        ends = {type(limit): limit for limit in one.metadata}
-        limits: dict[str, Any] = {}
-        if Ge in ends and kind in (int, float):
-            limits["min"] = ends[Ge].ge
-        if Le in ends and kind in (int, float):
-            limits["max"] = ends[Le].le
+        ends = [f"at least {limit.ge:g}" for limit in one.metadata if isinstance(limit, Ge) and isinstance(limit.ge, (int, float))]
+        ends += [f"at most {limit.le:g}" for limit in one.metadata if isinstance(limit, Le) and isinstance(limit.le, (int, float))]
+        help_text = f"{help_text} ({', '.join(ends)})" if ends and kind in (int, float) else help_text
         names = [option_name(name, one)]
         if kind is bool and default is True:
             names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
-        info = typer.Option(*names, help=help_text, **limits)
+        info = typer.Option(*names, help=help_text)
     optional = shown is None
     annotation: Any = Annotated.__class_getitem__((kind | None if optional else kind, info))  # type: ignore[attr-defined]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
@@ -119,7 +116,11 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     run: Run = build(Run, given, {name: value for name, value in system.defaults.items() if name in Run.model_fields})
     inputs: Inputs = build(system.inputs, given)
     settings: Settings = build(system.settings, given)
-    output.check(system, run)
+    try:
+        settings.check_options(inputs, run)
+    except ValueError as error:
+        raise QueryError(str(error)) from None
+    output.check(system, run, settings.folders)
     own_read = system.optional("solve", "read")
     with output.ending():
         subject = own_read(inputs, settings) if own_read else read(inputs)

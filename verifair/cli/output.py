@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from verifair.cli import options
+from verifair.cli.command import option_name
 from verifair.errors import QueryError
 from verifair.systems.files import save_table, save_text
 from verifair.systems.result import Result, json_text
@@ -18,10 +19,14 @@ from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
 
-def check(system: System, run: Run) -> None:
-    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it."""
-    files = {"--json": run.json_file, "--certificate": run.certificate, "--plot": options.picture(run.plot)}
-    options.check_outputs(files)
+def check(system: System, run: Run, folders: Sequence[str] = ()) -> None:
+    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it.
+
+    folders: those of the files that are folders here.
+    """
+    files = {"json_file": run.json_file, "plot": options.picture(run.plot), "store": run.store, "certificate": run.certificate}
+    named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in folders}
+    options.check_outputs(named)
     if run.out is not None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")

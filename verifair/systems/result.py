@@ -10,7 +10,16 @@ import json
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    WithJsonSchema,
+)
 from pydantic_core import core_schema
 
 from solvers.outcome import Limit, Termination
@@ -26,7 +35,7 @@ Value = str | float | bool | None
 """A feature's value, in the schema's words: a category's name, or a number in the feature's unit."""
 Row = Annotated[dict[str, Value], Field(description="A person: feature -> value, in the schema's words and units.")]
 RowName = Annotated[str | int | float, Field(description="What the table's index calls a row; its position where it has no names.")]
-Trust = Literal["checked", "claimed"]
+Trust = Annotated[Literal["checked", "claimed"], BeforeValidator(lambda found: getattr(found, "value", found))]
 """checked: `verifair check` can prove it again.   claimed: a solver's word."""
 Measured = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]})]
 """NaN where there was nothing to measure; null in the JSON."""
@@ -35,10 +44,11 @@ Table = list[dict[str, Any]]
 
 
 class Shape(BaseModel):
-    """An object with these keys and no others."""
+    """An object with these keys and no others. Where one is expected, an object with such attributes will do."""
 
     model_config = ConfigDict(
         extra="forbid", use_attribute_docstrings=True, frozen=True, protected_namespaces=(), arbitrary_types_allowed=True,
+        from_attributes=True,
         serialize_by_alias=True, populate_by_name=True, json_schema_serialization_defaults_required=True,
     )
 

@@ -35,6 +35,18 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(), arbitrary_types_allowed=True
     )
 
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for options that do not go together; asked of the command line alone, before anything is read."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the names of those `Run` files that are folders for this question."""
+        return ()
+
+    def given(self, name: str) -> bool:
+        """Return whether a setting is not at its default."""
+        return bool(getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True))
+
 
 class Inputs(Settings):
     """The model, its schema and the table that a question is about: files, or one of the shipped examples."""
@@ -99,13 +111,23 @@ def assignments(texts: Sequence[str], *, expected: str, once: str = "give each f
     return out
 
 
+def widths(texts: Sequence[str]) -> dict[str, int]:
+    """Return feature -> whole number of texts "feature=units"."""
+    expected = "expected feature=units with a whole number, e.g. age=5"
+    found = assignments(texts, expected=expected)
+    if wrong := next((f"{name}={width}" for name, width in found.items() if not width.isdecimal()), None):
+        raise ValueError(f"{wrong}: {expected}")
+    return {name: int(width) for name, width in found.items()}
+
+
 def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
     """Return the validator that parses what the command line has as texts, and passes on what an audit file has as a table."""
     return BeforeValidator(lambda value: parse(value) if isinstance(value, (list, tuple)) else value)
 
 
-def _box(texts: Sequence[str]) -> dict[str, Any]:
-    found = assignments(texts, expected="expected feature=value or feature=low:high, e.g. --box age=30:40")
+def parsed_box(texts: Sequence[str]) -> dict[str, Any]:
+    """Return feature -> value or (low, high) of texts "feature=value" and "feature=low:high"."""
+    found = assignments(texts, expected="expected feature=value or feature=low:high, e.g. age=30:40")
     return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in found.items()}
 
 
@@ -123,7 +145,7 @@ def _ends(value: Any) -> Any:
 
 
 Protected = Annotated[tuple[str, ...], Option(type=list[str])]
-Box = Annotated[dict[str, Any], BeforeValidator(_ends), typed(_box), Option(type=list[str])]
+Box = Annotated[dict[str, Any], BeforeValidator(_ends), typed(parsed_box), Option(type=list[str])]
 """feature -> value, or (low, high); on the command line feature=value or feature=low:high."""
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
