@@ -20,12 +20,15 @@ Reference for the method: Muller, Elementary Functions, 3rd ed. 2016, chapters 3
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from encoders.errors import CurveError
+from encoders.network import ONLY_BENT, Array, Booleans, Layer
+
 Kinds = npt.NDArray[np.int8]
 
 UNIT = 2.0**-53
@@ -53,6 +56,55 @@ class Curve(IntEnum):
     @property
     def shown(self) -> str:
         return {Curve.BENT: "piecewise linear", Curve.SIGMOID: "sigmoid", Curve.TANH: "tanh"}[self]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, init=False)
+class SmoothLayer(Layer):
+    """A layer with sigmoid or tanh neurons: curve (m,) says which (`Curve`), bend (m,) is the slope of those that are BENT
+    (residual connections carry identity neurons beside smooth ones) and 1 for the others.
+
+    Reading `slope` raises CurveError: see `encoders.network`.
+    """
+
+    bend: Array
+    curve: Kinds
+
+    def __init__(self, *, weight: Array, bias: Array, bend: Array, curve: Kinds) -> None:
+        for name, given in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
+            object.__setattr__(self, name, given)  # as dataclasses set the fields of what is frozen
+        Layer(weight=weight, bias=bias, slope=bend)  # the same must hold
+        if curve.shape != bias.shape or not np.isin(curve, [one.value for one in Curve]).all() or not curve.any():
+            raise ValueError(f"curve {curve!r}: expected a kind for each of {len(bias)} neurons, not all of them bent")
+
+    @property  # type: ignore[misc]
+    def slope(self) -> Array:
+        raise CurveError("network", f"it has {self.shown} neurons in a hidden layer. {ONLY_BENT}")
+
+    @property
+    def linear(self) -> bool:
+        return False
+
+    @property
+    def piecewise_linear(self) -> bool:
+        return False
+
+    def activated(self, a: Array) -> Array:
+        return np.where(self.curve == Curve.BENT, np.where(a > 0, a, self.bend * a), value(a, self.curve))
+
+    @property
+    def smooth(self) -> Booleans:
+        """(m,) which neurons are curves."""
+        return np.asarray(self.curve != Curve.BENT)
+
+    @property
+    def sigmoid(self) -> Booleans:
+        """(m,) which neurons are sigmoids."""
+        return np.asarray(self.curve == Curve.SIGMOID)
+
+    @property
+    def shown(self) -> str:
+        """The kinds of its curves, for messages."""
+        return " and ".join(Curve(kind).shown for kind in np.unique(self.curve[self.curve != Curve.BENT]))
 
 
 def _decay(t: Array) -> Array:

@@ -12,8 +12,8 @@ from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import exceeds
 from encoders.problem import Gap, Goal, TwinProblem
 
-CHUNK = 128
-"""Points a chunk: the limbs of one chunk of a wide layer fit the cache."""
+EXACT_POINTS = 128
+"""Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
 
 
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:
@@ -36,8 +36,8 @@ def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple
     margins = np.full((len(raw), 2), np.nan)
     left = np.arange(len(raw))
     for bits in PRECISIONS:
-        for start in range(0, len(left), CHUNK):
-            part = left[start : start + CHUNK]
+        for start in range(0, len(left), EXACT_POINTS):
+            part = left[start : start + EXACT_POINTS]
             _by_balls(problem, question[part], raw[part], bits, part, (met, unmet, margins))
         left = left[~(met | unmet)[left].all(axis=1)]
         if not len(left):
@@ -97,8 +97,8 @@ def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[B
     rows = Layer(weight=problem.rows, bias=problem.constants, slope=np.ones(len(problem.rows)))
     met = np.empty((len(raw), len(problem.goals)), dtype=bool)
     margins = np.empty((len(raw), 2))
-    for start in range(0, len(raw), CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, len(raw), EXACT_POINTS):
+        part = slice(start, start + EXACT_POINTS)
         x, x_prime = pair(problem, question[part], raw[part])
         logits = problem.network.forward(exact(np.concatenate([x, x_prime])))
         flat = affine(logits, margin)

@@ -8,8 +8,8 @@ with a slope s in [0, 1] for every neuron: 0 is ReLU, 0 < s < 1 is LeakyReLU, 1 
 slope 1 everywhere; its values are the *logits*. What comes after the logits (sigmoid, softmax) is the `link` and never
 enters the arithmetic: all decisions and proofs are about logits.
 
-A hidden layer may be a `SmoothLayer`, some of whose neurons are y = sigma(a) or y = tanh(a). Such a network has no exact values,
-only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones. So a smooth
+A hidden layer may be an `encoders.curves.SmoothLayer`, some of whose neurons are y = sigma(a) or y = tanh(a). Such a network has
+no exact values, only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones. So a smooth
 layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering wrongly.
 """
 
@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from encoders.curves import Curve, Kinds, value
 from encoders.errors import CurveError, ModelError
 
 Array = npt.NDArray[np.float64]
@@ -67,47 +66,19 @@ class Layer:
         """True when the layer has no kink at all (an identity layer, such as the last one)."""
         return bool((self.slope == 1).all())
 
-
-@dataclass(frozen=True, kw_only=True, eq=False, init=False)
-class SmoothLayer(Layer):
-    """A layer with sigmoid or tanh neurons: curve (m,) says which (`Curve`), bend (m,) is the slope of those that are BENT
-    (residual connections carry identity neurons beside smooth ones) and 1 for the others.
-
-    Reading `slope` raises CurveError: see the module.
-    """
-
-    bend: Array
-    curve: Kinds
-
-    def __init__(self, *, weight: Array, bias: Array, bend: Array, curve: Kinds) -> None:
-        for name, given in (("weight", weight), ("bias", bias), ("bend", bend), ("curve", curve)):
-            object.__setattr__(self, name, given)  # as dataclasses set the fields of what is frozen
-        Layer(weight=weight, bias=bias, slope=bend)  # the same must hold
-        if curve.shape != bias.shape or not np.isin(curve, [one.value for one in Curve]).all() or not curve.any():
-            raise ValueError(f"curve {curve!r}: expected a kind for each of {len(bias)} neurons, not all of them bent")
-
-    @property  # type: ignore[misc]
-    def slope(self) -> Array:
-        raise CurveError("network", f"it has {self.shown} neurons in a hidden layer. {ONLY_BENT}")
-
     @property
-    def linear(self) -> bool:
-        return False
-
-    @property
-    def smooth(self) -> Booleans:
-        """(m,) which neurons are curves."""
-        return np.asarray(self.curve != Curve.BENT)
-
-    @property
-    def sigmoid(self) -> Booleans:
-        """(m,) which neurons are sigmoids."""
-        return np.asarray(self.curve == Curve.SIGMOID)
+    def piecewise_linear(self) -> bool:
+        """False when some neuron is a smooth curve (`encoders.curves.SmoothLayer`)."""
+        return True
 
     @property
     def shown(self) -> str:
-        """The kinds of its curves, for messages."""
-        return " and ".join(Curve(kind).shown for kind in np.unique(self.curve[self.curve != Curve.BENT]))
+        """The kinds of its activations, for messages."""
+        return "piecewise linear"
+
+    def activated(self, a: Array) -> Array:
+        """The layer's outputs (..., m) for float64 pre-activations a (..., m)."""
+        return np.where(a > 0, a, self.slope * a)
 
 
 ONLY_BENT = (
@@ -164,12 +135,12 @@ class Network:
     @property
     def piecewise_linear(self) -> bool:
         """False when some hidden layer is smooth."""
-        return not any(isinstance(layer, SmoothLayer) for layer in self.layers)
+        return all(layer.piecewise_linear for layer in self.layers)
 
     def require_piecewise_linear(self, what: str) -> None:
         """Raise CurveError, naming the layer, unless the network is piecewise linear. what: "neuron branching", say."""
         for number, layer in enumerate(self.layers, start=1):
-            if isinstance(layer, SmoothLayer):
+            if not layer.piecewise_linear:
                 found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take"
                 raise CurveError(self.source or "network", f"{found}. {ONLY_BENT}")
 
@@ -211,10 +182,7 @@ def _(x: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
 
 @activate.register(np.ndarray)
 def _(a: npt.NDArray[Any], layer: Layer) -> npt.NDArray[Any]:
-    if isinstance(layer, SmoothLayer) and a.dtype != object:
-        return np.where(layer.curve == Curve.BENT, np.where(a > 0, a, layer.bend * a), value(a, layer.curve))
-    slope = _rational(layer.slope) if a.dtype == object else layer.slope
-    return np.where(a > 0, a, slope * a)
+    return np.where(a > 0, a, _rational(layer.slope) * a) if a.dtype == object else layer.activated(a)
 
 
 WHOLE = ("int64", "int32")

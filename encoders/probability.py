@@ -13,14 +13,13 @@ not; all lines together are, and `exceeds` decides single pairs exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, ctx, fmpq
+from flint import arb
 
+from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array
 
 PRECISION = 128
@@ -30,36 +29,14 @@ SMALLEST = 1e-9
 """Gaps nearer to 0 or 1 than this have no lines: their slopes leave what float64 can tell apart."""
 
 
-@contextmanager
-def _precision(bits: int) -> Iterator[None]:
-    before = ctx.prec
-    ctx.prec = bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
-
-
-def _ball(value: Fraction | float) -> arb:
-    exact = Fraction(value)
-    return arb(fmpq(exact.numerator, exact.denominator))
-
-
-def _sigma(a: arb) -> arb:
-    if a < 0:  # the exponential of a huge number is not a number
-        power = a.exp()
-        return power / (1 + power)
-    return 1 / (1 + (-a).exp())
-
-
 def _logit(p: arb) -> arb:
     return (p / (1 - p)).log()
 
 
-def _down(ball: arb) -> float:
+def _down(number: arb) -> float:
     """The largest float64 surely below, or very nearly so."""
-    value = float(ball.lower())
-    while not _ball(value) <= ball:
+    value = float(number.lower())
+    while not ball(value) <= number:
         value = float(np.nextafter(value, -np.inf))
     return value
 
@@ -69,8 +46,8 @@ def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
     """(m, c) of `count` lines under phi that touch it at probabilities s = sigma(b) dense near 0 and 1 - epsilon (Chebyshev's
     points); the middle one, if count is odd, has m = 1: the largest gap that a difference a - b alone allows."""
     out = []
-    with _precision(PRECISION):
-        gap = _ball(epsilon)
+    with precision(PRECISION):
+        gap = ball(epsilon)
         for s in (1 - epsilon) * (1 - np.cos(np.pi * np.arange(1, count + 1) / (count + 1))) / 2:
             m = float(s * (1 - s) / ((s + epsilon) * (1 - s - epsilon)))
             m = 1.0 if abs(m - 1) < 1e-9 else m
@@ -81,7 +58,7 @@ def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
 def _conjugate(gap: arb, m: float) -> arb:
     """min over b of phi(b) - m b. It lies where h(s) = m:  (m - 1) s^2 + (1 - m + 2 m gap) s - m gap (1 - gap) = 0, written in
     the form that stays exact at m = 1."""
-    slope = _ball(m)
+    slope = ball(m)
     linear = 1 - slope + 2 * slope * gap
     constant = slope * gap * (1 - gap)
     # h(s) = m means s (1 - s) = m (s + gap) (1 - s - gap), i.e. (m - 1) s^2 + linear s - constant = 0, its root in (0, 1 - gap).
@@ -102,8 +79,8 @@ def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Arr
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
     _check(epsilon)
-    with _precision(PRECISION):
-        low, high = _down(_logit(_ball(epsilon))), _down(-_logit(1 - _ball(epsilon)))
+    with precision(PRECISION):
+        low, high = _down(_logit(ball(epsilon))), _down(-_logit(1 - ball(epsilon)))
     rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
     table = np.array(rows)
     return (table[:, 1::-1] if rise else table[:, :2]).copy(), table[:, 2].copy()
@@ -125,8 +102,8 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
         return False  # 1/2 is reached only at infinity: the one case in which the two sides come as close as one likes
     bits = PRECISION
     while bits <= MAX_PRECISION:
-        with _precision(bits):
-            difference = _sigma(_ball(a)) - _sigma(_ball(b)) - _ball(epsilon)
+        with precision(bits):
+            difference = sigmoid(ball(a)) - sigmoid(ball(b)) - ball(epsilon)
             if difference > 0:
                 return True
             if difference < 0:
@@ -137,9 +114,9 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
 
 def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
     """Float64 numbers just below and just above sigma(a) - sigma(b)."""
-    with _precision(PRECISION):
-        ball = _sigma(_ball(a)) - _sigma(_ball(b))
-        return _down(ball), -_down(-ball)
+    with precision(PRECISION):
+        gap = sigmoid(ball(a)) - sigmoid(ball(b))
+        return _down(gap), -_down(-gap)
 
 
 def bucket(a: Fraction, buckets: int) -> int:
@@ -163,8 +140,8 @@ def line_at(epsilon: float, b: float) -> tuple[float, float]:
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
     _check(epsilon)
-    with _precision(PRECISION):
-        gap, s = _ball(epsilon), _sigma(_ball(b))
+    with precision(PRECISION):
+        gap, s = ball(epsilon), sigmoid(ball(b))
         rest = 1 - s - gap
         slope = float((s * (1 - s) / ((s + gap) * rest)).mid()) if rest > 0 else STEEPEST
         m = float(np.clip(slope, 1 / STEEPEST, STEEPEST))
@@ -180,5 +157,5 @@ def line_of(epsilon: float, m: float) -> float:
     _check(epsilon)
     if not 1 / STEEPEST <= m <= STEEPEST:
         raise ValueError(f"m = {m}: expected a slope between {1 / STEEPEST:g} and {STEEPEST:g}")
-    with _precision(PRECISION):
-        return _down(_conjugate(_ball(epsilon), m))
+    with precision(PRECISION):
+        return _down(_conjugate(ball(epsilon), m))

@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
+from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 
@@ -40,13 +41,10 @@ class Thresholds:
     @classmethod
     def of(cls, buckets: int) -> Thresholds:
         """Enclosed in ball arithmetic (Arb, through python-flint); the middle one of an even number is exactly 0."""
-        before, ctx.prec = ctx.prec, PRECISION
-        try:
+        with precision(PRECISION):
             balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
             lower = [float(np.nextafter(float(ball.lower()), -np.inf)) for ball in balls]
             upper = [float(np.nextafter(float(ball.upper()), np.inf)) for ball in balls]
-        finally:
-            ctx.prec = before
         middle = 2 * np.arange(1, buckets) == buckets
         return cls(lower=np.where(middle, 0.0, lower), upper=np.where(middle, 0.0, upper))
 
@@ -95,10 +93,11 @@ class Copies:
 
     @classmethod
     def of(
-        cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, lower: Array, upper: Array,
+        cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
         references: tuple[int, ...] = (0,),
-    ) -> Copies:  # fmt: skip
-        """Copies over the root box lower, upper (V,); its protected entries are ignored."""
+    ) -> Copies:
+        """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        lower, upper = root
         which = np.isin(np.arange(domain.variables), protected)
         prime = np.tile(lower, (len(values), 1))
         prime[:, protected] = values
@@ -111,16 +110,14 @@ class Copies:
         return cls(
             network=network, domain=domain, margin=margin, values=values, protected=protected,
             references=references, twins=tuple(twins),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.values)
 
     def with_references(self, references: tuple[int, ...], lower: Array, upper: Array) -> Copies:
         """The same copies over another root box, compared with other references."""
-        return Copies.of(
-            self.network, self.domain, self.margin, self.values, self.protected, lower, upper, references
-        )
+        return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), references)
 
     @property
     def variables(self) -> Integers:

@@ -3,7 +3,7 @@
 A functional over the outputs y, y' of a layer is held as   lambda y + lambda' y' + delta (y - y') + constant.   It starts from
 the goal's row, whose common part goes into delta, and is rewritten downwards: y, y' by their ReLU lines, the difference e by its
 lines in Delta or by the two copies' own lines, whichever is better at the box centre. In the first layer a' = a - s, so both
-copies are one function of one variable and the line under it is exact for the pair (`linear.hinge`).
+copies are one function of one variable and the line under it is exact for the pair (`relu.hinge`).
 Sound? yes, outward-rounded (see `rounding`).  Complete? no; with input splitting it is (see verify.branch_and_bound).
 References: CROWN backward bounds (Zhang et al., NeurIPS 2018); twin difference as in ReluDiff (ICSE 2020).
 """
@@ -14,13 +14,14 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from encoders.bounds.curve_lines import copy_lines, difference_lines, pair_line
-from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
-from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.curves import copy_lines, difference_lines, pair_line
+from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
+from encoders.bounds.relu import LayerBounds, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Twin
-from encoders.network import Array, Integers, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Integers, Layer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,19 +69,14 @@ def with_constants(lower: Array, constants: Array) -> Array:
 
 
 def linear_goals(
-    twin: Twin,
-    question: Integers,
-    low: Array,
-    high: Array,
-    intervals: list[LayerBounds],
-    rows: Array,
-    constants: Array,
+    twin: Twin, question: Integers, box: tuple[Array, Array], intervals: list[LayerBounds], rows: Array, constants: Array,
     wanted: Array,
 ) -> GoalBounds:
-    """Lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes low, high (B, d).
+    """Lower bounds of rows (B, S, 2) plus constants (B, S) by linear relaxation over the boxes (low, high), each (B, d).
 
     wanted: (B, S) weighs the rows in the score.
     """
+    low, high = box
     middle, radius = (low + high) / 2, (high - low) / 2
     if twin.depth > 1:
         forms, bounds = hidden_forms(twin, question, intervals, first_forms(twin, question, middle, radius))
@@ -90,20 +86,12 @@ def linear_goals(
     score = np.zeros((len(question), len(twin.moving)))
     for k in range(twin.depth - 1, 0, -1):
         state.charge(twin.magnitude[k][question], factor(sum(twin.weights[k].shape)))
-        layer = twin.hidden[k]
-        if isinstance(layer, SmoothLayer):
-            gap = state.relax_curves(layer, bounds[k], forms[k - 1])
-        else:
-            gap = state.relax(layer.slope, bounds[k], forms[k - 1])
+        gap = state.relax(twin.hidden[k], bounds[k], forms[k - 1])
         score += _shares((gap * wanted[:, :, None]).sum(axis=1), forms[k - 1].first.direction)
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
-        layer = twin.hidden[0]
-        if isinstance(layer, SmoothLayer):
-            each = state.relax_first_curves(layer, bounds[0], twin.shift[question])
-        else:
-            each = state.relax_first(layer.slope, bounds[0], twin.shift[question])
+        each = state.relax_first(twin.hidden[0], bounds[0], twin.shift[question])
         gap = (each * wanted[:, :, None]).sum(axis=1)
         moved = radius @ twin.absolute[0].T  # the first layer's directions are |W| times the radius, for every box
         share = np.divide(gap, moved, out=np.zeros_like(gap), where=moved > 0)
@@ -179,12 +167,15 @@ class _Functional:
         )
         self.first, self.second, self.delta = self.first - shared, self.second + shared, self.delta + shared
 
-    def relax(self, slope: Array, narrow: LayerBounds, forms: LayerForms) -> Array:
+    def relax(self, layer: Layer, narrow: LayerBounds, forms: LayerForms) -> Array:
         """From outputs to pre-activations of one hidden layer; returns the relaxation gap (B, R, n) that this opens."""
         self.merge()
         bounds = _wide(narrow)
-        one, two = ReluLines.of(bounds.lower, bounds.upper), ReluLines.of(bounds.lower_prime, bounds.upper_prime)
-        lines = DifferenceLines.of(bounds)
+        if isinstance(layer, SmoothLayer):
+            return self._relax_curves(layer, bounds, forms)
+        slope = layer.slope
+        one, two = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
+        lines = relu_difference_lines(bounds)
         a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
         a_prime = a - delta
         equal = (bounds.lower >= 0) & (bounds.lower_prime >= 0)
@@ -226,19 +217,21 @@ class _Functional:
             np.abs(first) * one.up_constant + np.abs(second) * two.up_constant + np.abs(difference) * narrowest
         )
 
-    def relax_first(self, slope: Array, narrow: LayerBounds, shift: Array) -> Array:
+    def relax_first(self, layer: Layer, narrow: LayerBounds, shift: Array) -> Array:
         """From outputs to pre-activations of the first layer, both copies as one function of a; `second`, `delta` are used up."""
         p, p_prime = self.first + self.delta, self.second - self.delta
-        rest = 1 - slope
+        if isinstance(layer, SmoothLayer):
+            self.first, constant, gap = pair_line(layer, p, p_prime, shift[:, None, :], _wide(narrow))
+            self.constant = self.constant + constant.sum(axis=2)
+            return gap
+        slope, rest = layer.slope, 1 - layer.slope
         line, constant, gap = hinge(rest * p, rest * p_prime, shift[:, None, :], _wide(narrow))
         self.constant = self.constant + (constant - slope * p_prime * shift[:, None, :]).sum(axis=2)
         self.first = line + slope * (p + p_prime)
         return gap
 
-    def relax_curves(self, layer: SmoothLayer, narrow: LayerBounds, forms: LayerForms) -> Array:
+    def _relax_curves(self, layer: SmoothLayer, bounds: LayerBounds, forms: LayerForms) -> Array:
         """As `relax`, for a smooth layer: the lines are around y itself, and they have intercepts on both sides."""
-        self.merge()
-        bounds = _wide(narrow)
         one, two = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
         lines = difference_lines(layer, bounds)
         a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
@@ -256,20 +249,13 @@ class _Functional:
         self.constant = self.constant + (
             low_one * one.low_constant + up_one * one.up_constant + low_two * two.low_constant + up_two * two.up_constant
             + plus_delta * lines.low_constant + minus_delta * lines.up_constant
-        ).sum(axis=2)  # fmt: skip
+        ).sum(axis=2)
         gap = np.abs(self.first) * one.gap(a) + np.abs(self.second) * two.gap(a_prime)
         gap = gap + np.abs(self.delta) * np.minimum(lines.gap(delta), one.gap(a) + two.gap(a_prime))
         self.first = low_one * one.low_slope + up_one * one.up_slope
         self.second = low_two * two.low_slope + up_two * two.up_slope
         self.delta = plus_delta * lines.low_slope + minus_delta * lines.up_slope
         return np.asarray(gap)
-
-    def relax_first_curves(self, layer: SmoothLayer, narrow: LayerBounds, shift: Array) -> Array:
-        """As `relax_first`, for a smooth layer."""
-        p, p_prime = self.first + self.delta, self.second - self.delta
-        self.first, constant, gap = pair_line(layer, p, p_prime, shift[:, None, :], _wide(narrow))
-        self.constant = self.constant + constant.sum(axis=2)
-        return gap
 
     def descend(self, twin: Twin, k: int) -> None:
         """From pre-activations of layer k to outputs of the layer below it."""
@@ -282,9 +268,8 @@ class _Functional:
 def goal_bounds(twin: Twin, question: Integers, low: Array, high: Array, wanted: Array) -> GoalBounds:
     """Both passes over boxes low, high (B, d) of moving columns, all rows: the better of interval and linear lower bounds."""
     intervals = interval_bounds(twin, question, low, high)
-    bounds = linear_goals(twin, question, low, high, intervals, *every_row(twin, len(question)), wanted)
-    lower = np.maximum(bounds.lower, interval_goals(twin, question, intervals[-1]))
-    return replace(bounds, lower=lower)
+    bounds = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
+    return replace(bounds, lower=np.maximum(bounds.lower, interval_goals(twin, question, intervals[-1])))
 
 
 def every_row(twin: Twin, batch: int) -> tuple[Array, Array]:

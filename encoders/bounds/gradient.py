@@ -33,9 +33,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.hinges import ReluLines
-from encoders.bounds.interval import activation
 from encoders.bounds.linear import Forms
+from encoders.bounds.relu import activation, relu_lines
 from encoders.bounds.rounding import TINY, factor, magnitude
 from encoders.network import Array, Integers, Layer, Network
 
@@ -83,14 +82,27 @@ class Masks:
         chord = np.maximum(least * up + (1 - least) * down, most * up + (1 - most) * down)
         unsure = ((on < 1) & (off < 1)) * (slope < 1)
         rho = unsure * (rest * (most - least) / 2 + TIME)
-        return cls(
-            centre=centre, high=high, rho=rho, kappa=unsure * (chord + TIME), most=unsure * np.maximum(up, down),
-        )  # fmt: skip
+        return cls(centre=centre, high=high, rho=rho, kappa=unsure * (chord + TIME), most=unsure * np.maximum(up, down))
 
 
-def gradient_zonotopes(
-    network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int
-) -> Zonotopes:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Paths:
+    """The paths from baseline (B, n_0) into boxes [low, high] (B, n_0), in slices of alpha: start, length (slices + 1,)."""
+
+    baseline: Array
+    low: Array
+    high: Array
+    start: Array
+    length: Array
+
+    @classmethod
+    def of(cls, baseline: Array, low: Array, high: Array, slices: int) -> _Paths:
+        """The last slice of each box is its end alpha = 1, of no length: there the margin is bounded."""
+        start, length = np.append(np.arange(slices) / slices, 1.0), np.append(np.full(slices, 1 / slices), 0.0)
+        return cls(baseline=baseline, low=low, high=high, start=start, length=length)
+
+
+def gradient_zonotopes(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> Zonotopes:
     """Enclosures of the mean gradient of margin . logits along the paths from baseline (B, n_0) to any x in [low, high] (B, n_0).
 
     margin: (n_N,).   slices: number of slices, a power of two (so that their ends are floats).   ValueError where it is not.
@@ -99,25 +111,16 @@ def gradient_zonotopes(
     if slices < 1 or slices & (slices - 1):
         raise ValueError(f"slices = {slices}, expected a power of two")
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
-        return _zonotopes(network, margin, baseline, low, high, slices)
+        return _zonotopes(network, margin, _Paths.of(baseline, low, high, slices))
 
 
-def _zonotopes(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> Zonotopes:
-    layers, boxes = _with_margin(network, margin), len(low)
-    # The last slice of each box is its end alpha = 1, of no length: there the margin is bounded.
-    start = np.append(np.arange(slices) / slices, 1.0)
-    length = np.append(np.full(slices, 1 / slices), 0.0)
-    masks, lower, upper = _forward(network, margin, layers, baseline, low, high, start, length)
+def _zonotopes(network: Network, margin: Array, paths: _Paths) -> Zonotopes:
+    layers, boxes, slices = _with_margin(network, margin), len(paths.low), len(paths.start) - 1
+    masks, lower, upper = _forward(network, margin, layers, paths)
     at_end = np.arange(boxes) * (slices + 1) + slices
-    centre, generator, owner = _backward(layers, masks, np.tile(length, boxes), boxes)
-    return Zonotopes(
-        centre=centre,
-        generator=generator,
-        owner=owner,
-        error=np.broadcast_to(_error(layers, margin, network, slices), centre.shape),
-        lower=lower[at_end],
-        upper=upper[at_end],
-    )
+    centre, generator, owner = _backward(layers, masks, np.tile(paths.length, boxes), boxes)
+    error = np.broadcast_to(_error(layers, margin, network, slices), centre.shape)
+    return Zonotopes(centre=centre, generator=generator, owner=owner, error=error, lower=lower[at_end], upper=upper[at_end])
 
 
 def _with_margin(network: Network, margin: Array) -> tuple[Layer, ...]:
@@ -136,12 +139,9 @@ def _error(layers: tuple[Layer, ...], margin: Array, network: Network, slices: i
     return np.asarray(16 * len(layers) ** 2 * factor(terms) * size)
 
 
-def _forward(
-    network: Network, margin: Array, layers: tuple[Layer, ...], baseline: Array, low: Array, high: Array, start: Array,
-    length: Array,
-) -> tuple[list[Masks], Array, Array]:  # fmt: skip
+def _forward(network: Network, margin: Array, layers: tuple[Layer, ...], paths: _Paths) -> tuple[list[Masks], Array, Array]:
     """The masks of the hidden layers on every slice of every box (box-major), and bounds (S,) of the margin there."""
-    count = len(start)
+    baseline, low, high, count = paths.baseline, paths.low, paths.high, len(paths.start)
     middle = low + (high - low) / 2
     radius = np.nextafter(np.maximum(high - middle, middle - low), np.inf) * (high > low)
     moving = np.flatnonzero((radius > 0).any(axis=0))
@@ -150,14 +150,14 @@ def _forward(
     first, last = layers[0], network.layers[-1]
     bound = magnitude(first.weight, first.bias, size)
     slice_of = np.repeat(np.arange(len(low)), count)
-    forms = _first_forms(first, baseline, middle, radius, moving, start, length)
+    forms = _first_forms(first, paths, middle, radius, moving)
     lower, upper = (_rounded(value, terms * bound, count, sign) for value, sign in zip(forms.range(), (-1, 1), strict=True))
     masks, interval_size, form_size = [], bound, bound
     for k, layer in enumerate(layers[1:], start=1):
         below = layers[k - 1]
         masks.append(_masks(forms, terms * form_size[slice_of], lower, upper, below.slope))
         y = activation(lower, below.slope), activation(upper, below.slope)
-        forms = _image(layer, _relaxed(forms, ReluLines.of(lower, upper), below.slope))
+        forms = forms.between(relu_lines(lower, upper).leaky(below.slope)).image(layer.weight, np.abs(layer.weight), layer.bias)
         weight, bias = layer.weight, layer.bias
         if k == len(layers) - 1:  # magnitudes before the rows of the logits were folded
             weight, bias = np.abs(margin) @ np.abs(last.weight), np.abs(margin) @ np.abs(last.bias)
@@ -175,10 +175,9 @@ def _rounded(value: Array, error: Array, count: int, sign: int) -> Array:
     return np.asarray(value + sign * np.repeat(error, count, axis=0))
 
 
-def _first_forms(
-    layer: Layer, baseline: Array, middle: Array, radius: Array, moving: Integers, start: Array, length: Array
-) -> Forms:
+def _first_forms(layer: Layer, paths: _Paths, middle: Array, radius: Array, moving: Integers) -> Forms:
     """The exact form (n_1, S, d + 2) of the first layer: coefficients of the moving inputs, of the time, and the constant."""
+    baseline, start, length = paths.baseline, paths.start, paths.length
     boxes, count, d = len(middle), len(start), len(moving)
     at_baseline, rise = baseline @ layer.weight.T + layer.bias, (middle - baseline) @ layer.weight.T
     form = np.empty((len(layer.bias), boxes, count, d + 2))
@@ -188,23 +187,6 @@ def _first_forms(
     form[..., d + 1] = at_baseline.T[:, :, None] + rise.T[:, :, None] * (start + length / 2)
     flat = form.reshape(len(layer.bias), boxes * count, d + 2)
     return Forms(lower=flat, upper=flat)
-
-
-def _relaxed(a: Forms, lines: ReluLines, slope: Array) -> Forms:
-    rest = 1 - slope
-    lower = a.lower * (slope + rest * lines.low_slope).T[:, :, None]
-    upper = a.upper * (slope + rest * lines.up_slope).T[:, :, None]
-    upper[:, :, -1] += (rest * lines.up_constant).T
-    return Forms(lower=lower, upper=upper)
-
-
-def _image(layer: Layer, y: Forms) -> Forms:
-    n, slices, width = y.lower.shape
-    middle = layer.weight @ ((y.lower + y.upper) / 2).reshape(n, -1)
-    half = np.abs(layer.weight) @ ((y.upper - y.lower) / 2).reshape(n, -1)
-    middle, half = middle.reshape(-1, slices, width), half.reshape(-1, slices, width)
-    middle[:, :, -1] += layer.bias[:, None]
-    return Forms(lower=middle - half, upper=middle + half)
 
 
 def _masks(forms: Forms, error: Array, lower: Array, upper: Array, slope: Array) -> Masks:

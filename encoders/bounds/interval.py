@@ -12,33 +12,13 @@ Reference: the twin difference follows ReluDiff (Paulsen, Wang and Wang, ICSE 20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from encoders.bounds.curve_intervals import curved, curved_difference
+from encoders.bounds.curves import curved, curved_difference
+from encoders.bounds.relu import LayerBounds, activation, difference_interval
 from encoders.bounds.twin import Twin
-from encoders.network import Array, Integers, SmoothLayer
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LayerBounds:
-    """Bounds (B, n) on a, on a' and on Delta = a - a' of one layer, all outward-rounded."""
-
-    lower: Array
-    upper: Array
-    lower_prime: Array
-    upper_prime: Array
-    delta_lower: Array
-    delta_upper: Array
-
-    def take(self, index: Integers) -> LayerBounds:
-        return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
-
-
-def activation(a: Array, slope: Array) -> Array:
-    """max(a, s a): the activation, monotone for slopes in [0, 1]."""
-    return np.maximum(a, slope * a) if slope.any() else np.maximum(a, 0.0)
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Integers
 
 
 def interval_bounds(twin: Twin, question: Integers, low: Array, high: Array) -> list[LayerBounds]:
@@ -123,31 +103,3 @@ def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
         delta_lower=np.maximum(bounds.delta_lower, lower - upper_prime - error),
         delta_upper=np.minimum(bounds.delta_upper, upper - lower_prime + error),
     )
-
-
-def difference_interval(
-    layer: LayerBounds, slope: Array, constant: Array | None, error: Array
-) -> tuple[Array, Array]:
-    """Interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
-
-    relu is monotone and 1-Lipschitz, so e is in [min(0, Delta_l), max(0, Delta_u)] and in [l+ - u'+, u+ - l'+]; where both
-    copies are active e = Delta. For a `constant` Delta (first layer; computed up to `error`) e is monotone in a, so its two end
-    values are its range.
-    """
-    if constant is not None:
-        at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
-        at_upper = np.maximum(layer.upper, 0.0) - np.maximum(layer.upper - constant, 0.0)
-        off = (layer.upper <= 0) & (layer.upper_prime <= 0)
-        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
-        error = np.where(off | same, 0.0, error)
-        low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
-    else:
-        active = (layer.lower >= 0) & (layer.lower_prime >= 0)
-        low = np.where(active, layer.delta_lower, np.minimum(layer.delta_lower, 0.0))
-        high = np.where(active, layer.delta_upper, np.maximum(layer.delta_upper, 0.0))
-        low = np.maximum(low, np.maximum(layer.lower, 0.0) - np.maximum(layer.upper_prime, 0.0))
-        high = np.minimum(high, np.maximum(layer.upper, 0.0) - np.maximum(layer.lower_prime, 0.0))
-    if slope.any():
-        low = slope * layer.delta_lower + (1 - slope) * low
-        high = slope * layer.delta_upper + (1 - slope) * high
-    return low, high

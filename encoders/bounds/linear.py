@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curve_lines import copy_lines, difference_lines, pair_line
-from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
-from encoders.bounds.interval import LayerBounds, crossed
+from encoders.bounds.curves import copy_lines, difference_lines, pair_line
+from encoders.bounds.interval import crossed
+from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.twin import Twin
-from encoders.network import Array, Integers, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,6 +49,21 @@ class Forms:
         low = self.lower[:, :, -1] - np.abs(self.lower[:, :, :-1]).sum(axis=2)
         high = self.upper[:, :, -1] + np.abs(self.upper[:, :, :-1]).sum(axis=2)
         return low.T, high.T
+
+    def between(self, lines: Lines) -> Forms:
+        """Forms of what lies between lines in this quantity."""
+        lower = _line(self.lower, lines.low_slope, lines.low_constant)
+        return Forms(lower=lower, upper=_line(self.upper, lines.up_slope, lines.up_constant))
+
+    def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
+        """Forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
+        n, batch, width = self.lower.shape
+        middle = weight @ ((self.lower + self.upper) / 2).reshape(n, -1)
+        half = absolute @ ((self.upper - self.lower) / 2).reshape(n, -1)
+        middle, half = middle.reshape(-1, batch, width), half.reshape(-1, batch, width)
+        if bias is not None:
+            middle[:, :, -1] += bias[:, None]
+        return Forms(lower=middle - half, upper=middle + half)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,22 +102,13 @@ def hidden_forms(
             y, d = _relaxed_first(twin, question, below, first)
         else:
             slope = layer_below.slope
-            y = _relaxed_copy(forms[-1].first, ReluLines.of(below.lower, below.upper), slope)
-            d = _relaxed_difference(forms[-1].delta, DifferenceLines.of(below), slope)
-        layer = LayerForms(first=_image(twin, k, y, twin.biases[k]), delta=_image(twin, k, d, None))
+            y = forms[-1].first.between(relu_lines(below.lower, below.upper).leaky(slope))
+            d = forms[-1].delta.between(relu_difference_lines(below).leaky(slope))
+        weights = twin.weights[k], twin.absolute[k]
+        layer = LayerForms(first=y.image(*weights, twin.biases[k]), delta=d.image(*weights, None))
         forms.append(layer)
         bounds[k] = _tightened(bounds[k], layer, twin.form_error[k - 1][question], twin.error[k][question])
     return forms, bounds
-
-
-def _image(twin: Twin, k: int, y: Forms, bias: Array | None) -> Forms:
-    n, batch, width = y.lower.shape
-    middle = twin.weights[k] @ ((y.lower + y.upper) / 2).reshape(n, -1)
-    half = twin.absolute[k] @ ((y.upper - y.lower) / 2).reshape(n, -1)
-    middle, half = middle.reshape(-1, batch, width), half.reshape(-1, batch, width)
-    if bias is not None:
-        middle[:, :, -1] += bias[:, None]
-    return Forms(lower=middle - half, upper=middle + half)
 
 
 def _line(form: Array, slope: Array, constant: Array | float) -> Array:
@@ -115,7 +122,7 @@ def _relaxed_first(twin: Twin, question: Integers, below: LayerBounds, first: Ar
     """Forms of y and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
     slope = twin.hidden[0].slope
     shift = twin.shift[question]
-    y = _relaxed_copy(Forms(lower=first, upper=first), ReluLines.of(below.lower, below.upper), slope)
+    y = Forms(lower=first, upper=first).between(relu_lines(below.lower, below.upper).leaky(slope))
     one = np.ones_like(shift)
     low_slope, low_constant, _ = hinge(one, -one, shift, below)
     up_slope, up_constant, _ = hinge(-one, one, shift, below)
@@ -128,38 +135,15 @@ def _curved(
     twin: Twin, question: Integers, below: LayerBounds, layer: SmoothLayer, forms: LayerForms | Array
 ) -> tuple[Forms, Forms]:
     """Forms of y and d = y - y' above a smooth layer, from its forms: the one exact form of a where it is the first layer."""
-    lines = copy_lines(layer, below.lower, below.upper)
     if isinstance(forms, LayerForms):
-        apart = difference_lines(layer, below)
-        a, delta = forms.first, forms.delta
-        d = Forms(
-            lower=_line(delta.lower, apart.low_slope, apart.low_constant),
-            upper=_line(delta.upper, apart.up_slope, apart.up_constant),
-        )
+        a, d = forms.first, forms.delta.between(difference_lines(layer, below))
     else:
         a, shift = Forms(lower=forms, upper=forms), twin.shift[question]
         one = np.ones_like(shift)
         low_slope, low_constant, _ = pair_line(layer, one, -one, shift, below)
         up_slope, up_constant, _ = pair_line(layer, -one, one, shift, below)
         d = Forms(lower=_line(forms, low_slope, low_constant), upper=_line(forms, -up_slope, -up_constant))
-    y = Forms(lower=_line(a.lower, lines.low_slope, lines.low_constant), upper=_line(a.upper, lines.up_slope, lines.up_constant))
-    return y, d
-
-
-def _relaxed_copy(a: Forms, lines: ReluLines, slope: Array) -> Forms:
-    rest = 1 - slope
-    return Forms(
-        lower=_line(a.lower, slope + rest * lines.low_slope, 0.0),
-        upper=_line(a.upper, slope + rest * lines.up_slope, rest * lines.up_constant),
-    )
-
-
-def _relaxed_difference(delta: Forms, lines: DifferenceLines, slope: Array) -> Forms:
-    rest = 1 - slope
-    return Forms(
-        lower=_line(delta.lower, slope + rest * lines.low_slope, rest * lines.low_constant),
-        upper=_line(delta.upper, slope + rest * lines.up_slope, rest * lines.up_constant),
-    )
+    return a.between(copy_lines(layer, below.lower, below.upper)), d
 
 
 def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error: Array) -> LayerBounds:

@@ -22,7 +22,7 @@ so a line is at most 3 times the form below it, and the middle and the half-widt
 
 takes the place of Q_k there.
 
-Above a smooth layer (`curve_lines`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a bound:
+Above a smooth layer (`curves`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a bound:
 F + 1 takes the place of F, and backward substitution is charged by 2 Q + 4 instead of Q.
 
 Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and taken off every final bound,
@@ -35,7 +35,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from encoders.network import Array, Layer, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Layer
 
 UNIT = 2.0**-53
 TINY = 1e-200

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curve_intervals import curved
+from encoders.bounds.curves import curved
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
-from encoders.curves import Curve
-from encoders.network import Array, Booleans, Integers, Layer, SmoothLayer, activate
+from encoders.curves import Curve, SmoothLayer
+from encoders.network import Array, Booleans, Integers, Layer, activate
 from encoders.problem import Domain, TwinProblem
 
 

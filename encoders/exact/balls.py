@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
-from encoders.curves import Curve
-from encoders.network import Array, Booleans, Layer, Network, SmoothLayer, activate, affine
+from encoders.curves import Curve, SmoothLayer
+from encoders.network import Array, Booleans, Layer, Network, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
 """Bits, one after the other, at which points are tried: float32 weights and inputs are exact from the first on."""

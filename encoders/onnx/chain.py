@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse
 
-from encoders.curves import Curve, Kinds
+from encoders.curves import Curve, Kinds, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Layer, SmoothLayer
+from encoders.network import Array, Booleans, Integers, Layer
 from encoders.onnx.graph import Reading
 from encoders.onnx.tensor import Tensor
 

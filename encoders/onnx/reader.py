@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoders.curves import Curve
+from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Network, SmoothLayer, activate, affine
+from encoders.network import Array, Feed, Floats, Link, Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph

@@ -31,8 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.bounds.hinges import DifferenceLines
-from encoders.bounds.interval import LayerBounds
+from encoders.bounds.relu import LayerBounds, relu_difference_lines
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import RowBlock, matrix, worst_program
@@ -285,7 +284,7 @@ def difference_rows(layout: Layout) -> list[RowBlock]:
 
         q <= (u - |s|)/u p,        n <= (|l_q| - |s|)/|l_q| m            (l_q the lower bound of the smaller one).
 
-    Deeper layers:  Delta_l <= Delta <= Delta_u  and the two planes of `bounds.linear.DifferenceLines` around e.
+    Deeper layers:  Delta_l <= Delta <= Delta_u  and the two planes of `relu_difference_lines` around e.
     Last layer:     the interval of g - g'.
     Sound? yes: every row holds at every point of the network's graph.
     """
@@ -328,7 +327,7 @@ def _deeper_difference(layout: Layout, k: int, first: NeuronColumns, second: Neu
         delta_lower=bounds.delta_lower[0, first.index],
         delta_upper=bounds.delta_upper[0, first.index],
     )
-    lines = DifferenceLines.of(narrow)
+    lines = relu_difference_lines(narrow)
     columns = [first.positive, first.negative, second.positive, second.negative]
 
     def plane(slope: Array) -> list[Array | float]:  # e - slope Delta, with e = p - p' and Delta = p - n - p' + n'

@@ -17,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from encoders.bounds.difference import every_row, interval_goals, linear_goals
-from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
+from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Forbidden, TwinProblem
@@ -67,7 +68,7 @@ class TwinBox:
         goals = interval_goals(twin, index, layers[-1])
         if method is Method.LINEAR:
             wanted = np.ones((1, len(twin.rows)))
-            bounds_of_rows = linear_goals(twin, index, low, high, layers, *every_row(twin, 1), wanted)
+            bounds_of_rows = linear_goals(twin, index, (low, high), layers, *every_row(twin, 1), wanted)
             goals = np.maximum(goals, bounds_of_rows.lower)
             _, layers = hidden_forms(twin, index, layers, first_forms(twin, index, (low + high) / 2, (high - low) / 2))
         return cls(

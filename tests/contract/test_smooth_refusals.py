@@ -15,11 +15,12 @@ import verifair as vf
 from encoders.bounds.cluster import Copies
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.bounds.twin import Twin
+from encoders.curves import SmoothLayer
 from encoders.errors import CurveError
 from encoders.evaluate import exact_goals
 from encoders.exact.dyadic import exact
 from encoders.gradients import gradients, integrated_gradients
-from encoders.network import Layer, Link, Network, SmoothLayer
+from encoders.network import Layer, Link, Network
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
@@ -91,7 +92,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "kmax": lambda: vf.kmax(CLUSTER, budget=vf.Budget(seconds=5)),
     "cluster search": lambda: Space.of(CLUSTER),
     "copies evaluated": lambda: Copies.of(
-        network(), SCHEMA.domain, ONE, np.array([[0.0], [1.0]]), np.array([0]), SCHEMA.domain.lower, SCHEMA.domain.upper
+        network(), SCHEMA.domain, ONE, np.array([[0.0], [1.0]]), np.array([0]), (SCHEMA.domain.lower, SCHEMA.domain.upper)
     ).evaluate(X),
     "check of kmax": lambda: check_kmax("none.json", network=network(), schema=SCHEMA),
     "check of consistency": lambda: check_consistency("none.json", network=network(), schema=SCHEMA),

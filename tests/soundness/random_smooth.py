@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from flint import arb, ctx
 
-from encoders.curves import Curve
-from encoders.network import Array, Layer, Network, SmoothLayer
+from encoders.curves import Curve, SmoothLayer
+from encoders.network import Array, Layer, Network
 from encoders.problem import Goal, TwinProblem
 
 from .random_twins import random_problem

@@ -10,7 +10,8 @@ import pytest
 from flint import arb, ctx
 
 import verifair as vf
-from encoders.network import Layer, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Layer
 from verifair.checker.tree import Tree
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.verify import fairness_certificate

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.rounding import TINY, factor
-from encoders.curves import ERROR
+from encoders.curves import ERROR, SmoothLayer
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Integers, Network, SmoothLayer
+from encoders.network import Array, Integers, Network
 from encoders.probability import gap_rows
 from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
 from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, ProbabilityGap

@@ -41,7 +41,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Integers, Layer, Network, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Booleans, Integers, Layer, Network
 from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth, chord, plane
 
 TINY = 1e-150

@@ -1,7 +1,7 @@
 """Sigmoid and tanh for the checker: enclosures by a table of its own, and lines that hold whatever their slope.
 
-Written apart from the engine's `encoders.curves` and `curve_lines`. T = tanh; sigma(a) = 1/2 + T(a / 2) / 2, so a neuron is
-y = c + half T(scale a).
+Written apart from the engine's `encoders.curves` and `encoders.bounds.curves`. T = tanh; sigma(a) = 1/2 + T(a / 2) / 2, so a neuron
+is y = c + half T(scale a).
 
 T: Taylor's polynomial of degree 8 around the nearest of the points j / 32, j = 0 ... 640. Its coefficients follow from
 T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on discs of radius 1 (Cauchy). With |h| <= 1/64,
@@ -27,7 +27,8 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, ctx, fmpq
 
-from encoders.network import Array, Integers, SmoothLayer
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Integers
 
 UNIT = 2.0**-53
 ERROR = 64 * UNIT

@@ -116,7 +116,7 @@ class _Run:
         protected = np.array([schema.index(name) for name in query.protected])
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.network, 1, 0)
-        copies = Copies.of(query.network, domain, weights, values, protected, self.lower, self.upper)
+        copies = Copies.of(query.network, domain, weights, values, protected, (self.lower, self.upper))
         self.thresholds = Thresholds.of(query.buckets)
         self.search = Search(copies, self.thresholds, self.lower, self.upper, budget.seed)
         self.copies = copies.with_references(_references(copies, self.search.uniform(64)), self.lower, self.upper)

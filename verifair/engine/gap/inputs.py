@@ -18,7 +18,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals, mixed_goals
-from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.interval import interval_bounds
+from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinProblem
@@ -261,7 +262,7 @@ class InputSearch:
         """Bounds (N, 2), slopes for the halves (N, 2) and scores (N, d), by lines in each of S directions (N, S)."""
         bound, slope = part.bound.copy(), part.slope.copy()
         rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
-        found = linear_goals(self.twin, nodes.question, low, high, intervals, rows, np.zeros(wanted.shape), wanted)
+        found = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
         for s in range(directions.shape[1]):
             at = np.arange(len(nodes)), directions[:, s]
             three = slice(3 * s, 3 * s + 3)

@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from encoders.bounds.difference import interval_goals, linear_goals
-from encoders.bounds.interval import LayerBounds, interval_bounds
+from encoders.bounds.interval import interval_bounds
+from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
 from encoders.network import Array, Integers
@@ -173,7 +174,7 @@ class _Search:
 
     def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: Chosen) -> None:
         wanted = np.ones(chosen.constants.shape)
-        bounds = linear_goals(self.twin, nodes.question, low, high, intervals, chosen.rows, chosen.constants, wanted)
+        bounds = linear_goals(self.twin, nodes.question, (low, high), intervals, chosen.rows, chosen.constants, wanted)
         lower = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
         remaining, kept = self._close_by(nodes, lower)
         if not len(remaining):

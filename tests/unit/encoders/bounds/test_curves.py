@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from encoders.bounds import curve_lines
-from encoders.bounds.curve_intervals import curved, curved_difference
-from encoders.bounds.interval import LayerBounds
-from encoders.curves import ERROR, Curve, slope_bounds, tanh, tanh_bounds, value
-from encoders.network import Array, SmoothLayer
+from encoders.bounds import curves as curve_lines
+from encoders.bounds.curves import curved, curved_difference
+from encoders.bounds.relu import LayerBounds
+from encoders.curves import ERROR, Curve, SmoothLayer, slope_bounds, tanh, tanh_bounds, value
+from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 
 RNG = np.random.default_rng(0)

@@ -78,7 +78,7 @@ def test_no_bound_lies_above_a_point(style: str, seed: int) -> None:
     low, high = twin.local.box(lower[:, twin.variables], upper[:, twin.variables])
     layers = interval_bounds(twin, question, low, high)
     rough = interval_goals(twin, question, layers[-1])
-    linear = linear_goals(twin, question, low, high, layers, *every_row(twin, len(question)), np.ones((len(question), ROWS)))
+    linear = linear_goals(twin, question, (low, high), layers, *every_row(twin, len(question)), np.ones((len(question), ROWS)))
     weights = rng.multinomial(64, np.ones(ROWS) / ROWS, 5) / 64
     mixed = mixed_goals(linear, (high - low) / 2, weights)
     for q in question:
@@ -131,7 +131,7 @@ def test_rows_chosen_for_a_box_are_rows_of_the_goal(epsilon: float, rise: bool, 
             for row, constant in zip(chosen.rows[b], chosen.constants[b], strict=True):
                 assert ((rows == row).all(axis=1) & (constants == constant)).any()
         bounds = linear_goals(
-            twin, question, low, high, layers, chosen.rows, chosen.constants, np.ones(chosen.constants.shape)
+            twin, question, (low, high), layers, chosen.rows, chosen.constants, np.ones(chosen.constants.shape)
         )
         best = chosen.best(bounds, (high - low) / 2, 1)
         for b in question:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.curves import Curve
+from encoders.curves import Curve, SmoothLayer
 from encoders.errors import CurveError, ModelError
-from encoders.network import Layer, Link, Network, SmoothLayer
+from encoders.network import Layer, Link, Network
 from encoders.onnx import reader as onnx_check
 from encoders.onnx.reader import read_onnx
 

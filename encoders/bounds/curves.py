@@ -1,7 +1,16 @@
-r"""Lines around smooth neurons: of one copy, of the difference of both, and under both as one function in the first layer.
+"""Intervals and lines around smooth neurons: of one copy, of the difference of both, and under both as one function in layer 1.
 
-With y = c + p T(q a) (see `encoders.curves`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m gives a line
-above T, with  max over [l, u] of T(t) - m t  as its intercept. That maximum is bounded as follows.
+Intervals. T is monotone, so the ends of a give the ends of y. For d = y - y' = p (T(t) - T(t')), t = q a, three enclosures are
+intersected:
+
+    the ends of both copies                    [ T(t_l) - T(t'_u),  T(t_u) - T(t'_l) ];
+    the mean value theorem                     T(t) - T(t') = T'(xi) (t - t')  for some xi between the two;
+    in the first layer, t - t' = sigma const.  h(t) = T(t) - T(t - sigma) has h' = T'(t) - T'(t - sigma), whose sign changes
+                                               once, at sigma / 2, as T' is even and falls with |t|: the ends and
+                                               2 T(sigma / 2) enclose it.
+
+Lines. With y = c + p T(q a) (see `encoders.curves`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m
+gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. That maximum is bounded as follows.
 
     t <= 0: T is convex, so T - m t is largest at an end.
     t >= 0: T is concave, so it lies under its tangent at any d >= 0: at most  T(d) + T'(d) (t - d) - m t, largest at an end.
@@ -13,7 +22,7 @@ odd.
 
 Differences: y - y' = T'(xi) (a - a') p q with T' between two numbers D, D' over both copies' intervals, so it lies between the
 lines D Delta and D' Delta; the chord of their larger one is a line above, of their smaller one a line below (for a ReLU D = 0,
-D' = 1: `hinges`).
+D' = 1: `relu`).
 
 First layer: h(t) = P T(t) + P' T(t - sigma) on [l, u], sigma constant. For any m, h - m t on a cell of width w is at least its
 smaller end less  w^2 / 8 max |h''|, and |T''| <= min(0.77, 2 T'), |T'''| <= min(2, 4 T'), so with tau what P and P' have in common
@@ -21,23 +30,19 @@ with opposite signs  |h''| <= |tau| |sigma| max|T'''| + (|P - tau| + |P' + tau|)
 the copies are: this is what keeps them together. m is the slope of the hull of h at the CELLS + 1 ends, over the middle. Where the
 two copies' own lines come out higher at the middle (on wide intervals), those are taken.
 
-Sound? yes: intercepts are rounded outwards here, what follows is paid for by `rounding`.  Complete? no.
+Sound? yes: T and T' are enclosed by `encoders.curves`, intervals and intercepts are rounded outwards here, and `rounding` pays for
+what follows.  Complete? no.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import fields
 
 import numpy as np
 
-from encoders.bounds.curve_intervals import smooth
-from encoders.bounds.hinges import DifferenceLines, ReluLines, hinge
-from encoders.curves import ERROR, FAR, TINY, UNIT, slope_bounds, tanh, tanh_bounds
-from encoders.network import Array, SmoothLayer
-
-if TYPE_CHECKING:
-    from encoders.bounds.interval import LayerBounds
+from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
+from encoders.curves import ERROR, FAR, TINY, UNIT, Curve, SmoothLayer, parts, slope_bounds, tanh, tanh_bounds
+from encoders.network import Array, Integers
 
 CELLS = 4
 """Of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
@@ -45,58 +50,33 @@ BISECTIONS = 7
 """Steps towards the tangent through the other end; any touching point is sound."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Lines:
-    """low_slope t + low_constant <= value <= up_slope t + up_constant, each (..., n); slopes are not negative."""
-
-    low_slope: Array
-    low_constant: Array
-    up_slope: Array
-    up_constant: Array
-
-    def gap(self, t: Array) -> Array:
-        """How far apart the lines are at t, at least 0."""
-        return np.maximum((self.up_slope - self.low_slope) * t + self.up_constant - self.low_constant, 0.0)
-
-
 def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
     """Lines in a around y for a in [lower, upper] (..., m)."""
-    bent, rest = ReluLines.of(lower, upper), 1 - layer.bend
-    zero = np.zeros_like(lower)
-    fields = [layer.bend + rest * bent.low_slope, zero, layer.bend + rest * bent.up_slope, rest * bent.up_constant]
     index, q, p, c = smooth(layer)
     low, high = q * lower[..., index], q * upper[..., index]
     up_slope, up_constant = line_above(low, high)
     low_slope, mirrored = line_above(-high, -low)
     curves = (p * q * low_slope, c - p * mirrored, p * q * up_slope, c + p * up_constant)
-    return Lines(**_merged(index, fields, curves))
+    return _merged(index, relu_lines(lower, upper).leaky(layer.bend), curves)
 
 
 def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
     """Lines in Delta = a - a' around y - y'."""
-    bent, rest = DifferenceLines.of(below), 1 - layer.bend
-    fields = [
-        layer.bend + rest * bent.low_slope, rest * bent.low_constant,
-        layer.bend + rest * bent.up_slope, rest * bent.up_constant,
-    ]  # fmt: skip
     index, q, p, _ = smooth(layer)
-    ends = (
-        np.minimum(below.lower, below.lower_prime)[..., index], np.maximum(below.upper, below.upper_prime)[..., index],
-    )  # fmt: skip
-    least, most = slope_bounds(q * ends[0], q * ends[1])
+    lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
+    least, most = slope_bounds(q * lowest[..., index], q * highest[..., index])
     low, high = below.delta_lower[..., index], below.delta_upper[..., index]
     up_slope, up_constant = _chord_above(least, most, low, high)
     low_slope, mirrored = _chord_above(least, most, -high, -low)  # D Delta is odd in Delta
     curves = (p * q * low_slope, -p * q * mirrored, p * q * up_slope, p * q * up_constant)
-    return Lines(**_merged(index, fields, curves))
+    return _merged(index, relu_difference_lines(below).leaky(layer.bend), curves)
 
 
-def _merged(index: np.ndarray, fields: list[Array], curves: tuple[Array, ...]) -> dict[str, Array]:
-    out = {}
-    for name, straight, curve in zip(("low_slope", "low_constant", "up_slope", "up_constant"), fields, curves, strict=True):
-        out[name] = np.array(np.broadcast_to(straight, fields[0].shape))
-        out[name][..., index] = curve
-    return out
+def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Lines:
+    """The lines of the neurons that bend, with those of the smooth ones, in the order of the fields, put in their places."""
+    for field, curve in zip(fields(straight), curves, strict=True):
+        getattr(straight, field.name)[..., index] = curve
+    return straight
 
 
 def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -156,12 +136,10 @@ def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
     return np.asarray(found + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high)))
 
 
-def pair_line(
-    layer: SmoothLayer, p: Array, p_prime: Array, shift: Array, bounds: LayerBounds
-) -> tuple[Array, Array, Array]:
+def pair_line(layer: SmoothLayer, p: Array, p_prime: Array, shift: Array, bounds: LayerBounds) -> tuple[Array, Array, Array]:
     """A line in a under  p y(a) + p' y(a - s)  in the first layer, neuron by neuron: slope, constant and gap, shaped as p.
 
-    p, p_prime may have leading dimensions over (B, m), as in `hinges.hinge`, which serves the neurons that bend.
+    p, p_prime may have leading dimensions over (B, m), as in `relu.hinge`, which serves the neurons that bend.
     """
     shape = np.broadcast_shapes(p.shape, shift.shape)
     index, q, half, c = smooth(layer)
@@ -228,3 +206,61 @@ def _own_lines(p: Array, low: Array, high: Array) -> tuple[Array, Array]:
     up_slope, up_constant = line_above(low, high)
     low_slope, mirrored = line_above(-high, -low)
     return p * np.where(p > 0, low_slope, up_slope), p * np.where(p > 0, -mirrored, up_constant)
+
+
+def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
+    """Positions of the smooth neurons and (q, p, c) of each."""
+    index = np.flatnonzero(layer.curve != Curve.BENT)
+    return index, *parts(layer.curve[index])
+
+
+def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The ends (B, m) of y for a in [low, high] (B, m); those of the neurons that bend are taken from `ends`."""
+    index, q, p, c = smooth(layer)
+    y_low, y_high = (np.array(end) for end in ends)
+    # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
+    y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
+    y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
+    return y_low, y_high
+
+
+def curved_difference(
+    layer: SmoothLayer, below: LayerBounds, shift: Array | None, error: Array, straight: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`.
+
+    shift: the constant a - a' of the first layer, right to `error`; None above it.
+    """
+    index, q, p, _ = smooth(layer)
+    t_low, t_high, other_low, other_high, delta_low, delta_high = (
+        q * getattr(below, name)[..., index]
+        for name in ("lower", "upper", "lower_prime", "upper_prime", "delta_lower", "delta_upper")
+    )
+    least, most = slope_bounds(np.minimum(t_low, other_low), np.maximum(t_high, other_high))
+    low = np.where(delta_low >= 0, least, most) * delta_low
+    high = np.where(delta_high >= 0, most, least) * delta_high
+    at_low, at_high = tanh_bounds(t_low), tanh_bounds(t_high)
+    low = np.maximum(low, at_low[0] - tanh_bounds(other_high)[1])
+    high = np.minimum(high, at_high[1] - tanh_bounds(other_low)[0])
+    if shift is not None:
+        sigma, slack = q * shift[..., index], q * error[..., index]
+        ends = [_less(at_low, tanh_bounds(t_low - sigma)), _less(at_high, tanh_bounds(t_high - sigma))]
+        peak = tuple(2 * end for end in tanh_bounds(sigma / 2))
+        inside = (t_low - slack <= sigma / 2) & (sigma / 2 <= t_high + slack)
+        ends.append((np.where(inside, peak[0], ends[0][0]), np.where(inside, peak[1], ends[0][1])))
+        low = np.maximum(low, np.min([end[0] for end in ends], axis=0) - slack)
+        high = np.minimum(high, np.max([end[1] for end in ends], axis=0) + slack)
+    same = (delta_low == 0) & (delta_high == 0)  # only ever exactly so when nothing reaches the neuron
+    d_low, d_high = (np.array(end) for end in straight)
+    d_low[..., index] = np.where(same, 0.0, p * _outward(low, -1.0))
+    d_high[..., index] = np.where(same, 0.0, p * _outward(high, 1.0))
+    return d_low, d_high
+
+
+def _less(one: tuple[Array, Array], two: tuple[Array, Array]) -> tuple[Array, Array]:
+    return one[0] - two[1], one[1] - two[0]
+
+
+def _outward(value: Array, sign: float) -> Array:
+    """Moved outwards by what a difference, a product and a halving may have lost."""
+    return value + sign * (4 * UNIT * np.abs(value) + TINY)

@@ -1,0 +1,146 @@
+"""One layer of both copies: its bounds, and intervals and lines around ReLUs, their differences, and pairs of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.network import Array, Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerBounds:
+    """Bounds (B, n) on a, on a' and on Delta = a - a' of one layer, all outward-rounded."""
+
+    lower: Array
+    upper: Array
+    lower_prime: Array
+    upper_prime: Array
+    delta_lower: Array
+    delta_upper: Array
+
+    def take(self, index: Integers) -> LayerBounds:
+        return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
+
+
+def activation(a: Array, slope: Array) -> Array:
+    """max(a, s a): the activation, monotone for slopes in [0, 1]."""
+    return np.maximum(a, slope * a) if slope.any() else np.maximum(a, 0.0)
+
+
+def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None, error: Array) -> tuple[Array, Array]:
+    """Interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
+
+    relu is monotone and 1-Lipschitz, so e is in [min(0, Delta_l), max(0, Delta_u)] and in [l+ - u'+, u+ - l'+]; where both
+    copies are active e = Delta. For a `constant` Delta (first layer; computed up to `error`) e is monotone in a, so its two end
+    values are its range.
+    """
+    if constant is not None:
+        at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
+        at_upper = np.maximum(layer.upper, 0.0) - np.maximum(layer.upper - constant, 0.0)
+        off = (layer.upper <= 0) & (layer.upper_prime <= 0)
+        same = (layer.delta_lower == 0) & (layer.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
+        error = np.where(off | same, 0.0, error)
+        low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
+    else:
+        active = (layer.lower >= 0) & (layer.lower_prime >= 0)
+        low = np.where(active, layer.delta_lower, np.minimum(layer.delta_lower, 0.0))
+        high = np.where(active, layer.delta_upper, np.maximum(layer.delta_upper, 0.0))
+        low = np.maximum(low, np.maximum(layer.lower, 0.0) - np.maximum(layer.upper_prime, 0.0))
+        high = np.minimum(high, np.maximum(layer.upper, 0.0) - np.maximum(layer.lower_prime, 0.0))
+    if slope.any():
+        low = slope * layer.delta_lower + (1 - slope) * low
+        high = slope * layer.delta_upper + (1 - slope) * high
+    return low, high
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lines:
+    """low_slope t + low_constant <= value <= up_slope t + up_constant, each (..., n)."""
+
+    low_slope: Array
+    low_constant: Array
+    up_slope: Array
+    up_constant: Array
+
+    def gap(self, t: Array) -> Array:
+        """How far apart the lines are at t, at least 0."""
+        return np.maximum((self.up_slope - self.low_slope) * t + self.up_constant - self.low_constant, 0.0)
+
+    def leaky(self, slope: Array) -> Lines:
+        """Lines around  s t + (1 - s) value  for slopes s (n,), from those around value."""
+        rest = 1 - slope
+        return Lines(
+            low_slope=slope + rest * self.low_slope, low_constant=rest * self.low_constant,
+            up_slope=slope + rest * self.up_slope, up_constant=rest * self.up_constant,
+        )
+
+
+def relu_lines(lower: Array, upper: Array) -> Lines:
+    """Lines in a around relu(a) on [l, u], each (B, n); the lower one goes through 0.
+
+    The triangle of Ehlers (ATVA 2017, used in PBA appendix A.2); the lower slope is 0 or 1, whichever leaves the smaller area.
+    """
+    active, inactive = lower >= 0, upper <= 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slope = upper / (upper - lower)
+    up_slope = np.where(active, 1.0, np.where(inactive, 0.0, slope))
+    up_constant = np.where(active | inactive, 0.0, -slope * lower)
+    low_slope = np.where(active | (~inactive & (upper > -lower)), 1.0, 0.0)
+    return Lines(low_slope=low_slope, low_constant=np.zeros_like(low_slope), up_slope=up_slope, up_constant=up_constant)
+
+
+def relu_difference_lines(layer: LayerBounds) -> Lines:
+    """Lines in Delta around e = relu(a) - relu(a'), each (B, n). For Delta_l < 0 < Delta_u these are
+
+        Delta_l (Delta_u - Delta)/(Delta_u - Delta_l)   and   Delta_u (Delta - Delta_l)/(Delta_u - Delta_l).
+    """
+    low, high = layer.delta_lower, layer.delta_upper
+    equal = (layer.lower >= 0) & (layer.lower_prime >= 0)
+    zero = (layer.upper <= 0) & (layer.upper_prime <= 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        up_share, low_share = high / (high - low), -low / (high - low)
+    up_slope = np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, up_share))
+    low_slope = np.where(high <= 0, 1.0, np.where(low >= 0, 0.0, low_share))
+    mixed = (low < 0) & (high > 0) & ~equal & ~zero
+    return Lines(
+        low_slope=np.where(equal, 1.0, np.where(zero, 0.0, low_slope)), low_constant=np.where(mixed, -low_slope * high, 0.0),
+        up_slope=np.where(equal, 1.0, np.where(zero, 0.0, up_slope)), up_constant=np.where(mixed, -up_slope * low, 0.0),
+    )
+
+
+def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[Array, Array, Array]:
+    """A line under h(a) = p relu(a) + p' relu(a - s) on [l, u], neuron by neuron: slope, constant and gap, shaped as p.
+
+    h is piecewise linear with kinks at 0 and s, so for *any* slope m the line m a + min over t in {l, 0, s, u} of (h(t) - m t)
+    lies under it (0 and s clipped to [l, u]). m is the slope of the lower hull's chord over the midpoint: exact for one pair.
+    p, p_prime may carry leading dimensions over (B, n): (B, R, n) with `shift` and the bounds broadcast.
+    """
+    shape = np.broadcast_shapes(p.shape, shift.shape)
+    low, high, s = (np.broadcast_to(v, shape) for v in (layer.lower, layer.upper, shift))
+    first_on, second_on = layer.lower >= 0, layer.lower_prime >= 0
+    slope = p * first_on + p_prime * second_on
+    constant = -p_prime * second_on * shift
+    gap = np.zeros(shape)
+    kinked = ~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0)))
+    index = np.nonzero(np.broadcast_to(kinked, shape) & ((p != 0) | (p_prime != 0)))
+    slope[index], constant[index], gap[index] = _hull_line(p[index], p_prime[index], s[index], low[index], high[index])
+    return slope, constant, gap
+
+
+def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
+    values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)
+    middle = (low + high) / 2
+    best, slope = np.full_like(low, np.inf), np.zeros_like(low)
+    for i, j in ((0, 3), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3)):
+        width = points[j] - points[i]
+        over = (points[i] <= middle) & (middle <= points[j]) & (width > 0)
+        m = np.divide(values[j] - values[i], width, out=np.zeros_like(width), where=over)
+        at = values[i] + m * (middle - points[i])
+        better = over & (at < best)
+        best, slope = np.where(better, at, best), np.where(better, m, slope)
+    constant = (values - slope * points).min(axis=0)
+    at_middle = p * np.maximum(middle, 0.0) + p_prime * np.maximum(middle - s, 0.0)
+    return slope, constant, at_middle - (slope * middle + constant)
