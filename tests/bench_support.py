@@ -11,7 +11,7 @@ from typing import Any
 from solvers.outcome import Budget, LicenceLimit
 from verifair.bench.competitors import Competitor
 from verifair.bench.questions import Question
-from verifair.bench.records import Answered, Record
+from verifair.bench.records import BenchRecord, Reply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +25,10 @@ class Fake(Competitor):
         if self.method == "unloadable":
             raise ImportError("no such library")
 
-    def ask(self, question: Question, budget: Budget) -> Answered:
+    def ask(self, question: Question, budget: Budget) -> Reply:
         match self.method:
             case "lie":
-                return Answered(status="proved", reason=None, trust="claimed", engine="lie")
+                return Reply(status="proved", reason=None, trust="claimed", engine="lie")
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hang":
@@ -40,16 +40,16 @@ class Fake(Competitor):
                 raise LicenceLimit("too large")
             case "eat":
                 block = b"x" * (64 << 20)
-                return Answered(status="proved", reason=None, trust="claimed", note=str(len(block)))
+                return Reply(status="proved", reason=None, trust="claimed", note=str(len(block)))
         raise AssertionError(self.method)
 
 
-RECORD = Record(
+RECORD = BenchRecord(
     case="f/1-0", family="f", kind="decision", size=1, question="q", subject="s", method="bnb", solver=None, version="", repeat=0,
     seed=0, limit=10.0, status="proved", reason=None, trust="checked", lower=0.5, upper=float("inf"), comparable=True,
     build_seconds=None, solve_seconds=None, total_seconds=1.0, peak_mb=1.0, base_mb=100.0, engine="", note="",
 )  # fmt: skip
 
 
-def record(**changed: Any) -> Record:
+def record(**changed: Any) -> BenchRecord:
     return replace(RECORD, **changed)

@@ -26,7 +26,7 @@ from benchmarks.cec.data import ENCODINGS, FOLDS, LOWER, Case, measured
 from benchmarks.cec.figures import heatmaps, regime_bars
 from benchmarks.cec.paper import ABLATION, SWEEP
 from benchmarks.shared import show
-from verifair.systems.cec.training import CEC_LOOP, Consistency, train_decider
+from verifair.systems.cec.training import CEC_LOOP, ConsistencyTerms, train_decider
 
 PARTS = {"pred": (0.0, 0.0), "pred + EO": (1.0, 0.0), "pred + CEC": (0.0, 1.0), "full": (1.0, 1.0)}
 """Name -> (lambda_EO, lambda_CEC)."""
@@ -81,7 +81,7 @@ def _one(case: Case, eo: float, cec: float, fold: int, store: Path) -> dict[str,
         return found
     train, test = list(case.folds())[fold]
     start = time.perf_counter()
-    loop, weights = replace(CEC_LOOP, seed=fold), Consistency(lambda_eo=eo, lambda_cec=cec)
+    loop, weights = replace(CEC_LOOP, seed=fold), ConsistencyTerms(lambda_eo=eo, lambda_cec=cec)
     decider = train_decider("cec", train, case.columns, loop=loop, consistency=weights)
     line = {"lambda_EO": eo, "lambda_CEC": cec, "fold": fold, "seconds": time.perf_counter() - start}
     line |= measured(decider, case.columns, train, test)

@@ -21,7 +21,7 @@ from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.people import People, people_of
 from verifair.systems.cec.score import regimes
-from verifair.systems.cec.training import Columns, Decider, audit_decider
+from verifair.systems.cec.training import ColumnRoles, TrainedDecider, audit_decider
 from verifair.training.onnx_writer import onnx_model
 
 SENSITIVE = {"german": "sex", "synthetic": "group", "adult": "sex", "hmda": "race"}
@@ -40,7 +40,7 @@ class Case:
     name: str
     data: Dataset
     people: People
-    columns: Columns
+    columns: ColumnRoles
 
     @classmethod
     def load(cls, name: str) -> Case:
@@ -51,7 +51,7 @@ class Case:
         data = datasets.load(name, path)
         sensitive = SENSITIVE[name]
         inputs = [feature.name for feature in data.schema.features]
-        columns = Columns.of(data.schema, [sensitive] if sensitive in inputs else [])
+        columns = ColumnRoles.of(data.schema, [sensitive] if sensitive in inputs else [])
         return cls(name=name, data=data, people=people_of(data.schema, data.frame, sensitive), columns=columns)
 
     def splits(self) -> Iterator[tuple[Integers, Integers]]:
@@ -68,7 +68,7 @@ class Case:
             numbers = [v for v, feature in enumerate(schema.features) if feature.numeric]
             merit = [v for v, feature in enumerate(schema.features) if feature.merit]
             x = schema.raw(self.data.frame)
-            columns = Columns(merit=np.array(merit), numbers=np.array(numbers), sensitive=np.array(sensitive))
+            columns = ColumnRoles(merit=np.array(merit), numbers=np.array(numbers), sensitive=np.array(sensitive))
         scaler = StandardScaler() if kind.endswith("standardised") else MinMaxScaler()
         return replace(self, people=replace(self.people, x=scaler.fit_transform(x)), columns=columns)
 
@@ -78,7 +78,7 @@ class Case:
             yield self.people.take(train), self.people.take(test)
 
 
-def measured(decider: Decider, columns: Columns, train: People, test: People) -> dict[str, Any]:
+def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test: People) -> dict[str, Any]:
     """Utility, outcome and procedure on the test people; matches and baselines come from the training people.
 
     CEC within, PFR within, B within: the same of pairs of one group.   variance: of the score; a constant model has none, and its
@@ -103,7 +103,7 @@ def measured(decider: Decider, columns: Columns, train: People, test: People) ->
     }
 
 
-def keep(decider: Decider, case: Case, path: Path, fold: int) -> None:
+def keep(decider: TrainedDecider, case: Case, path: Path, fold: int) -> None:
     """The decider's network as PATH.onnx with PATH.toml, for the verification engine. DIR's takes repaired inputs."""
     weights = tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in decider.network.layers)
     metadata = {"dataset": case.name, "method": decider.method, "fold": str(fold), "sensitive": SENSITIVE[case.name]}

@@ -21,8 +21,8 @@ from encoders.network import Floats
 from verifair import datasets
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.people import merit_columns, people_of
-from verifair.systems.cec.training import CEC_LOOP, Consistency
-from verifair.systems.cec.training.loss import Cec, explanation_gap
+from verifair.systems.cec.training import CEC_LOOP, ConsistencyTerms
+from verifair.systems.cec.training.loss import CecObjective, explanation_gap
 from verifair.training import Loop
 from verifair.training.fit import fit
 from verifair.training.objectives import CrossEntropy, Objective
@@ -31,7 +31,7 @@ from verifair.training.perceptron import Perceptron
 ROUNDS, NAIVE_ROWS = 5, 1280
 
 
-class Naive(Cec):
+class Naive(CecObjective):
     """The paper's loss as it reads: gradients of gradients."""
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:
@@ -56,13 +56,13 @@ def run(folder: Path, *, rounds: int = ROUNDS, threads: int = 2) -> pd.DataFrame
     prediction = CrossEntropy(people.labels)
     loop = replace(CEC_LOOP, epochs=1, threads=threads)
     x = people.x.astype(np.float32)
-    objectives = {"plain": prediction, "cec": Cec(prediction, reference, matches, Consistency())}
+    objectives = {"plain": prediction, "cec": CecObjective(prediction, reference, matches, ConsistencyTerms())}
     for objective in objectives.values():
         _seconds(x[:NAIVE_ROWS], loop, objective)  # the first steps load libraries
     times = pd.DataFrame(
         [{name: _seconds(x, loop, objective) for name, objective in objectives.items()} for _ in range(rounds)]
     )
-    naive = Naive(prediction, reference, matches, Consistency())
+    naive = Naive(prediction, reference, matches, ConsistencyTerms())
     share = _seconds(x[:NAIVE_ROWS], loop, naive) * len(x) / NAIVE_ROWS
     plain = times["plain"]
     lines = [

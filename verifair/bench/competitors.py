@@ -18,8 +18,8 @@ from solvers.program import Program
 from solvers.registry import Capability
 from verifair.bench import methods
 from verifair.bench.peers import fairify, marabou
-from verifair.bench.questions import Center, Decision, Minimum, Question, Relaxation
-from verifair.bench.records import Answered
+from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, Question, RelaxationQuestion
+from verifair.bench.records import Reply
 
 DEFAULTS = {"decision": "auto", "relaxation": "lp:highs", "minimum": "bnb", "center": "exact"}
 """Kind of question -> who answers it when the user chooses nothing."""
@@ -32,7 +32,7 @@ class Peer(Protocol):
 
     def takes(self, problem: TwinProblem) -> bool: ...
 
-    def decide(self, question: Decision, budget: Budget) -> Answered: ...
+    def decide(self, question: DecisionQuestion, budget: Budget) -> Reply: ...
 
 
 PEERS: dict[str, Peer] = {"marabou": marabou, "fairify": fairify}
@@ -62,30 +62,30 @@ class Competitor:
     def takes(self, question: Question) -> bool:
         """Whether it answers questions of this kind at all."""
         match question:
-            case Decision():
+            case DecisionQuestion():
                 if self.method in PEERS:
                     return PEERS[self.method].takes(question.problem)
                 return self.method in ("auto", "bnb", "lp", "milp", "smt")
-            case Relaxation():
+            case RelaxationQuestion():
                 return self.method == "lp"
-            case Minimum():
+            case MinimumQuestion():
                 return self.method in ("bnb", "milp")
-            case Center():
+            case CenterQuestion():
                 return self.method in ("exact", "mip") or (self.method == "components" and question.coverage == 1)
 
-    def ask(self, question: Question, budget: Budget) -> Answered:
+    def ask(self, question: Question, budget: Budget) -> Reply:
         """Its answer. Errors are the caller's to record."""
         match question:
-            case Decision():
+            case DecisionQuestion():
                 if self.method in PEERS:
                     return PEERS[self.method].decide(question, budget)
                 return methods.decide(question, self.method, self.solver, budget)
-            case Relaxation():
+            case RelaxationQuestion():
                 assert self.solver is not None
                 return methods.relax(question, self.solver, budget)
-            case Minimum():
+            case MinimumQuestion():
                 return methods.least(question, self.method, self.solver, budget)
-            case Center():
+            case CenterQuestion():
                 return methods.cover(question, self.method, self.solver, budget)
 
     def warm_up(self) -> None:

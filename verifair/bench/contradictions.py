@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifair.bench.questions import Center, Question
-from verifair.bench.records import DISAGREEMENT, Record
+from verifair.bench.questions import CenterQuestion, Question
+from verifair.bench.records import DISAGREEMENT, BenchRecord
 from verifair.engine.disagreement import reproducer
 
 SLACK = 1e-4
@@ -34,8 +34,8 @@ class Contradiction:
     """what: in words.   first, second: the two answers that cannot both be true (the same one where the engine noticed itself)."""
 
     what: str
-    first: Record
-    second: Record
+    first: BenchRecord
+    second: BenchRecord
 
     @property
     def name(self) -> str:
@@ -46,10 +46,10 @@ class Contradiction:
         return {"what": self.what, "answers": [self.first.to_dict(), self.second.to_dict()]}
 
 
-def contradictions(records: Iterable[Record]) -> list[Contradiction]:
+def contradictions(records: Iterable[BenchRecord]) -> list[Contradiction]:
     """All of them, at most one of a kind for each question and pair of competitors."""
-    by_question: dict[str, list[Record]] = defaultdict(list)
-    by_subject: dict[str, list[Record]] = defaultdict(list)
+    by_question: dict[str, list[BenchRecord]] = defaultdict(list)
+    by_subject: dict[str, list[BenchRecord]] = defaultdict(list)
     found = []
     for record in records:
         if record.reason == DISAGREEMENT:
@@ -83,25 +83,25 @@ def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Q
 
 def asked_again(question: Question) -> dict[str, Any]:
     """A question in JSON."""
-    if isinstance(question, Center):
+    if isinstance(question, CenterQuestion):
         costs = [[cost if math.isfinite(cost) else None for cost in row] for row in question.instance.costs().tolist()]
         return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": costs}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full
     return {
-        "kind": type(question).__name__.lower(), "boxes": boxes, "constants": problem.constants.tolist(),
+        "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),
         "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in drawn],
     }
 
 
-def _statuses(group: Sequence[Record]) -> list[Contradiction]:
+def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:
     proved = [record for record in group if record.status == "proved"]
     violated = [record for record in group if record.status == "violated"]
     return [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
 
 
-def _bounds(below: Sequence[Record], above: Sequence[Record]) -> list[Contradiction]:
+def _bounds(below: Sequence[BenchRecord], above: Sequence[BenchRecord]) -> list[Contradiction]:
     """Lower bounds of the one that exclude upper bounds of the other."""
     return [
         Contradiction(what=f"at least {a.lower!r} against at most {b.upper!r}", first=a, second=b)
@@ -111,7 +111,7 @@ def _bounds(below: Sequence[Record], above: Sequence[Record]) -> list[Contradict
     ]
 
 
-def _slack(a: Record, b: Record) -> float:
+def _slack(a: BenchRecord, b: BenchRecord) -> float:
     if a.kind == "center":
         return EXACT
     return SLACK * (1 + min(abs(a.lower), abs(b.upper)))

@@ -17,8 +17,8 @@ from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
-from verifair.bench.questions import Center, Decision, Minimum, Relaxation
-from verifair.bench.records import Answered, unknown, why
+from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, RelaxationQuestion
+from verifair.bench.records import Reply, unknown, why
 from verifair.engine.answer import Answer
 from verifair.engine.cascade import solve
 from verifair.engine.search.optimum import minimum
@@ -28,7 +28,7 @@ from verifair.systems.fgce.optimum.center import OutOfTime, centers, needed
 from verifair.systems.fgce.optimum.center_components import by_components
 
 
-def decide(question: Decision, method: str, solver: str | None, budget: Budget) -> Answered:
+def decide(question: DecisionQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
     """By the engine, as `verifair.verify` does: all pairs and directions together, one violation refutes."""
     problem = question.problem
     group = np.zeros(len(problem.batch), dtype=np.int64)
@@ -36,7 +36,7 @@ def decide(question: Decision, method: str, solver: str | None, budget: Budget) 
     return together([answer for row in rows for answer in row], comparable=question.single)
 
 
-def together(answers: Sequence[Answer], *, comparable: bool) -> Answered:
+def together(answers: Sequence[Answer], *, comparable: bool) -> Reply:
     """All goals hold, one fails, or neither is known."""
     outcomes = [outcome for answer in answers for outcome in answer.outcomes]
     statuses = {answer.status for answer in answers}
@@ -45,7 +45,7 @@ def together(answers: Sequence[Answer], *, comparable: bool) -> Answered:
     trust = {Status.VIOLATED: "exact", Status.UNKNOWN: ""}.get(status)
     if trust is None:
         trust = "checked" if all(answer.tree is not None for answer in answers) else "claimed"
-    return Answered(
+    return Reply(
         status=status.value,
         reason=_worst(reasons).value if status is Status.UNKNOWN else None,
         trust=trust,
@@ -65,7 +65,7 @@ def _worst(reasons: Sequence[Reason]) -> Reason:
     return next((reason for reason in order if reason in reasons), reasons[0])
 
 
-def relax(question: Relaxation, solver: str, budget: Budget) -> Answered:
+def relax(question: RelaxationQuestion, solver: str, budget: Budget) -> Reply:
     """The LP's optimum on one backend."""
     started = time.monotonic()
     problem = question.problem
@@ -74,7 +74,7 @@ def relax(question: Relaxation, solver: str, budget: Budget) -> Answered:
     return _optimum(outcome, outcome.primal_bound)
 
 
-def least(question: Minimum, method: str, solver: str | None, budget: Budget) -> Answered:
+def least(question: MinimumQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
     """The exact minimum: by our bracket, or by the exact MILP on a backend, its point decoded and evaluated."""
     started = time.monotonic()
     problem = question.problem
@@ -82,7 +82,7 @@ def least(question: Minimum, method: str, solver: str | None, budget: Budget) ->
         found = minimum(problem, tolerance=question.tolerance, seconds=budget.seconds)
         lower, upper = float(found.lower[0]), float(found.upper[0])
         closed = upper - lower <= 2 * question.tolerance  # rounding may leave a little more than was asked for
-        return Answered(
+        return Reply(
             status="optimal" if closed else "unknown", reason=None if closed else "time", trust="checked" if closed else "",
             lower=lower, upper=upper, comparable=True, engine="bracket",
         )
@@ -92,7 +92,7 @@ def least(question: Minimum, method: str, solver: str | None, budget: Budget) ->
     return _optimum(outcome, _attained(question, encoding, outcome))
 
 
-def _attained(question: Minimum, encoding: Encoding, outcome: Outcome) -> float | None:
+def _attained(question: MinimumQuestion, encoding: Encoding, outcome: Outcome) -> float | None:
     """The row's value at the point that the solver found, once that is decoded to a legal row; else the solver's own word."""
     if outcome.values is None:
         return None
@@ -104,9 +104,9 @@ def _attained(question: Minimum, encoding: Encoding, outcome: Outcome) -> float 
     return float(margins[0] @ problem.rows[0] + problem.constants[0])
 
 
-def _optimum(outcome: Outcome, upper: float | None) -> Answered:
+def _optimum(outcome: Outcome, upper: float | None) -> Reply:
     done = outcome.termination is Termination.OPTIMAL and outcome.dual_bound is not None and upper is not None
-    return Answered(
+    return Reply(
         status="optimal" if done else "unknown", reason=None if done else why(outcome), trust="claimed" if done else "",
         lower=-np.inf if outcome.dual_bound is None else outcome.dual_bound, upper=np.inf if upper is None else upper,
         comparable=True, solve_seconds=outcome.solve_seconds, version=outcome.version, engine=outcome.backend,
@@ -114,7 +114,7 @@ def _optimum(outcome: Outcome, upper: float | None) -> Answered:
     )
 
 
-def cover(question: Center, method: str, solver: str | None, budget: Budget) -> Answered:
+def cover(question: CenterQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
     """The k-center: exact, by components, or by the paper's MIP (with ranks) on a backend."""
     if method == "mip":
         assert solver is not None
@@ -126,13 +126,13 @@ def cover(question: Center, method: str, solver: str | None, budget: Budget) -> 
             found = centers(question.instance, question.k, question.coverage, budget=budget)
     except OutOfTime:
         return unknown("time")
-    return Answered(
+    return Reply(
         status="optimal" if found.optimal else "unknown", reason=None if found.optimal else "time",
         trust="checked" if found.optimal else "", lower=found.lower, upper=found.cost, comparable=True, engine=method,
     )
 
 
-def _cover_by_solver(question: Center, solver: str, budget: Budget) -> Answered:
+def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> Reply:
     """The optimum is one of the costs, so that what a solver says is either right or wrong, never nearly right."""
     started = time.monotonic()
     program = k_center(

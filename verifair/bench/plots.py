@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from verifair.bench.competitors import DEFAULTS
-from verifair.bench.scores import NEAR, Cell, cactus, par2, profile, ratios, times
-from verifair.bench.tables import KINDS, Comparison
+from verifair.bench.scores import NEAR, Job, cactus, par2, profile, ratios, times
+from verifair.bench.tables import KINDS, BenchResult
 from verifair.systems.figures import figure
 
 COLORS = {
@@ -28,17 +28,17 @@ DASHES: dict[str, Any] = {
 }
 
 
-def cactus_plot(found: Comparison, path: Path) -> None:
+def cactus_plot(found: BenchResult, path: Path) -> None:
     """How many cases a competitor solves when each may take so long: further right and lower is better. A panel for each kind."""
     _panels(found, path, _cactus, "cases solved", "seconds for each of them")
 
 
-def profile_plot(found: Comparison, path: Path) -> None:
+def profile_plot(found: BenchResult, path: Path) -> None:
     """Share of all cases that a competitor solves within tau times the fastest; the left end is how often it is the fastest."""
     _panels(found, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
 
 
-def _panels(found: Comparison, path: Path, draw: Any, x: str, y: str) -> None:
+def _panels(found: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
     kinds = [kind for kind in KINDS if any(entry.kind == kind for entry in found.entries)]
     across = min(2, len(kinds))
     down = -(-len(kinds) // across)
@@ -91,19 +91,19 @@ def _color(name: str) -> str:
     return PEERS.get(name) or COLORS.get(backend, "#000000")
 
 
-def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> None:
+def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:
     """Which solver for which job: who has the least PAR-2, for each family (a row) at each of its sizes, growing to the right.
 
     sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. Where it is
     not the best, how much longer it takes stands below. A small circle: the best one's proofs are a solver's claims.
     """
-    families = list(dict.fromkeys(cell.family for cell in found.cells))
-    wide = max(sum(cell.family == family for cell in found.cells) for family in families)
+    families = list(dict.fromkeys(job.family for job in found.jobs))
+    wide = max(sum(job.family == family for job in found.jobs) for family in families)
     with figure(path, (max(3.0 + 2.0 * wide, 7.5), 1.6 + 0.72 * len(families))) as drawn:
         axis = drawn.axes[0]
         for row, family in enumerate(families):
-            for column, cell in enumerate(cell for cell in found.cells if cell.family == family):
-                _draw_cell(axis, column, row, cell)
+            for column, job in enumerate(job for job in found.jobs if job.family == family):
+                _draw_job(axis, column, row, job)
         labels = [f"{family}\n{sizes_are.get(family, '')}" for family in families]
         axis.set_yticks(np.arange(len(families)), labels, fontsize=8)
         axis.set_xticks([])
@@ -120,14 +120,14 @@ def jobs_plot(found: Comparison, path: Path, sizes_are: Mapping[str, str]) -> No
         )
 
 
-def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
+def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
     from matplotlib.patches import Rectangle
 
-    best = cell.best is not None
-    serves = cell.default_serves
+    best = job.best is not None
+    serves = job.default_serves
     axis.add_patch(
         Rectangle(
-            (column - 0.48, row - 0.44), 0.96, 0.88, facecolor=_color(cell.best) if cell.best else "white", alpha=0.22, zorder=1
+            (column - 0.48, row - 0.44), 0.96, 0.88, facecolor=_color(job.best) if job.best else "white", alpha=0.22, zorder=1
         )
     )
     axis.add_patch(
@@ -136,26 +136,26 @@ def _draw_cell(axis: Any, column: int, row: int, cell: Cell) -> None:
             lw=2.2 if serves else 0.8, zorder=2,
         )
     )
-    claimed = "°" if cell.trust == "claimed" else ""
-    head = f"{cell.best}{claimed}  {short(cell.seconds)}" if best else "nobody"
-    below = "" if cell.best == cell.default or not best else f"{cell.default} {times_as_long(cell)}"
+    claimed = "°" if job.trust == "claimed" else ""
+    head = f"{job.best}{claimed}  {short(job.seconds)}" if best else "nobody"
+    below = "" if job.best == job.default or not best else f"{job.default} {times_as_long(job)}"
     axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
     axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=7.5, color="#333333")
-    axis.text(column - 0.46, row + 0.38, f"{cell.size}", ha="left", va="bottom", fontsize=6.5, color="#666666")
+    axis.text(column - 0.46, row + 0.38, f"{job.size}", ha="left", va="bottom", fontsize=6.5, color="#666666")
 
 
-def times_as_long(cell: Cell) -> str:
+def times_as_long(job: Job) -> str:
     """How much longer the default takes than the best, in words."""
-    if not math.isfinite(cell.default_seconds):
+    if not math.isfinite(job.default_seconds):
         return "was not asked"
-    return f"{cell.default_seconds / cell.seconds:.1f} x"
+    return f"{job.default_seconds / job.seconds:.1f} x"
 
 
 def short(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
-def draw(found: Comparison, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
+def draw(found: BenchResult, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
     """cactus.png, profile.png and jobs.png, as far as there is anything to draw."""
     if not found.entries:
         return []

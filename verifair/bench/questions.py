@@ -20,7 +20,7 @@ Kind = Literal["decision", "relaxation", "minimum", "center"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Decision:
+class DecisionQuestion:
     """Do all goals hold everywhere in all boxes of the problem?  PROVED, VIOLATED, or UNKNOWN with its reason.
 
     One box and one goal for PBA and robustness; every pair of protected values, both directions, for individual fairness.
@@ -43,14 +43,14 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Relaxation:
+class RelaxationQuestion:
     """The optimum of the paper's triangle LP for the problem's single row over its single box."""
 
     problem: TwinProblem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Minimum:
+class MinimumQuestion:
     """The exact least value of the problem's single row over its single box, to within `tolerance`."""
 
     problem: TwinProblem
@@ -58,7 +58,7 @@ class Minimum:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Center:
+class CenterQuestion:
     """The k-center: at most k counterfactuals that cover a share of the factuals at the least largest cost.  (FGCE)"""
 
     instance: Instance
@@ -66,7 +66,7 @@ class Center:
     coverage: float
 
 
-Question = Decision | Relaxation | Minimum | Center
+Question = DecisionQuestion | RelaxationQuestion | MinimumQuestion | CenterQuestion
 
 
 def fingerprint(question: Question | TwinProblem) -> str:
@@ -81,11 +81,11 @@ def subject(question: Question) -> str:
 
     A k-center with another k or coverage has another optimum, so it is a subject of its own.
     """
-    return fingerprint(question if isinstance(question, Center) else question.problem)
+    return fingerprint(question if isinstance(question, CenterQuestion) else question.problem)
 
 
 def _feed(digest: Any, value: Any) -> None:
-    digest.update(type(value).__name__.encode())
+    digest.update(type(value).__name__.removesuffix("Question").encode())
     if is_dataclass(value):
         for field in fields(value):
             if not (isinstance(value, Network) and field.name == "source"):

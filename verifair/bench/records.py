@@ -32,7 +32,7 @@ LONGEST = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class Reply:
     """status: proved and violated for a decision, optimal for the rest.   reason: why unknown, None otherwise.
 
     trust: "checked" for a proof that `verifair check` re-proves (and bounds with outward rounding), "exact" for a counterexample,
@@ -58,9 +58,9 @@ class Answered:
         return self.status != "unknown"
 
 
-def unknown(reason: str, note: str = "") -> Answered:
+def unknown(reason: str, note: str = "") -> Reply:
     """Nothing was decided, nothing is known."""
-    return Answered(status="unknown", reason=reason, trust="", note=note)
+    return Reply(status="unknown", reason=reason, trust="", note=note)
 
 
 def why(outcome: Outcome) -> str:
@@ -85,7 +85,7 @@ def why(outcome: Outcome) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class BenchRecord:
     """question, subject: fingerprints (see `questions`).   repeat: 0, 1, ...   limit: seconds it was given.
 
     status, reason, trust, lower, upper, comparable, engine, note: see `Answered`; infinite bounds are not known.
@@ -140,7 +140,7 @@ class Record:
         return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Record:
+    def from_dict(cls, content: dict[str, Any]) -> BenchRecord:
         """Raises TypeError or ValueError for anything that `to_dict` did not write."""
         if not isinstance(content, dict) or set(content) != {field.name for field in fields(cls)}:
             raise ValueError("not a record of a run")
@@ -158,7 +158,7 @@ class Record:
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-_ADAPTER = TypeAdapter(Record)
+_ADAPTER = TypeAdapter(BenchRecord)
 
 
 class Journal:
@@ -170,7 +170,7 @@ class Journal:
         Raises DataError for a file that is there and not to be continued, that was made with other settings, or is none of ours.
         """
         self.path = folder / NAME
-        self.records: dict[tuple[str, str, int], Record] = {}
+        self.records: dict[tuple[str, str, int], BenchRecord] = {}
         folder.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and self.path.stat().st_size:
             if not resume:
@@ -187,7 +187,7 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
 
-    def add(self, record: Record) -> None:
+    def add(self, record: BenchRecord) -> None:
         """On disk before the next run starts."""
         self.records[record.key] = record
         self._write(record.to_dict())
@@ -220,7 +220,7 @@ class Journal:
             found = lines[0]["settings"] if lines else settings
             if not isinstance(found, dict):
                 raise ValueError("its settings are none")
-            records = [Record.from_dict(line) for line in lines[1:]]
+            records = [BenchRecord.from_dict(line) for line in lines[1:]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             said = str(error)[:LONGEST]
             raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({said}); name another folder") from error

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from verifair.bench.cases.family import Case
+from verifair.bench.cases.family import BenchCase
 from verifair.bench.competitors import Competitor
 from verifair.bench.questions import fingerprint, subject
-from verifair.bench.records import LICENCE, SKIPPED, Journal, Record, unknown
+from verifair.bench.records import LICENCE, SKIPPED, BenchRecord, Journal, unknown
 from verifair.bench.worker import Measured, measure
 
 HOPELESS = ("time", "memory", LICENCE)
@@ -24,7 +24,7 @@ LONG = 0.2
 
 
 def run(
-    cases: Sequence[Case], competitors: Sequence[Competitor], journal: Journal, *,
+    cases: Sequence[BenchCase], competitors: Sequence[Competitor], journal: Journal, *,
     limit: float, repeats: int, patience: int, progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Ask what the journal does not hold yet. limit: seconds a run.   progress: runs done and in all, and what is asked now.
@@ -54,7 +54,7 @@ def run(
     tell(total, total, "")
 
 
-def in_turns(cases: Sequence[Case]) -> list[Case]:
+def in_turns(cases: Sequence[BenchCase]) -> list[BenchCase]:
     """The smallest case of every family, then the next of each: a run that ends early has seen them all."""
     position: dict[str, int] = {}
     ranked = []
@@ -70,7 +70,7 @@ def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
     return [*competitors[start:], *competitors[:start]]
 
 
-def worn_out(journal: Journal, cases: Sequence[Case], case: Case, competitor: Competitor, patience: int) -> bool:
+def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, competitor: Competitor, patience: int) -> bool:
     """Whether the last `patience` cases of the family before this one, in their order, were all too much for the competitor."""
     own = [other.name for other in cases if other.family.name == case.family.name]
     before = own[: own.index(case.name)]
@@ -79,7 +79,7 @@ def worn_out(journal: Journal, cases: Sequence[Case], case: Case, competitor: Co
     return patience > 0 and len(last) == patience and all(record.reason in (*HOPELESS, SKIPPED) for record in last)
 
 
-def _pointless(journal: Journal, case: Case, competitor: Competitor, repeat: int) -> bool:
+def _pointless(journal: Journal, case: BenchCase, competitor: Competitor, repeat: int) -> bool:
     """Whether the first round has shown that another one takes long again, or fails again."""
     first = journal.records.get((case.name, competitor.name, 0))
     if repeat == 0 or first is None:
@@ -87,10 +87,12 @@ def _pointless(journal: Journal, case: Case, competitor: Competitor, repeat: int
     return first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit
 
 
-def _record(case: Case, competitor: Competitor, found: Measured, marks: tuple[str, str], repeat: int, limit: float) -> Record:
+def _record(
+    case: BenchCase, competitor: Competitor, found: Measured, marks: tuple[str, str], repeat: int, limit: float
+) -> BenchRecord:
     """marks: fingerprints of the question and of its subject."""
     said = found.answered
-    return Record(
+    return BenchRecord(
         **{**vars(said), "version": competitor.version},
         case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],
         method=competitor.method, solver=competitor.solver, repeat=repeat, seed=case.seed, limit=limit,

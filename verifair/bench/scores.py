@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from verifair.bench.records import Record
+from verifair.bench.records import BenchRecord
 
 NEAR = 1.25
 """Times as long that count as equal: runs of one method differ by as much on a busy machine."""
@@ -49,15 +49,15 @@ class Entry:
         return self.seconds if self.solved else 2 * self.limit
 
 
-def entries(records: Iterable[Record]) -> list[Entry]:
+def entries(records: Iterable[BenchRecord]) -> list[Entry]:
     """Rounds of one competitor on one case together."""
-    grouped: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[BenchRecord]] = defaultdict(list)
     for record in records:
         grouped[record.case, record.competitor].append(record)
     return [_entry(sorted(rounds, key=lambda record: record.repeat)) for rounds in grouped.values()]
 
 
-def _entry(rounds: Sequence[Record]) -> Entry:
+def _entry(rounds: Sequence[BenchRecord]) -> Entry:
     solved = all(record.solved for record in rounds)
     first = next((record for record in rounds if not record.solved), rounds[0])
     seconds = [record.total_seconds for record in rounds]
@@ -117,7 +117,7 @@ def profile(ratio: Sequence[float], tau: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Job:
     """One family at one size. best: who has the least PAR-2 there, None where nobody solves anything.   default: likewise of the
     competitor that answers when nothing is chosen.   trust: of the best one's answers, the weakest."""
 
@@ -136,16 +136,16 @@ class Cell:
         return self.best is not None and self.default_seconds <= NEAR * self.seconds
 
 
-def cells(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Cell]:
+def jobs(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Job]:
     """Who for which job: families in their order, sizes ascending.   defaults: kind -> competitor."""
     grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
     for entry in found:
         grouped[entry.family, entry.size].append(entry)
     order = list(dict.fromkeys(entry.family for entry in found))
-    return [_cell(grouped[key], defaults) for key in sorted(grouped, key=lambda key: (order.index(key[0]), key[1]))]
+    return [_job(grouped[key], defaults) for key in sorted(grouped, key=lambda key: (order.index(key[0]), key[1]))]
 
 
-def _cell(found: Sequence[Entry], defaults: Mapping[str, str]) -> Cell:
+def _job(found: Sequence[Entry], defaults: Mapping[str, str]) -> Job:
     by_name: dict[str, list[Entry]] = defaultdict(list)
     for entry in found:
         by_name[entry.competitor].append(entry)
@@ -154,7 +154,7 @@ def _cell(found: Sequence[Entry], defaults: Mapping[str, str]) -> Cell:
     best = min(able, key=lambda name: able[name]) if able else None
     default = defaults[found[0].kind]
     trust = {entry.trust for entry in by_name[best] if entry.solved} if best else set()
-    return Cell(
+    return Job(
         family=found[0].family, size=found[0].size, cases=len({entry.case for entry in found}), best=best,
         seconds=cost[best] if best else math.inf, trust="claimed" if "claimed" in trust else next(iter(trust), ""),
         default=default, default_seconds=cost.get(default, math.inf),

@@ -13,8 +13,8 @@ import pandas as pd
 
 from verifair.bench.competitors import BACKENDS, DEFAULTS
 from verifair.bench.contradictions import Contradiction, contradictions
-from verifair.bench.records import Record
-from verifair.bench.scores import Cell, Choice, Entry, cells, choices, entries, par2, times
+from verifair.bench.records import BenchRecord
+from verifair.bench.scores import Choice, Entry, Job, choices, entries, jobs, par2, times
 from verifair.systems.files import save_table
 
 KINDS = {
@@ -25,14 +25,14 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class BenchResult:
     """All there is to say about a set of runs. limit: seconds a run.   scores: PAR-2 of everybody, by kind and by family."""
 
-    records: tuple[Record, ...]
+    records: tuple[BenchRecord, ...]
     entries: tuple[Entry, ...]
     contradictions: tuple[Contradiction, ...]
     scores: pd.DataFrame
-    cells: tuple[Cell, ...]
+    jobs: tuple[Job, ...]
     choices: tuple[Choice, ...]
     limit: float
 
@@ -50,12 +50,12 @@ class Comparison:
         return sum(entry.solved for entry in self.entries)
 
 
-def comparison(records: Sequence[Record], limit: float) -> Comparison:
+def comparison(records: Sequence[BenchRecord], limit: float) -> BenchResult:
     """Sum up runs; a run that was cut short is summed up as far as it got."""
     found = entries(records)
-    return Comparison(
+    return BenchResult(
         records=tuple(records), entries=tuple(found), contradictions=tuple(contradictions(records)), scores=_scores(found, limit),
-        cells=tuple(cells(found, DEFAULTS)), choices=tuple(choices(found, BACKENDS)), limit=limit,
+        jobs=tuple(jobs(found, DEFAULTS)), choices=tuple(choices(found, BACKENDS)), limit=limit,
     )
 
 
@@ -85,7 +85,7 @@ def _line(kind: str, family: str, name: str, score: float, part: Sequence[Entry]
     }
 
 
-def write_tables(found: Comparison, folder: Path) -> list[Path]:
+def write_tables(found: BenchResult, folder: Path) -> list[Path]:
     """runs.csv, cases.csv (rounds together) and scores.csv."""
     tables = {
         "runs.csv": pd.DataFrame([record.to_dict() for record in found.records]),
@@ -99,7 +99,7 @@ def write_tables(found: Comparison, folder: Path) -> list[Path]:
     return paths
 
 
-def to_dict(found: Comparison) -> dict[str, Any]:
+def to_dict(found: BenchResult) -> dict[str, Any]:
     """JSON-ready."""
     return {
         "cases": found.cases,
@@ -109,7 +109,7 @@ def to_dict(found: Comparison) -> dict[str, Any]:
         "limit": found.limit,
         "disagreements": [one.to_dict() for one in found.contradictions],
         "scores": found.scores.to_dict(orient="records"),
-        "jobs": [vars(cell) for cell in found.cells],
+        "jobs": [vars(job) for job in found.jobs],
         "defaults": [vars(choice) for choice in found.choices],
         "records": [record.to_dict() for record in found.records],
     }

@@ -29,7 +29,7 @@ from solvers.outcome import BackendError, Budget, LicenceLimit
 from verifair.bench.competitors import Competitor
 from verifair.bench.methods import OutOfBudget
 from verifair.bench.questions import Question
-from verifair.bench.records import DISAGREEMENT, LICENCE, Answered, unknown
+from verifair.bench.records import DISAGREEMENT, LICENCE, Reply, unknown
 from verifair.errors import Disagreement
 
 GRACE = 1.5, 3.0
@@ -45,7 +45,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 class Measured:
     """answered, and what it took: total_seconds by the clock of the process that worked; peak_mb and base_mb as in `Record`."""
 
-    answered: Answered
+    answered: Reply
     total_seconds: float
     peak_mb: float | None
     base_mb: float | None
@@ -114,7 +114,7 @@ def work(there: Connection, competitor: Competitor, question: Question, seconds:
     there.send(Measured(answered=answered, total_seconds=total, peak_mb=_peak_since(before), base_mb=base))
 
 
-def _failed(error: Exception) -> Answered:
+def _failed(error: Exception) -> Reply:
     """What an error says about the question: nothing, and why."""
     match error:
         case Disagreement():

@@ -16,13 +16,13 @@ from rich.table import Column
 from rich.table import Table as Grid
 
 from verifair.bench.cases import QUICK, chosen, families
-from verifair.bench.cases.family import Case
+from verifair.bench.cases.family import BenchCase
 from verifair.bench.competitors import Competitor, competitors
 from verifair.bench.contradictions import save
 from verifair.bench.plots import draw
 from verifair.bench.records import Journal
 from verifair.bench.run import run
-from verifair.bench.tables import KINDS, Comparison, comparison, to_dict, write_tables
+from verifair.bench.tables import KINDS, BenchResult, comparison, to_dict, write_tables
 from verifair.cli import options
 from verifair.cli.helps import HELPS
 from verifair.cli.locks import alone
@@ -140,7 +140,7 @@ def _bar() -> Iterator[Any]:
         yield lambda done, total, now: bar.update(task, completed=done, total=total, description=now)
 
 
-def _write(found: Comparison, asked: Sequence[Case], out: Path) -> list[Path]:
+def _write(found: BenchResult, asked: Sequence[BenchCase], out: Path) -> list[Path]:
     if not found.records:
         return []
     files = write_tables(found, out)
@@ -149,7 +149,7 @@ def _write(found: Comparison, asked: Sequence[Case], out: Path) -> list[Path]:
     return [*files, *save(found.contradictions, out, {case.name: case.question() for case in asked if case.name in named})]
 
 
-def _listed(asked: Sequence[Case], everybody: Sequence[Competitor]) -> dict[str, Any]:
+def _listed(asked: Sequence[BenchCase], everybody: Sequence[Competitor]) -> dict[str, Any]:
     return {
         "registry": [
             {"case": case.name, "family": case.family.name, "kind": case.family.kind, "size": case.size} for case in asked
@@ -160,7 +160,7 @@ def _listed(asked: Sequence[Case], everybody: Sequence[Competitor]) -> dict[str,
     }
 
 
-def _list(asked: Sequence[Case], everybody: Sequence[Competitor], console: Console) -> None:
+def _list(asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Console) -> None:
     grid = Grid("family", "asks", "sizes", "cases", title=f"{len(asked)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
     for family in families():
         own = [case for case in asked if case.family.name == family.name]
@@ -174,7 +174,7 @@ def _list(asked: Sequence[Case], everybody: Sequence[Competitor], console: Conso
     console.print(there)
 
 
-def _show(found: Comparison, everybody: Sequence[Competitor], files: Sequence[Path], console: Console) -> None:
+def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Console) -> None:
     who = len({entry.competitor for entry in found.entries})
     console.print(
         f"{found.cases} cases, {who} competitors, {len(found.records)} runs of at most {found.limit:g} s: {found.decided} of "

@@ -64,7 +64,7 @@ def train(
         )
     with options.progress_bar("epochs") as progress:
         if method == "cec":
-            model = cec.train(dataset, sensitive=sensitive, consistency=cec.Consistency(**given), progress=progress, **choices)
+            model = cec.train(dataset, sensitive=sensitive, consistency=cec.ConsistencyTerms(**given), progress=progress, **choices)
         else:
             model = fit(dataset, method=method, sensitive=sensitive, progress=progress, **choices)
     network, described = model.save(out)

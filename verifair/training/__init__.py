@@ -4,7 +4,7 @@ Knows no system: CEC's own training stands in `verifair.systems.cec.training`.
 """
 
 from verifair.training.measure import TrainingReport
-from verifair.training.settings import METHODS, Choices, Loop, Settings, settings_for
+from verifair.training.settings import METHODS, Choices, Loop, TrainingSettings, settings_for
 from verifair.training.trainer import TrainedModel, train
 
-__all__ = ["METHODS", "Choices", "Loop", "Settings", "TrainedModel", "TrainingReport", "settings_for", "train"]
+__all__ = ["METHODS", "Choices", "Loop", "TrainedModel", "TrainingReport", "TrainingSettings", "settings_for", "train"]

@@ -10,7 +10,7 @@ import torch
 
 from encoders.network import Floats, Integers
 from verifair.errors import TrainingError
-from verifair.training.objectives import Decision, Objective
+from verifair.training.objectives import FineTuning, Objective
 from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
 from verifair.training.settings import Descent, Loop
@@ -37,7 +37,7 @@ def fine_tune(
     labels: (N,) 0 or 1. The same seed and threads give the same weights on the same machine.
     """
     network = Perceptron.of(weights, torch.Generator().manual_seed(descent.seed))
-    return descend(network, x, descent, Decision(labels), progress)
+    return descend(network, x, descent, FineTuning(labels), progress)
 
 
 def descend(

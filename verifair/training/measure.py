@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from encoders.network import Array, Floats, Integers, Layer, Link, Network
 from verifair.training.onnx_writer import Weights
-from verifair.training.rows import Flip, Rows
+from verifair.training.rows import EncodedRows, Flip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,10 @@ def forward(weights: Weights, x: Floats) -> Floats:
     return value
 
 
-def measure(weights: Weights, train: Rows, test: Rows, flips: dict[str, Flip], losses: tuple[float, ...]) -> TrainingReport:
-    """Measure a network; flips: those of the protected features to report on, which both Rows hold the groups of."""
+def measure(
+    weights: Weights, train: EncodedRows, test: EncodedRows, flips: dict[str, Flip], losses: tuple[float, ...]
+) -> TrainingReport:
+    """Measure a network; flips: those of the protected features to report on, which both sets of rows hold the groups of."""
     z = forward(weights, test.x)
     positive = z[:, 1] > z[:, 0]
     return TrainingReport(
@@ -78,7 +80,7 @@ def _probability(z: Floats) -> Array:
     return np.asarray(expit(z[:, 1].astype(np.float64) - z[:, 0]))
 
 
-def _counterfactual_gap(weights: Weights, rows: Rows, name: str, flip: Flip) -> float:
+def _counterfactual_gap(weights: Weights, rows: EncodedRows, name: str, flip: Flip) -> float:
     own = _probability(forward(weights, rows.x))
     gaps = []
     for k, code in enumerate(flip.codes):

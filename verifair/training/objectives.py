@@ -17,8 +17,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoders.network import Floats, Integers
 from verifair.training.perceptron import OUTPUTS, Perceptron
-from verifair.training.rows import Flip, Rows
-from verifair.training.settings import Settings
+from verifair.training.rows import EncodedRows, Flip
+from verifair.training.settings import TrainingSettings
 
 
 class Objective(ABC):
@@ -59,7 +59,7 @@ class CrossEntropy(Objective):
         return classification(z, self.labels[chosen], self.class_weight)
 
 
-class Decision(Objective):
+class FineTuning(Objective):
     """Cross-entropy of one logit, or of one for each class."""
 
     def __init__(self, labels: Integers) -> None:
@@ -109,7 +109,7 @@ def _class_weight(labels: Integers) -> Tensor:
     return torch.from_numpy((len(labels) / (OUTPUTS * count)).astype(np.float32))
 
 
-def objective_for(settings: Settings, rows: Rows, flip: Flip | None) -> Objective:
+def objective_for(settings: TrainingSettings, rows: EncodedRows, flip: Flip | None) -> Objective:
     """The objective of settings.method on these rows. flip: of settings.sensitive, for certifair."""
     prediction = CrossEntropy(rows.labels, class_weight=settings.class_weight)
     if settings.sensitive is None:

@@ -13,7 +13,7 @@ from verifair.schema.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class EncodedRows:
     """x (N, n) network inputs, labels (N,) 0 or 1, groups: feature -> (N,) position of the row's value in its Flip."""
 
     x: Floats
@@ -47,10 +47,10 @@ def flip_of(schema: Schema, name: str) -> Flip:
     )
 
 
-def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> Rows:
+def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> EncodedRows:
     """Encoded rows with the groups of the named features. Raises DataError for rows that do not fit the schema."""
     raw = schema.raw(frame)
-    return Rows(
+    return EncodedRows(
         x=schema.encode(raw).astype(np.float32),
         labels=schema.labels(frame),
         groups={name: (raw[:, schema.index(name)] - schema.values(name)[0]).astype(np.int64) for name in features},

@@ -52,7 +52,7 @@ class Loop(Descent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Loop):
+class TrainingSettings(Loop):
     """Everything that determines the weights, given the data, the machine and torch's version.
 
     method: "agnostic" (cross-entropy CE), "certifair" ((1 - lambda_f) CE + lambda_f counterfactual_gap) or "fair-n"
@@ -128,7 +128,7 @@ OTHER = _Recipe(epochs=40, batch=64, certifair=None)
 
 def settings_for(
     dataset: str, schema: Schema, *, method: str, sensitive: str | None = None, **choices: Unpack[Choices]
-) -> Settings:
+) -> TrainingSettings:
     """Return settings with what was not chosen filled in: the papers' values where they give some, ours where they are silent.
 
     sensitive: the schema's protected feature where it has exactly one. lambda_f: PBA's A.3, which for CertiFair has a
@@ -155,7 +155,7 @@ def settings_for(
             raise TrainingError(
                 f"the paper has no lambda_f of certifair for the dataset {dataset!r}: pass lambda_f=... within 0 .. 1"
             )
-    return Settings(method=method, sensitive=sensitive, **fields)
+    return TrainingSettings(method=method, sensitive=sensitive, **fields)
 
 
 def only_protected(schema: Schema, method: str) -> str:

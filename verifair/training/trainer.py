@@ -15,8 +15,8 @@ from verifair.errors import DataError, MissingPackage
 from verifair.schema.schema import Schema
 from verifair.training.measure import TrainingReport, measure
 from verifair.training.onnx_writer import Weights, onnx_model
-from verifair.training.rows import Flip, Rows, check_labels, flip_of, rows_of
-from verifair.training.settings import Choices, Settings, settings_for
+from verifair.training.rows import EncodedRows, Flip, check_labels, flip_of, rows_of
+from verifair.training.settings import Choices, TrainingSettings, settings_for
 
 if TYPE_CHECKING:
     from verifair.training.objectives import Objective
@@ -31,7 +31,7 @@ class TrainedModel:
 
     weights: Weights
     schema: Schema
-    settings: Settings
+    settings: TrainingSettings
     report: TrainingReport
     dataset: str
     torch_version: str
@@ -69,18 +69,18 @@ class TrainedModel:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Task:
+class TrainingTask:
     """A dataset made ready for training: encoded rows to train on and held out, and the flips of the reported features."""
 
     dataset: str
     schema: Schema
-    settings: Settings
-    rows: Rows
-    held_out: Rows
+    settings: TrainingSettings
+    rows: EncodedRows
+    held_out: EncodedRows
     flips: dict[str, Flip]
 
     @classmethod
-    def of(cls, dataset: Dataset, schema: Schema, settings: Settings) -> Task:
+    def of(cls, dataset: Dataset, schema: Schema, settings: TrainingSettings) -> TrainingTask:
         """Raises DataError for labels of which one class is missing or rare, and for rows that do not fit the schema.
 
         Reported are the protected features that can be listed, and the sensitive one if it is one.
@@ -118,7 +118,7 @@ def train(
     require_torch()
     schema = two_classes(dataset)
     settings = settings_for(dataset.name, schema, method=method, sensitive=sensitive, **choices)
-    task = Task.of(dataset, schema, settings)
+    task = TrainingTask.of(dataset, schema, settings)
 
     from verifair.training.objectives import objective_for  # imports torch
 

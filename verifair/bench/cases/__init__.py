@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from verifair.bench.cases import centers, random_networks, shipped
-from verifair.bench.cases.family import Case, Family
+from verifair.bench.cases.family import BenchCase, Family
 from verifair.errors import QueryError
 
 QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "center-german/[12]0-0")
@@ -20,7 +20,7 @@ def families() -> tuple[Family, ...]:
     return (*shipped.families(), *random_networks.families(), *centers.families())
 
 
-def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[Case]:
+def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[BenchCase]:
     """Cases whose name one of the globs matches (all without any), families in their order, smallest first.
 
     Raises QueryError for a glob that matches nothing.

@@ -15,7 +15,7 @@ import numpy as np
 from encoders.network import Integers
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.cases.shipped import SENSITIVE, shipped
-from verifair.bench.questions import Center
+from verifair.bench.questions import CenterQuestion
 from verifair.engine.questions import decisions
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
@@ -46,14 +46,14 @@ def families() -> list[Family]:
     return out
 
 
-def _build(name: str, coverage: float, size: int, number: int, seed: int) -> Center:
+def _build(name: str, coverage: float, size: int, number: int, seed: int) -> CenterQuestion:
     graph, reach, negatives, positives = _graph(name, seed)
     rng = generator(f"center {name} {size}", number, seed)
     own = np.sort(rng.choice(negatives, size=min(size, len(negatives)), replace=False))
     reached = positives[reach.reaches(own, positives).any(axis=0)]
     offered = np.sort(rng.choice(reached, size=min(CANDIDATES * size, len(reached)), replace=False))
     instance = Instance.of(graph, reach, own, offered, group=f"{name} {size}")
-    return Center(instance=instance, k=1 + _fewest(instance, coverage), coverage=coverage)
+    return CenterQuestion(instance=instance, k=1 + _fewest(instance, coverage), coverage=coverage)
 
 
 def _fewest(instance: Instance, coverage: float) -> int:

@@ -12,7 +12,7 @@ from verifair.bench.questions import Kind, Question
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class BenchCase:
     """One question with a name: family/size-number, e.g. pba-adult/30-1."""
 
     family: Family
@@ -44,9 +44,9 @@ class Family:
     count: int
     build: Callable[[int, int, int], Question]
 
-    def cases(self, seed: int) -> list[Case]:
+    def cases(self, seed: int) -> list[BenchCase]:
         """Smallest first."""
-        return [Case(family=self, size=size, number=n, seed=seed) for size in self.sizes for n in range(self.count)]
+        return [BenchCase(family=self, size=size, number=n, seed=seed) for size in self.sizes for n in range(self.count)]
 
 
 def generator(name: str, number: int, seed: int) -> np.random.Generator:

@@ -15,7 +15,7 @@ import numpy as np
 from encoders.network import Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from verifair.bench.cases.family import Family, generator
-from verifair.bench.questions import Decision
+from verifair.bench.questions import DecisionQuestion
 
 FEATURES, REACH = 6, 10
 """Shared integer features, each in -REACH .. REACH; a seventh one, 0 or 1, is protected."""
@@ -39,7 +39,7 @@ def families() -> list[Family]:
     ]
 
 
-def _build(name: str, size: int, number: int, seed: int) -> Decision:
+def _build(name: str, size: int, number: int, seed: int) -> DecisionQuestion:
     hidden = (size,) if name == "random-wide" else (WIDTH,) * size
     rng = generator(f"{name} {size}", number, seed)
     problem = _problem(_network(rng, (FEATURES + 1, *hidden, 1)))
@@ -47,7 +47,7 @@ def _build(name: str, size: int, number: int, seed: int) -> Decision:
     g, g_prime = (problem.network.forward(x)[:, 0] for x in (points, np.where(problem.batch.protected, 1.0, points)))
     limit = float(np.abs(g - g_prime).max()) * (ABOVE if number % 2 == 0 else BELOW)
     goals = tuple(Goal(rows=np.array([row]), strict=False, constant=np.array([limit])) for row in ([1.0, -1.0], [-1.0, 1.0]))
-    return Decision(problem=replace(problem, goals=goals))
+    return DecisionQuestion(problem=replace(problem, goals=goals))
 
 
 def _network(rng: np.random.Generator, widths: tuple[int, ...]) -> Network:

@@ -21,7 +21,7 @@ from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.bench.cases.family import Family, generator
-from verifair.bench.questions import Decision, Kind, Minimum, Question, Relaxation
+from verifair.bench.questions import DecisionQuestion, Kind, MinimumQuestion, Question, RelaxationQuestion
 from verifair.datasets import Dataset
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, bias_problem, decisions, goals_of, margin, robustness_problem, twin_problem
@@ -120,7 +120,7 @@ def robustness(name: str, delta: int, number: int, seed: int) -> TwinProblem:
     return robustness_problem(data.network, data.schema, raw, float(delta), SENSITIVE, label, 1 - label)
 
 
-def _fairness(name: str, epsilon: float | None, size: int, number: int, seed: int) -> Decision:
+def _fairness(name: str, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
     data = shipped(name)
     schema, rows = data.schema, data.sure if number % 2 == 0 else data.eligible
     row = int(generator(f"fairness {name}", number, seed).choice(rows))
@@ -133,17 +133,17 @@ def _fairness(name: str, epsilon: float | None, size: int, number: int, seed: in
     free = np.isin(np.arange(len(raw)), [schema.index(name) for name in [*open_, SENSITIVE]])
     low, high = np.where(free, lower, raw), np.where(free, upper, raw)
     batch, _, _ = Pairs.of(query, low, high).batch(schema.domain, low[None], high[None], (low, high))
-    return Decision(problem=twin_problem(query, batch, goals_of(query)))
+    return DecisionQuestion(problem=twin_problem(query, batch, goals_of(query)))
 
 
 def families() -> list[Family]:
     out = []
     for name in NAMES:
-        asks: tuple[tuple[str, Kind, str, int, Ask, type[Decision | Relaxation | Minimum]], ...] = (
-            (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, Decision),
-            (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, Decision),
-            (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, Relaxation),
-            (f"min-{name}", "minimum", f"the exact minimum on the rows of pba-{name}", 2, bias, Minimum),
+        asks: tuple[tuple[str, Kind, str, int, Ask, type[DecisionQuestion | RelaxationQuestion | MinimumQuestion]], ...] = (
+            (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
+            (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
+            (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, RelaxationQuestion),
+            (f"min-{name}", "minimum", f"the exact minimum on the rows of pba-{name}", 2, bias, MinimumQuestion),
         )
         out += [
             Family(
@@ -169,6 +169,6 @@ Ask = Callable[[str, int, int, int], TwinProblem]
 
 
 def _around(
-    name: str, ask: Ask, asked: type[Decision | Relaxation | Minimum], size: int, number: int, seed: int
+    name: str, ask: Ask, asked: type[DecisionQuestion | RelaxationQuestion | MinimumQuestion], size: int, number: int, seed: int
 ) -> Question:
     return asked(problem=ask(name, size, number, seed))

@@ -22,8 +22,8 @@ from encoders.programs.smt import smt, violated
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Termination
-from verifair.bench.questions import Decision
-from verifair.bench.records import Answered, unknown
+from verifair.bench.questions import DecisionQuestion
+from verifair.bench.records import Reply, unknown
 from verifair.checker.partition import Partition
 
 SOFT = 18
@@ -36,7 +36,7 @@ def takes(problem: TwinProblem) -> bool:
     return all(goal.gap is None for goal in problem.goals)
 
 
-def decide(question: Decision, budget: Budget) -> Answered:
+def decide(question: DecisionQuestion, budget: Budget) -> Reply:
     """All parts of all questions, in both directions."""
     problem = question.problem
     deadline, soft = time.monotonic() + budget.seconds, budget.seconds / SOFT
@@ -61,17 +61,17 @@ def decide(question: Decision, budget: Budget) -> Answered:
             if outcome.values is not None:
                 refuted, value = question.refuted(q, g, encoding.decode(outcome.values)[0])
                 if refuted:
-                    return Answered(
+                    return Reply(
                         status="violated", reason=None, trust="exact", upper=value, solve_seconds=spent, engine=ENGINE,
                         version=version,
                     )
             open_ += 1
     if open_:
-        return Answered(
+        return Reply(
             status="unknown", reason="time", trust="", solve_seconds=spent, engine=ENGINE, version=version,
             note=f"{open_} soft time-outs in {len(work)} parts",
         )
-    return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine=ENGINE, version=version)
+    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine=ENGINE, version=version)
 
 
 def _partition(problem: TwinProblem, q: int) -> Partition:

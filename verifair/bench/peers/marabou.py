@@ -21,8 +21,8 @@ from encoders.network import Array
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
-from verifair.bench.questions import Decision
-from verifair.bench.records import Answered, unknown
+from verifair.bench.questions import DecisionQuestion
+from verifair.bench.records import Reply, unknown
 
 SPLITTING = "relu-violation"
 """Of its strategies the one that decides most of our cases; its own choice splits inputs and decides none of the random ones."""
@@ -38,7 +38,7 @@ def takes(problem: TwinProblem) -> bool:
     return problem.batch.offset is None and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in problem.network.layers)
 
 
-def decide(question: Decision, budget: Budget) -> Answered:
+def decide(question: DecisionQuestion, budget: Budget) -> Reply:
     """All goals of all questions, one query each."""
     problem = question.problem
     deadline = time.monotonic() + budget.seconds
@@ -53,7 +53,7 @@ def decide(question: Decision, budget: Budget) -> Answered:
             if said == "sat" and point is not None:
                 refuted, value = question.refuted(q, g, _nearest(problem, q, point))
                 if refuted:
-                    return Answered(
+                    return Reply(
                         status="violated", reason=None, trust="exact", upper=value, comparable=question.single,
                         solve_seconds=spent, engine="marabou",
                     )
@@ -61,8 +61,8 @@ def decide(question: Decision, budget: Budget) -> Answered:
             elif said != "unsat":
                 reasons.append("time" if said == "TIMEOUT" else "solver-error")
     if reasons:
-        return Answered(status="unknown", reason=reasons[0], trust="", solve_seconds=spent, engine="marabou")
-    return Answered(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine="marabou")
+        return Reply(status="unknown", reason=reasons[0], trust="", solve_seconds=spent, engine="marabou")
+    return Reply(status="proved", reason=None, trust="claimed", solve_seconds=spent, engine="marabou")
 
 
 def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Array | None, float]:

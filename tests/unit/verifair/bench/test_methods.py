@@ -20,7 +20,7 @@ from verifair.bench import methods
 from verifair.bench.cases import chosen
 from verifair.bench.competitors import competitors
 from verifair.bench.peers import fairify, marabou
-from verifair.bench.questions import Decision, Minimum, Relaxation
+from verifair.bench.questions import DecisionQuestion, MinimumQuestion, RelaxationQuestion
 
 BUDGET = Budget(seconds=30)
 
@@ -39,7 +39,7 @@ def truth(question: TwinProblem) -> str:
 def test_every_method_decides_as_brute_force_does(seed: int) -> None:
     question = problem(seed)
     for method, solver in (("auto", None), ("bnb", None), ("milp", "highs")):
-        said = methods.decide(Decision(problem=question), method, solver, BUDGET)
+        said = methods.decide(DecisionQuestion(problem=question), method, solver, BUDGET)
         assert said.status == truth(question), method
         assert said.trust == ("exact" if said.status == "violated" else "claimed" if solver else "checked")
 
@@ -49,7 +49,7 @@ def test_the_relaxation_has_one_optimum(seed: int) -> None:
     question = replace(problem(seed), goals=(DIFFERENCE,))
     expected = optimum(triangle(TwinBox.of(Twin.of(question), 0, method=Method.INTERVAL)).minimise(question.rows[0]))
     assert expected is not None
-    said = methods.relax(Relaxation(problem=question), "highs", BUDGET)
+    said = methods.relax(RelaxationQuestion(problem=question), "highs", BUDGET)
     assert said.status == "optimal"
     assert (said.lower, said.upper) == (pytest.approx(expected[0], abs=1e-6), pytest.approx(expected[0], abs=1e-6))
 
@@ -61,7 +61,7 @@ def test_the_minimum_is_that_of_the_lattice(seed: int) -> None:
     pair = [question.network.forward(question.domain.encode(x)) @ question.margin for x in (points, question.batch.second(points))]
     least = float((pair[0] - pair[1]).min())
     for method, solver in (("bnb", None), ("milp", "highs")):
-        said = methods.least(Minimum(problem=question), method, solver, BUDGET)
+        said = methods.least(MinimumQuestion(problem=question), method, solver, BUDGET)
         assert said.status == "optimal"
         assert said.lower - 1e-4 <= least <= said.upper + 1e-4
         assert said.upper - said.lower <= 2.1e-4
@@ -81,7 +81,7 @@ def test_the_k_center_is_the_same_by_every_method(name: str) -> None:
 def test_no_time_left_for_a_solver_is_no_answer() -> None:
     question = replace(problem(0), goals=(DIFFERENCE,))
     with pytest.raises(methods.OutOfBudget):
-        methods.relax(Relaxation(problem=question), "highs", Budget(seconds=1e-9))
+        methods.relax(RelaxationQuestion(problem=question), "highs", Budget(seconds=1e-9))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -92,14 +92,14 @@ def test_marabou_never_contradicts_brute_force(seed: int, categories: int) -> No
         warnings.simplefilter("ignore")
         marabou.load()
     question = problem(seed, categories=categories)
-    said = marabou.decide(Decision(problem=question), Budget(seconds=10))
+    said = marabou.decide(DecisionQuestion(problem=question), Budget(seconds=10))
     assert said.status in (truth(question), "unknown")
     assert said.trust == {"proved": "claimed", "violated": "exact", "unknown": ""}[said.status]
 
 
 def test_marabou_decides_most_of_them() -> None:
     pytest.importorskip("maraboupy", reason='pip install "verifair[peers]"')
-    said = [marabou.decide(Decision(problem=problem(seed)), Budget(seconds=10)).status for seed in range(8)]
+    said = [marabou.decide(DecisionQuestion(problem=problem(seed)), Budget(seconds=10)).status for seed in range(8)]
     assert "proved" in said
     assert "violated" in said
 
@@ -113,7 +113,7 @@ def test_marabou_is_not_asked_about_what_it_cannot_be_told() -> None:
 def test_the_fairify_baseline_decides_as_brute_force_does(seed: int) -> None:
     pytest.importorskip("z3", reason='pip install "verifair[z3]"')
     question = replace(problem(seed), goals=(NO_FLIP if seed % 2 else DIFFERENCE,))
-    said = fairify.decide(Decision(problem=question), BUDGET)
+    said = fairify.decide(DecisionQuestion(problem=question), BUDGET)
     assert said.status == truth(question)
 
 
@@ -121,7 +121,7 @@ def test_the_fairify_baseline_cuts_the_box_and_covers_it() -> None:
     pytest.importorskip("z3", reason='pip install "verifair[z3]"')
     (case,) = chosen(["pba-adult/30-0"], 0)
     question = case.question()
-    assert isinstance(question, Decision)
+    assert isinstance(question, DecisionQuestion)
     parts = fairify._partition(question.problem, 0)
     assert 1 < parts.count <= fairify.MAX_PARTS
     assert parts.volume(np.arange(parts.count)).sum() == pytest.approx(1)

@@ -13,7 +13,7 @@ import pytest
 from tests.bench_support import Fake, record
 from verifair.bench import worker
 from verifair.bench.cases import QUICK, chosen, families
-from verifair.bench.cases.family import Case
+from verifair.bench.cases.family import BenchCase
 from verifair.bench.competitors import Competitor
 from verifair.bench.contradictions import contradictions
 from verifair.bench.questions import fingerprint, subject
@@ -26,7 +26,7 @@ SETTINGS = {"limit": 5.0}
 ENGINE = Competitor(method="bnb")
 
 
-def case(name: str = "random-wide/4-1") -> Case:
+def case(name: str = "random-wide/4-1") -> BenchCase:
     (one,) = chosen([name], 0)
     return one
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.bench_support import record
-from verifair.bench.scores import cactus, cells, choices, entries, par2, profile, ratios, times
+from verifair.bench.scores import cactus, choices, entries, jobs, par2, profile, ratios, times
 
 INF = math.inf
 SECONDS = {
@@ -59,12 +59,12 @@ def test_the_best_of_a_cell_and_how_much_longer_the_default_takes() -> None:
             record(case="f/2-0", size=2, method="auto", status="unknown", reason="time", trust="", total_seconds=10.0),
         ]
     )
-    first, second = cells(found, {"decision": "auto"})
+    first, second = jobs(found, {"decision": "auto"})
     assert (first.best, first.seconds, first.trust, first.default_seconds) == ("milp:highs", 1.0, "claimed", 3.0)
     assert (second.size, second.best, second.default_seconds) == (2, None, 20.0)
     assert not first.default_serves
     assert not second.default_serves
-    assert cells(found, {"decision": "milp:highs"})[0].default_serves
+    assert jobs(found, {"decision": "milp:highs"})[0].default_serves
 
 
 def test_a_default_is_compared_with_the_other_backends_of_its_method() -> None:

@@ -16,11 +16,11 @@ from verifair.errors import DataError, TrainingError
 from verifair.systems.cec.audit import audit, probability
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People
-from verifair.systems.cec.training import CEC_LOOP, METHODS, Columns, Decider, audit_decider, train_decider
+from verifair.systems.cec.training import CEC_LOOP, METHODS, ColumnRoles, TrainedDecider, audit_decider, train_decider
 from verifair.systems.cec.training.decider import constant, mixture
 from verifair.systems.cec.training.repair import Repair
 
-COLUMNS = Columns(merit=np.array([0]), numbers=np.array([0, 1]), sensitive=np.array([2]))
+COLUMNS = ColumnRoles(merit=np.array([0]), numbers=np.array([0, 1]), sensitive=np.array([2]))
 LOOP = replace(CEC_LOOP, epochs=10)
 
 
@@ -42,7 +42,7 @@ PEOPLE, OTHERS = biased(), biased(seed=1)
 
 
 @pytest.fixture(scope="module")
-def trained() -> dict[str, Decider]:
+def trained() -> dict[str, TrainedDecider]:
     pytest.importorskip("torch")
     pytest.importorskip("fairlearn")
     return {method: train_decider(method, PEOPLE, COLUMNS, loop=LOOP) for method in METHODS}
@@ -148,7 +148,7 @@ def test_different_networks_do_not_mix() -> None:
 # Every method
 
 
-def test_all_learn_and_nobody_is_constant(trained: dict[str, Decider]) -> None:
+def test_all_learn_and_nobody_is_constant(trained: dict[str, TrainedDecider]) -> None:
     for method, decider in trained.items():
         decision, score = decider.decide(OTHERS), decider.score(OTHERS)
         assert (decision == OTHERS.labels).mean() > 0.7, method
@@ -157,14 +157,14 @@ def test_all_learn_and_nobody_is_constant(trained: dict[str, Decider]) -> None:
         assert score.var() > 0.01, method
 
 
-def test_equalized_odds_methods_halve_the_gap(trained: dict[str, Decider]) -> None:
+def test_equalized_odds_methods_halve_the_gap(trained: dict[str, TrainedDecider]) -> None:
     before = eo_gap(trained["unconstrained"].decide(PEOPLE), PEOPLE)
     assert before > 0.2
     for method in ("hardt", "agarwal", "adversarial", "lagrangian"):
         assert eo_gap(trained[method].decide(PEOPLE), PEOPLE) < before / 2, method
 
 
-def test_repair_lowers_disparate_impact_and_cec_training_inconsistency(trained: dict[str, Decider]) -> None:
+def test_repair_lowers_disparate_impact_and_cec_training_inconsistency(trained: dict[str, TrainedDecider]) -> None:
     """What these two are for, instead of equalized odds."""
     impact = {m: np.ptp([trained[m].decide(OTHERS)[OTHERS.groups == g].mean() for g in (0, 1)]) for m in ("unconstrained", "dir")}
     assert impact["dir"] < 0.1 < 0.3 < impact["unconstrained"]
@@ -173,7 +173,7 @@ def test_repair_lowers_disparate_impact_and_cec_training_inconsistency(trained: 
     assert score["cec"] < score["unconstrained"] / 2
 
 
-def test_hardt_equalises_expected_rates_and_keeps_the_network(trained: dict[str, Decider]) -> None:
+def test_hardt_equalises_expected_rates_and_keeps_the_network(trained: dict[str, TrainedDecider]) -> None:
     hardt, plain = trained["hardt"], trained["unconstrained"]
     assert eo_gap(hardt.score(PEOPLE), PEOPLE) < 0.01  # in expectation over its draws, on the rows it was fitted on
     for ours, theirs in zip(hardt.network.layers, plain.network.layers, strict=True):
@@ -182,21 +182,21 @@ def test_hardt_equalises_expected_rates_and_keeps_the_network(trained: dict[str,
     assert not np.array_equal(hardt.decide(OTHERS, seed=4), hardt.decide(OTHERS, seed=5))
 
 
-def test_agarwal_draws_among_its_networks(trained: dict[str, Decider]) -> None:
+def test_agarwal_draws_among_its_networks(trained: dict[str, TrainedDecider]) -> None:
     agarwal = trained["agarwal"]
     assert agarwal.network.hidden[0] % 128 == 0
     assert agarwal.network.hidden[0] // 128 == int(agarwal.notes[0].split()[0])
     assert np.mean([agarwal.decide(OTHERS, seed=s) for s in range(200)], axis=0) == pytest.approx(agarwal.score(OTHERS), abs=0.2)
 
 
-def test_merit_only_explains_with_merit_alone(trained: dict[str, Decider]) -> None:
+def test_merit_only_explains_with_merit_alone(trained: dict[str, TrainedDecider]) -> None:
     found = audit_decider(trained["merit-only"], Reference.of(PEOPLE, COLUMNS.merit), OTHERS)
     assert not found.g[:, 1:].any()
     assert not found.g_tilde[:, 1:].any()
     assert (found.g[:, 0] != 0).all()
 
 
-def test_dir_sees_repaired_people(trained: dict[str, Decider]) -> None:
+def test_dir_sees_repaired_people(trained: dict[str, TrainedDecider]) -> None:
     decider = trained["dir"]
     moved = People(x=OTHERS.x.copy(), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names)
     moved.x[:, 2] = 1 - moved.x[:, 2]  # the group's own column does not reach the network
@@ -204,7 +204,7 @@ def test_dir_sees_repaired_people(trained: dict[str, Decider]) -> None:
     assert np.array_equal(decider.score(OTHERS), probability(decider.network, decider.seen(OTHERS).x))
 
 
-def test_an_audit_of_a_plain_decider_is_the_audit_of_its_network(trained: dict[str, Decider]) -> None:
+def test_an_audit_of_a_plain_decider_is_the_audit_of_its_network(trained: dict[str, TrainedDecider]) -> None:
     reference = Reference.of(PEOPLE, COLUMNS.merit)
     ours = audit_decider(trained["lagrangian"], reference, OTHERS)
     theirs = audit(trained["lagrangian"].network, reference, OTHERS)
@@ -212,7 +212,7 @@ def test_an_audit_of_a_plain_decider_is_the_audit_of_its_network(trained: dict[s
     assert np.array_equal(ours.regime, theirs.regime)
 
 
-def test_attributions_are_complete_for_every_method(trained: dict[str, Decider]) -> None:
+def test_attributions_are_complete_for_every_method(trained: dict[str, TrainedDecider]) -> None:
     """They sum to the margin of the seen person less that of the seen baseline."""
     reference = Reference.of(PEOPLE, COLUMNS.merit)
     for method, decider in trained.items():
@@ -242,14 +242,14 @@ def test_mistakes() -> None:
 
 def test_columns_of_a_schema() -> None:
     schema = datasets.german().schema
-    columns = Columns.of(schema, ["sex"])
+    columns = ColumnRoles.of(schema, ["sex"])
     assert len(columns.merit) == 6
     assert len(columns.sensitive) == 1
     assert not np.isin(columns.sensitive, columns.numbers).any()
-    assert len(Columns.of(datasets.synthetic(n=5).schema).sensitive) == 0
+    assert len(ColumnRoles.of(datasets.synthetic(n=5).schema).sensitive) == 0
 
 
-def test_merit_only_looks_at_nothing_else(trained: dict[str, Decider]) -> None:
+def test_merit_only_looks_at_nothing_else(trained: dict[str, TrainedDecider]) -> None:
     decider = trained["merit-only"]
     other = People(
         x=np.column_stack([OTHERS.x[:, 0], OTHERS.x[::-1, 1:]]), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names

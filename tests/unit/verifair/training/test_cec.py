@@ -19,9 +19,9 @@ from verifair.errors import DataError, SchemaError, TrainingError  # noqa: E402
 from verifair.systems.cec.audit import audit  # noqa: E402
 from verifair.systems.cec.matching import Reference, match  # noqa: E402
 from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
-from verifair.systems.cec.training import CEC_LOOP, Consistency, ConsistencyReport, Consistent, train  # noqa: E402
-from verifair.systems.cec.training.consistent import CecSettings  # noqa: E402
-from verifair.systems.cec.training.loss import Cec, equalized_odds, explanation_gap  # noqa: E402
+from verifair.systems.cec.training import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train  # noqa: E402
+from verifair.systems.cec.training.consistent import CecTrainingSettings  # noqa: E402
+from verifair.systems.cec.training.loss import CecObjective, equalized_odds, explanation_gap  # noqa: E402
 from verifair.training.fit import fit  # noqa: E402
 from verifair.training.measure import forward, network_of  # noqa: E402
 from verifair.training.objectives import CrossEntropy, Objective  # noqa: E402
@@ -40,10 +40,10 @@ def reference(german: Dataset) -> Reference:
     return Reference.of(people_of(german.schema, german.train, "sex"), merit_columns(german.schema))
 
 
-def cec(reference: Reference, **given: float) -> Cec:
-    consistency = Consistency(**given)  # type: ignore[arg-type]
+def cec(reference: Reference, **given: float) -> CecObjective:
+    consistency = ConsistencyTerms(**given)  # type: ignore[arg-type]
     matches = match(reference, reference.people, tau=consistency.tau)
-    return Cec(CrossEntropy(reference.people.labels), reference, matches, consistency)
+    return CecObjective(CrossEntropy(reference.people.labels), reference, matches, consistency)
 
 
 def inputs(reference: Reference) -> np.ndarray:
@@ -222,7 +222,7 @@ def test_weights_that_cannot_be_used(reference: Reference, weights: np.ndarray) 
 
 
 def test_train_writes_its_settings_and_measures_the_held_out_rows(german: Dataset) -> None:
-    model = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
+    model = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=ConsistencyTerms(lambda_cec=2.0))
     stored = {p.key: p.value for p in onnx.load_from_string(model.onnx_bytes()).metadata_props}
     settings = json.loads(stored["settings"])
     assert (stored["method"], settings["dropout"], settings["batch"], settings["learning_rate"]) == ("cec", 0.2, 64, 3e-4)
@@ -232,7 +232,7 @@ def test_train_writes_its_settings_and_measures_the_held_out_rows(german: Datase
     assert found != plain
     assert found.matched == 1
     assert 0 < found.cec < 1
-    again = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=Consistency(lambda_cec=2.0))
+    again = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=ConsistencyTerms(lambda_cec=2.0))
     assert again.onnx_bytes() == model.onnx_bytes()
 
 
@@ -250,7 +250,7 @@ def test_the_sensitive_attribute_need_not_be_an_input(german: Dataset) -> None:
     model = train(replace(german, frame=frame), sensitive="side", hidden=(8,), epochs=1)
     assert isinstance(model.report, ConsistencyReport)
     assert "side" not in model.report.positive_rate
-    assert CecSettings.of(german.schema, sensitive="side", consistency=Consistency()).sensitive == "side"
+    assert CecTrainingSettings.of(german.schema, sensitive="side", consistency=ConsistencyTerms()).sensitive == "side"
 
 
 def test_a_model_that_hardly_decides_is_called_so() -> None:
@@ -269,7 +269,7 @@ def test_a_model_that_hardly_decides_is_called_so() -> None:
         ({"sensitive": "agee"}, DataError, "the table has no such column"),
         ({}, TrainingError, "marks age, sex as protected: pass sensitive"),
         ({"sensitive": "duration"}, DataError, "has no row with the true label .* join groups"),
-        ({"sensitive": "sex", "consistency": Consistency(tau=1e-9)}, DataError, "nobody has a counterpart that near"),
+        ({"sensitive": "sex", "consistency": ConsistencyTerms(tau=1e-9)}, DataError, "nobody has a counterpart that near"),
         ({"sensitive": "sex", "lambda_f": 0.5}, TrainingError, "cec has no lambda_f"),
         ({"sensitive": "sex", "dropout": 1.0}, TrainingError, "dropout = 1.0"),
     ],
@@ -305,4 +305,4 @@ def test_data_that_cannot_be_compared(german: Dataset) -> None:
 )
 def test_consistency_that_cannot_be_asked_for(given: dict[str, float], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
-        Consistency(**given)  # type: ignore[arg-type]
+        ConsistencyTerms(**given)  # type: ignore[arg-type]

@@ -3,11 +3,11 @@
 Needs the extra torch, and fairlearn for two baselines; importing does not.
 """
 
-from verifair.systems.cec.training.baselines import METHODS, Columns, train_decider
-from verifair.systems.cec.training.consistent import CEC_LOOP, Consistency, ConsistencyReport, Consistent, train
-from verifair.systems.cec.training.decider import Decider, audit_decider
+from verifair.systems.cec.training.baselines import METHODS, ColumnRoles, train_decider
+from verifair.systems.cec.training.consistent import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train
+from verifair.systems.cec.training.decider import TrainedDecider, audit_decider
 
 __all__ = [
-    "CEC_LOOP", "METHODS", "Columns", "Consistency", "ConsistencyReport", "Consistent", "Decider", "audit_decider", "train",
-    "train_decider",
+    "CEC_LOOP", "METHODS", "ColumnRoles", "ConsistencyReport", "ConsistencyTerms", "Consistent", "TrainedDecider",
+    "audit_decider", "train", "train_decider",
 ]

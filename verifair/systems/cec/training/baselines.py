@@ -18,8 +18,8 @@ from verifair.errors import DataError, MissingPackage, TrainingError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.people import People, merit_columns
-from verifair.systems.cec.training.consistent import CEC_LOOP, Consistency
-from verifair.systems.cec.training.decider import Decider
+from verifair.systems.cec.training.consistent import CEC_LOOP, ConsistencyTerms
+from verifair.systems.cec.training.decider import TrainedDecider
 from verifair.systems.cec.training.repair import Repair
 from verifair.training.measure import network_of
 from verifair.training.settings import Loop
@@ -27,7 +27,7 @@ from verifair.training.settings import Loop
 if TYPE_CHECKING:
     from verifair.training.objectives import Objective
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Columns:
+class ColumnRoles:
     """merit: (F,) what makes people comparable.   numbers: (C,) what DIR repairs.   sensitive: (S,) what tells the group itself."""
 
     merit: Integers
@@ -35,7 +35,7 @@ class Columns:
     sensitive: Integers
 
     @classmethod
-    def of(cls, schema: Schema, sensitive: Sequence[str] = ()) -> Columns:
+    def of(cls, schema: Schema, sensitive: Sequence[str] = ()) -> ColumnRoles:
         """sensitive: the features, if the network takes them. Raises SchemaError for unknown ones, or without any merit."""
         domain, hidden = schema.domain, [schema.index(name) for name in sensitive]
         spans = [np.arange(start, start + width) for start, width in zip(domain.start, domain.width, strict=True)]
@@ -53,16 +53,16 @@ class Order:
     """What a method is trained on and with.   consistency: weights of "cec".   repair_level: of "dir"."""
 
     people: People
-    columns: Columns
+    columns: ColumnRoles
     loop: Loop
-    consistency: Consistency
+    consistency: ConsistencyTerms
     repair_level: float
 
 
 def train_decider(
-    method: str, people: People, columns: Columns, *, loop: Loop = CEC_LOOP, consistency: Consistency | None = None,
+    method: str, people: People, columns: ColumnRoles, *, loop: Loop = CEC_LOOP, consistency: ConsistencyTerms | None = None,
     repair_level: float = 1.0,
-) -> Decider:
+) -> TrainedDecider:
     """Train a method of METHODS on these people.
 
     consistency: weights of "cec".   repair_level: of "dir".   The same seed, machine and torch give the same decider.
@@ -72,39 +72,39 @@ def train_decider(
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(method, people)
     order = Order(
-        people=people, columns=columns, loop=loop, consistency=consistency or Consistency(), repair_level=repair_level
+        people=people, columns=columns, loop=loop, consistency=consistency or ConsistencyTerms(), repair_level=repair_level
     )
     return METHODS[method](order)
 
 
-def _unconstrained(order: Order) -> Decider:
-    return Decider(method="unconstrained", network=_plain(order.people, order.loop))
+def _unconstrained(order: Order) -> TrainedDecider:
+    return TrainedDecider(method="unconstrained", network=_plain(order.people, order.loop))
 
 
-def _merit_only(order: Order) -> Decider:
+def _merit_only(order: Order) -> TrainedDecider:
     """Trained with every other column at 0, whose weights are then 0: it takes all columns and looks at those of merit."""
     people = order.people
     seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
     network = _plain(replace(people, x=people.x * seen), order.loop)
     first, *above = network.layers
-    return Decider(
+    return TrainedDecider(
         method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above))
     )
 
 
-def _dir(order: Order) -> Decider:
+def _dir(order: Order) -> TrainedDecider:
     repair = Repair.of(order.people, order.columns.numbers, order.columns.sensitive, order.repair_level)
-    return Decider(method="dir", network=_plain(repair.apply(order.people), order.loop), repair=repair)
+    return TrainedDecider(method="dir", network=_plain(repair.apply(order.people), order.loop), repair=repair)
 
 
-def _hardt(order: Order) -> Decider:
+def _hardt(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.by_fairlearn import equalized_odds_rule  # imports fairlearn
 
     network = _plain(order.people, order.loop)
-    return Decider(method="hardt", network=network, rule=equalized_odds_rule(network, order.people))
+    return TrainedDecider(method="hardt", network=network, rule=equalized_odds_rule(network, order.people))
 
 
-def _agarwal(order: Order) -> Decider:
+def _agarwal(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.by_fairlearn import ROUNDS, reduce  # imports fairlearn
     from verifair.training.objectives import CrossEntropy
 
@@ -113,33 +113,33 @@ def _agarwal(order: Order) -> Decider:
 
     found = reduce(order.people, train)
     note = f"{len(found.networks)} networks of {found.trainings} trained in {ROUNDS} rounds"
-    return Decider(method="agarwal", network=found.expected, rule=found.rule(), notes=(note,))
+    return TrainedDecider(method="agarwal", network=found.expected, rule=found.rule(), notes=(note,))
 
 
-def _adversarial(order: Order) -> Decider:
+def _adversarial(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.objectives import Adversarial  # imports torch
 
-    return Decider(method="adversarial", network=_fitted(order.people.x, order.loop, Adversarial(order.people)))
+    return TrainedDecider(method="adversarial", network=_fitted(order.people.x, order.loop, Adversarial(order.people)))
 
 
-def _lagrangian(order: Order) -> Decider:
+def _lagrangian(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.objectives import Lagrangian  # imports torch
 
-    return Decider(method="lagrangian", network=_fitted(order.people.x, order.loop, Lagrangian(order.people)))
+    return TrainedDecider(method="lagrangian", network=_fitted(order.people.x, order.loop, Lagrangian(order.people)))
 
 
-def _cec(order: Order) -> Decider:
-    from verifair.systems.cec.training.loss import Cec  # these import torch
+def _cec(order: Order) -> TrainedDecider:
+    from verifair.systems.cec.training.loss import CecObjective  # these import torch
     from verifair.training.objectives import CrossEntropy
 
     people = order.people
     reference = Reference.of(people, order.columns.merit)
     matches = match(reference, people, tau=order.consistency.tau)
-    objective = Cec(CrossEntropy(people.labels), reference, matches, order.consistency)
-    return Decider(method="cec", network=_fitted(people.x, order.loop, objective))
+    objective = CecObjective(CrossEntropy(people.labels), reference, matches, order.consistency)
+    return TrainedDecider(method="cec", network=_fitted(people.x, order.loop, objective))
 
 
-METHODS: dict[str, Callable[[Order], Decider]] = {
+METHODS: dict[str, Callable[[Order], TrainedDecider]] = {
     "unconstrained": _unconstrained, "merit-only": _merit_only, "dir": _dir, "hardt": _hardt, "agarwal": _agarwal,
     "adversarial": _adversarial, "lagrangian": _lagrangian, "cec": _cec,
 }

@@ -19,15 +19,15 @@ from verifair.systems.cec.matching import Matches, Reference, match
 from verifair.systems.cec.measures import Triviality, triviality
 from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.training.measure import TrainingReport, network_of
-from verifair.training.settings import Choices, Loop, Settings, chosen, only_protected
-from verifair.training.trainer import Task, TrainedModel, require_torch, two_classes
+from verifair.training.settings import Choices, Loop, TrainingSettings, chosen, only_protected
+from verifair.training.trainer import TrainedModel, TrainingTask, require_torch, two_classes
 
 CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropout=0.2)
 """CEC, "Implementation Details": its own networks and all its baselines."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consistency:
+class ConsistencyTerms:
     """What CEC training asks for.  (CEC, "Training Objective")
 
     lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
@@ -49,13 +49,13 @@ class Consistency:
             raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
 
 @dataclass(frozen=True, kw_only=True)
-class CecSettings(Settings):
+class CecTrainingSettings(TrainingSettings):
     """Settings of a training for CE + lambda_eo equalized_odds + lambda_cec explanation_gap.
 
     sensitive: any column of the table, also one that is no input.   lambda_f: 0, as this method has none.
     """
 
-    consistency: Consistency
+    consistency: ConsistencyTerms
 
     def __post_init__(self) -> None:
         if self.lambda_f != 0:
@@ -63,7 +63,9 @@ class CecSettings(Settings):
         super().__post_init__()
 
     @classmethod
-    def of(cls, schema: Schema, *, sensitive: str | None, consistency: Consistency, **choices: Unpack[Choices]) -> CecSettings:
+    def of(
+        cls, schema: Schema, *, sensitive: str | None, consistency: ConsistencyTerms, **choices: Unpack[Choices]
+    ) -> CecTrainingSettings:
         """The loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
         return cls(
             method="cec", sensitive=sensitive or only_protected(schema, "cec"), consistency=consistency, **chosen(CEC_LOOP, choices)
@@ -71,7 +73,7 @@ class CecSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explained:
+class TrainingPeople:
     """reference: the training people.   matches: of these among themselves.   held_out: the test people.   tau: farthest match."""
 
     reference: Reference
@@ -80,7 +82,7 @@ class Explained:
     tau: float | None
 
     @classmethod
-    def of(cls, schema: Schema, dataset: Dataset, settings: CecSettings) -> Explained:
+    def of(cls, schema: Schema, dataset: Dataset, settings: CecTrainingSettings) -> TrainingPeople:
         """Match them before the training, so that no training is in vain.
 
         Raises SchemaError and DataError: no merit, an unknown sensitive column, one group, a group that lacks a label, and
@@ -114,7 +116,7 @@ class Consistent:
     silent: float
 
     @classmethod
-    def of(cls, network: Network, explained: Explained) -> Consistent:
+    def of(cls, network: Network, explained: TrainingPeople) -> Consistent:
         """Measured with the exact path integral."""
         found = audit(network, explained.reference, explained.held_out, tau=explained.tau)
         trivial = triviality(found)
@@ -144,7 +146,7 @@ class ConsistencyReport(TrainingReport):
 
 
 def train(
-    dataset: Dataset, *, sensitive: str | None = None, consistency: Consistency | None = None,
+    dataset: Dataset, *, sensitive: str | None = None, consistency: ConsistencyTerms | None = None,
     progress: Callable[[int, int], None] | None = None, **choices: Unpack[Choices],
 ) -> TrainedModel:
     """Train a network as `verifair.training.train` does, by CEC's objective; its report is a `ConsistencyReport`.
@@ -153,15 +155,15 @@ def train(
     """
     require_torch()
     schema = two_classes(dataset)
-    settings = CecSettings.of(schema, sensitive=sensitive, consistency=consistency or Consistency(), **choices)
-    task = Task.of(dataset, schema, settings)
-    explained = Explained.of(schema, dataset, settings)
+    settings = CecTrainingSettings.of(schema, sensitive=sensitive, consistency=consistency or ConsistencyTerms(), **choices)
+    task = TrainingTask.of(dataset, schema, settings)
+    explained = TrainingPeople.of(schema, dataset, settings)
 
-    from verifair.systems.cec.training.loss import Cec  # these import torch
+    from verifair.systems.cec.training.loss import CecObjective  # these import torch
     from verifair.training.objectives import CrossEntropy
 
     prediction = CrossEntropy(task.rows.labels, class_weight=settings.class_weight)
-    model = task.train(Cec(prediction, explained.reference, explained.matches, settings.consistency), progress)
+    model = task.train(CecObjective(prediction, explained.reference, explained.matches, settings.consistency), progress)
     plain = task.train(prediction)  # a fifth of the time, and it says what fairness did
     before, after = (Consistent.of(network_of(one.weights), explained) for one in (plain, model))
     return replace(model, report=ConsistencyReport(**vars(model.report), consistency=after, plain=before))

@@ -28,7 +28,7 @@ Rule = Callable[[Array, Integers], Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Decider:
+class TrainedDecider:
     """network: the differentiable part, whose margin is explained.   repair: what happens to people before the network sees them.
     rule: the decision, where it is randomised; None: the network's larger logit.   notes: what the training says about itself."""
 
@@ -55,7 +55,7 @@ class Decider:
         return np.asarray(draws < self.score(people), dtype=np.int64)
 
 
-def audit_decider(decider: Decider, reference: Reference, people: People, *, matches: Matches | None = None) -> Audit:
+def audit_decider(decider: TrainedDecider, reference: Reference, people: People, *, matches: Matches | None = None) -> Audit:
     """`verifair.systems.cec.audit` for any decider: who is compared with whom hangs on the people as they are, the explanations on
     what the network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from verifair.systems.cec.matching import Matches, Reference
-from verifair.systems.cec.training.consistent import Consistency
+from verifair.systems.cec.training.consistent import ConsistencyTerms
 from verifair.systems.cec.training.path_gradients import Rooms, attributions
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 
 
-class Cec(Objective):
+class CecObjective(Objective):
     """CE + lambda_eo equalized_odds + lambda_cec explanation_gap on the people of a reference, matched among themselves.
 
     Both of a pair are explained from the person's own label-group mean, by the network without dropout. Where a person has
@@ -27,7 +27,7 @@ class Cec(Objective):
     With lambda_cec = 0 nothing is drawn and nothing explained: the paper's ablation "prediction and equalized odds".
     """
 
-    def __init__(self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: Consistency) -> None:
+    def __init__(self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms) -> None:
         people = reference.people
         self.prediction, self.consistency = prediction, consistency
         self.groups, self.count = torch.from_numpy(people.groups), len(people.names)
