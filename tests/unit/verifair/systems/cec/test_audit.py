@@ -326,7 +326,7 @@ def test_tables_that_cannot_be_compared(change: Any, error: type[Exception], wor
 
 def test_other_mistakes() -> None:
     frame, network = table(), some_network()
-    bare = schema_of(*({**feature.model_dump(), "merit": False} for feature in SCHEMA.features), label=SCHEMA.label)
+    bare = schema_of(*({**f.model_dump(), "merit": False} for f in SCHEMA.features), **SCHEMA.model_dump(exclude={"features"}))
     with pytest.raises(SchemaError, match="no feature has merit = true"):
         vf.ExplanationConsistency(network, bare).fit(frame, sensitive_features="sex")
     fitted = vf.ExplanationConsistency(network, SCHEMA, tau=1e-12).fit(frame.iloc[:8].assign(
