@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 from collections.abc import Callable
@@ -201,14 +200,6 @@ def test_a_true_certificate_is_accepted(delta: float) -> None:
     assert seen[-1] == (len(given), len(given))
 
 
-def test_to_file_and_back(tmp_path: Path) -> None:
-    for name in ("pairs.json", "pairs.json.gz"):
-        CERTIFICATE.save(tmp_path / name)
-        assert ConsistencyCertificate.load(tmp_path / name).payload == CERTIFICATE.payload
-        assert not report(tmp_path / name)
-    assert gzip.decompress((tmp_path / "pairs.json.gz").read_bytes()) == (tmp_path / "pairs.json").read_bytes()
-
-
 def shifted(array: Array, column: int, by: float) -> Array:
     out = array.copy()
     out[:, column] += by
@@ -230,10 +221,6 @@ TAMPERED: dict[str, Callable[[], ConsistencyCertificate]] = {
     "baseline": lambda: replace(CERTIFICATE, baselines=SCHEMA.encode(CERTIFICATE.rows), baseline=np.arange(len(CERTIFICATE))),
     "outside": lambda: replace(CERTIFICATE, rows=shifted(CERTIFICATE.rows, 0, 20.0)),
     "between": lambda: replace(CERTIFICATE, rows=shifted(CERTIFICATE.rows, 1, 0.5)),
-    "network": lambda: replace(CERTIFICATE, network_sha256="1" * 64),
-    "schema": lambda: replace(CERTIFICATE, schema_sha256="1" * 64),
-    "features": lambda: replace(CERTIFICATE, features=(*CERTIFICATE.features[1:], CERTIFICATE.features[0])),
-    "semantics": lambda: replace(CERTIFICATE, semantics="any"),
     "columns": lambda: replace(CERTIFICATE, baselines=CERTIFICATE.baselines[:, 1:]),
     "empty": lambda: replace(CERTIFICATE, rows=CERTIFICATE.rows[:0], counterparts=CERTIFICATE.counterparts[:0],
                              baseline=CERTIFICATE.baseline[:0], boxes=CERTIFICATE.boxes[:0]),
@@ -244,19 +231,6 @@ TAMPERED: dict[str, Callable[[], ConsistencyCertificate]] = {
 def test_what_was_tampered_with_is_rejected(what: str, tmp_path: Path) -> None:
     TAMPERED[what]().save(tmp_path / "pairs.json")  # with a digest that fits
     assert report(tmp_path / "pairs.json")
-
-
-def test_a_digest_that_does_not_fit_is_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.json"
-    CERTIFICATE.save(path)
-    path.write_text(path.read_text().replace('"delta":1.0', '"delta":0.5', 1))
-    assert "digest" in report(path)
-
-
-def test_another_network_or_schema_is_told() -> None:
-    other = replace(NETWORK, source_sha256="2" * 64)
-    assert "another network" in report(CERTIFICATE, network=other)
-    assert "another schema" in report(CERTIFICATE, schema=STILL)
 
 
 def test_weights_that_were_changed_are_found_out_by_the_bounds() -> None:
@@ -278,8 +252,6 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
 
 
 @pytest.mark.parametrize("edit", [
-    lambda raw: raw.update(format="other"),
-    lambda raw: raw.update(more=1),
     lambda raw: raw["pairs"][0].update(row=[1.0]),
     lambda raw: raw["pairs"][0].update(baseline=99),
     lambda raw: raw["pairs"][0].update(boxes=0),
@@ -294,13 +266,3 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
 def test_what_is_no_certificate_is_refused(edit: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=ConsistencyCertificate.FORMAT):
         ConsistencyCertificate.load(edited(tmp_path / "pairs.json", edit))
-
-
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CertificateError, match="cannot be read"):
-        ConsistencyCertificate.load(tmp_path / "none.json")
-    broken = tmp_path / "pairs.json.gz"
-    CERTIFICATE.save(broken)
-    broken.write_bytes(broken.read_bytes()[:50])
-    with pytest.raises(CertificateError, match=ConsistencyCertificate.FORMAT):
-        ConsistencyCertificate.load(broken)
