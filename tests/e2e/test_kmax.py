@@ -89,14 +89,14 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--search", "hill"], "'hill' is unknown"),
+        (["--search", "hill"], "--search hill: expected rw, sa or sa-knn"),
         (["--search", "sa-knn"], "pass --data TABLE"),
         (["--values", "age"], "expected feature=low:high:step"),
         (["--values", "age=Senior"], "at least two different legal values"),
         (["--values", "credit-amount=300:500:0"], "positive step"),
         (["--box", "age=Senior"], "the feature is protected"),
-        (["--buckets", "1"], "between 2 and 1000"),
-        (["--chains", "0"], "expected between 1"),
+        (["--buckets", "1"], "--buckets 1: expected a value that is greater than or equal to 2"),
+        (["--chains", "0"], "--chains 0: expected a value that is greater than or equal to 1"),
         (["--timeout", "0"], "positive number"),
         (["--no-bound", "--certificate", "x.json"], "drop --no-bound"),
         (["--data", "missing.csv"], "no such file"),

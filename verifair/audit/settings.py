@@ -133,18 +133,6 @@ class Certify(Analysis):
         return "[analyses.certify]"
 
 
-class Kmax(Analysis):
-    """[analyses.kmax]: all protected features combined.   values: only these of a feature.   buckets: of equal width in 0 .. 1."""
-
-    values: dict[Name, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    buckets: Annotated[int, Field(strict=True, ge=2)] = 20
-    box: Box = Field(default_factory=dict)
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.kmax]"
-
-
 class Grouped(OfRows):
     """protected: also columns that the network does not see.   split: feature -> rising numbers that cut it into groups."""
 
@@ -204,7 +192,7 @@ class Cst(OfRows):
         return "[analyses.cst]"
 
 
-OLD: dict[str, type[Analysis]] = {"certify": Certify, "kmax": Kmax, "fgce": Fgce, "cec": Cec, "cst": Cst}
+OLD: dict[str, type[Analysis]] = {"certify": Certify, "fgce": Fgce, "cec": Cec, "cst": Cst}
 ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
 """Every analysis that an audit file may ask for."""
 

@@ -50,13 +50,6 @@ also trains the network on, with discriminatory instances labelled alike.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
 """,
-    "kmax": """
-Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
-
-Example: verifair kmax --demo german --protected sex --protected age
-
-With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
-""",
     "fgce": """
 Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
 everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
 from verifair.json_schemas import SUFFIX, audit, bench, consistency, groups, rules, situation, tools, verdicts
+from verifair.systems.hyfair.kmax.result import KmaxResult
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.system import SYSTEMS
 
@@ -19,7 +20,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "certify-targeted": ("verifair certify --targeted --json", TypeAdapter(verdicts.CertifyTargeted)),
     "certify-partition": ("verifair certify --partition --json", TypeAdapter(verdicts.CertifyPartition)),
     "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(verdicts.CertifyMaximise)),
-    "kmax": ("verifair kmax --json", TypeAdapter(verdicts.Kmax)),
+    "kmax": ("verifair kmax --json", TypeAdapter(KmaxResult)),
     "pba": ("verifair pba --json", TypeAdapter(PbaResult)),
     "explain": ("verifair explain --json", TypeAdapter(rules.Explain)),
     "guard": ("verifair guard --json", TypeAdapter(rules.Guard)),
@@ -45,7 +46,8 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
 def generated(name: str) -> str:
     """The schema of this name as its file should be."""
     title, adapter = SHAPES[name]
-    made = _plain(adapter.json_schema(mode="serialization" if name in SYSTEMS else "validation"))
+    of_a_system = title.endswith("--json") and name.split("-")[0] in SYSTEMS
+    made = _plain(adapter.json_schema(mode="serialization" if of_a_system else "validation"))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title}
     return json.dumps({**head, **made}, indent=2, ensure_ascii=False) + "\n"
 

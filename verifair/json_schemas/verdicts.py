@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from verifair.engine.verdict import Reason, Status
 from verifair.json_schemas.words import (
@@ -14,8 +14,6 @@ from verifair.json_schemas.words import (
     Count,
     FairnessQuery,
     GapQuery,
-    Probability,
-    Row,
     Seconds,
     Seed,
     Sha256,
@@ -179,128 +177,6 @@ class CertifyMaximise(Gap, About):
 
     query: GapQuery
     tolerance: float
-
-
-class KmaxQuery(Shape):
-    kind: Literal["k-discrimination"]
-    protected: list[str]
-    buckets: Annotated[int, Field(ge=2)]
-    combinations: Annotated[int, Field(ge=1)]
-    """Of protected values."""
-
-
-class Variant(Shape):
-    """The same person with other protected values: those (feature -> value), what the model says, and the outcome bucket."""
-
-    model_config = ConfigDict(extra="allow")
-
-    logit: float
-    probability: Probability
-    bucket: Count
-
-
-class Traced(Shape):
-    """When the best k so far was found."""
-
-    seconds: Seconds
-    evaluations: Count
-    k: Count
-
-
-class SearchStatistics(Shape):
-    """One run of the search; rows are counted in float32, only the best one's k is exact."""
-
-    rows: Count
-    iterations: Count
-    evaluations: Count
-    instances: Count
-    """Rows with k >= 2."""
-    mean_k: float | None
-    first_seconds: Seconds | None
-    first_k: Count | None
-    at_best: Count
-    at_best_capped: bool
-    best_seconds: Seconds
-    restarts: Count
-    skipped: Count
-    illegal_seeds: Count
-    seconds: Seconds
-    stopped: Literal["time", "iterations", "enough", "exhausted", "interrupted"]
-    success_rate: Share | None
-
-
-class TableTwo(Shape):
-    """A line of HyFair's Table II."""
-
-    rows: Annotated[float, Field(alias="Iter (x1K)")]
-    k: Annotated[Count, Field(alias="Max.K")]
-    mean: Annotated[float | None, Field(alias="Avg.K")]
-    first: Annotated[float | None, Field(alias="T.1st")]
-    found: Annotated[Count, Field(alias="#ID")]
-    rate: Annotated[float | None, Field(alias="Succ.rate")]
-    best: Annotated[Count, Field(alias="#ID.maxK")]
-    seconds: Annotated[float, Field(alias="T.maxK")]
-
-
-class KmaxSearch(Shape):
-    """What the search found: a finding, no proof."""
-
-    kind: str
-    k: Count
-    proof: Literal[False]
-    method: str
-    seed: Seed
-    buckets: Count
-    combinations: Count
-    person: Row
-    outcomes: list[Variant]
-    runtime_k: Count | None
-    peers: list[Row]
-    """Other people with as many buckets."""
-    statistics: SearchStatistics
-    table_two: TableTwo
-    trace: list[Traced]
-    details: dict[str, Any]
-
-
-class KmaxOutcome(Shape):
-    combination: dict[str, Any]
-    logit: float | None
-    bucket: Count
-
-
-class KmaxBound(Shape):
-    """Upper bound by proof, lower bound by an exactly counted person."""
-
-    lower: Count
-    upper: Count
-    reason: Reason | None
-    """Why the two differ; null: they do not."""
-    combinations: Count
-    buckets: Count
-    witness: Row | None
-    outcomes: list[KmaxOutcome]
-    certificate: CertificateNote
-    float32_agrees: bool | None
-    boxes: Count
-    semantics: str
-    seconds: Seconds
-
-
-class Kmax(About):
-    """`verifair kmax`: into how many outcome buckets one person can fall when only protected values change."""
-
-    query: KmaxQuery
-    lower: Count
-    upper: Count | None
-    """Certified; null: not asked for, or interrupted."""
-    gap: int | None
-    witness: Row
-    outcomes: list[Variant]
-    runtime_k: Count | None
-    """As the float32 runtime counts; null: not asked."""
-    search: KmaxSearch
-    bound: KmaxBound | None
 
 
 class Verify(Answer):

@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1, description="Part of a whole, 0 to 1.")]
 Probability = Annotated[float, Field(ge=0, le=1, description="Of the positive class.")]
 Seed = Annotated[int, Field(ge=0, description="Of every random draw.")]
-Value = str | float | bool | None
+Value = str | bool | int | float | None
 """A feature's value, in the schema's words: a category's name, or a number in the feature's unit."""
 Row = Annotated[dict[str, Value], Field(description="A person: feature -> value, in the schema's words and units.")]
 RowName = Annotated[str | int | float, Field(description="What the table's index calls a row; its position where it has no names.")]

@@ -10,11 +10,6 @@ ABOUT = {
         question="Would the same person be treated differently with another sensitive value?",
         source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
-    "kmax": About(
-        title="The person whose outcome depends most on sensitive values",
-        question="How differently can one and the same person be treated, over all combinations of sensitive values?",
-        source="HyFair: Uncovering Discrimination Clusters (Akash and others)",
-    ),
     "fgce": About(
         title="Ways to the favourable decision, by group",
         question="What would people refused have to change, and is that harder for one group?",

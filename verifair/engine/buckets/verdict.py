@@ -46,22 +46,3 @@ class KmaxVerdict:
     def __post_init__(self) -> None:
         if (self.reason is None) != (self.lower == self.upper):
             raise ValueError("a kmax verdict needs a reason exactly when its bounds differ")
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, as the command line writes it."""
-        return {
-            "lower": self.lower,
-            "upper": self.upper,
-            "reason": self.reason.value if self.reason else None,
-            "combinations": self.combinations,
-            "buckets": self.buckets,
-            "witness": self.witness,
-            "outcomes": [
-                {"combination": one.combination, "logit": one.logit, "bucket": one.bucket} for one in self.outcomes
-            ],
-            "certificate": {"trust": self.certificate.trust.value},
-            "float32_agrees": self.float32_agrees,
-            "boxes": self.boxes,
-            "semantics": self.semantics,
-            "seconds": self.seconds,
-        }

@@ -17,8 +17,8 @@ import numpy as np
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
-from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, recount
-from verifair.systems.hyfair.search.neighbours import Move, Mutation, Nearest, Pool
+from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, Stopped, TracePoint, recount
+from verifair.systems.hyfair.search.moves import Move, Mutation, Nearest, Pool
 from verifair.systems.hyfair.search.space import Space
 
 METHODS = ("rw", "sa", "sa-knn")
@@ -89,7 +89,7 @@ def search(
     run.reseed = reseed or (lambda rng, count: run.pool.draw(space, rng, count)[0])
     deadline = run.started + seconds
     goal = space.cap if enough is None else enough
-    stopped = "time"
+    stopped: Stopped = "time"
     try:
         run.begin()
         while run.best is None or run.best.k < goal:
@@ -230,7 +230,7 @@ class _Run:
         evaluations = self.rows * len(self.space.combinations)
         return TracePoint(seconds=time.monotonic() - self.started, evaluations=evaluations, k=k)
 
-    def result(self, stopped: str, seed: int) -> ClusterSearch:
+    def result(self, stopped: Stopped, seed: int) -> ClusterSearch:
         if self.best is None:  # interrupted before the first rows were judged
             self.best = recount(self.space, self.space.random(self.rng, 1)[0])
         end = self._now(self.best.k)

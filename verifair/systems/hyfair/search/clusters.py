@@ -6,14 +6,13 @@ about how much larger k can be (`verifair.engine.buckets.kmax` bounds that).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import scipy.special
+from pydantic import computed_field
 
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Layer, affine
@@ -22,6 +21,7 @@ from encoders.probability import bucket
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
 from verifair.systems.hyfair.search.space import Space, edges
+from verifair.systems.result import Count, Measured, Seconds, Shape, Share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,47 +46,54 @@ class Cluster:
         return len(set(self.bucket.tolist()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class TracePoint:
-    """When the best k so far was found: seconds since the start, network evaluations (pairs (x, z)), and that k."""
-
-    seconds: float
-    evaluations: int
-    k: int
+Stopped = Literal["time", "iterations", "enough", "exhausted", "interrupted"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """The columns of HyFair's Table II for one run.
+class TracePoint(Shape):
+    """When the best k so far was found."""
 
-    rows: x generated.   iterations: steps of all chains together (rows / chains).   evaluations: network evaluations, K a row.
-    instances: #ID, generated rows with k >= 2.   mean_k: Avg.K, over those.   first_seconds, first_k: T.1st, #K.1st.
-    at_best: #ID.maxK, distinct rows seen at the largest k (`at_best_capped`: at least so many).   best_seconds: T.maxK.
-    restarts: chains that were given a new seed.   skipped: rows of the table that lie outside box or domain.
-    illegal_seeds: seeds that the caller gave and that were replaced because they do.
-    stopped: why the search ended: time, iterations, enough, exhausted (the box holds one row) or interrupted.
-    Rows are counted in float32; only the best one's k is exact.
-    """
+    seconds: Seconds
+    evaluations: Count
+    """Of the network: pairs (x, z)."""
+    k: Count
 
-    rows: int
-    iterations: int
-    evaluations: int
-    instances: int
-    mean_k: float
-    first_seconds: float | None
-    first_k: int | None
-    at_best: int
+
+class Statistics(Shape):
+    """One run of the search, with the columns of HyFair's Table II; rows are counted in float32, only the best one's k is exact."""
+
+    rows: Count
+    """Rows x generated."""
+    iterations: Count
+    """Steps of all chains together (rows / chains)."""
+    evaluations: Count
+    """Of the network: one a row and combination."""
+    instances: Count
+    """Rows with k >= 2 (#ID)."""
+    mean_k: Measured
+    """Over those (Avg.K)."""
+    first_seconds: Seconds | None
+    """When the first of them was met (T.1st)."""
+    first_k: Count | None
+    at_best: Count
+    """Distinct rows seen at the largest k (#ID.maxK)."""
     at_best_capped: bool
-    best_seconds: float
-    restarts: int
-    skipped: int
-    illegal_seeds: int
-    seconds: float
-    stopped: str
+    """There may be more of them."""
+    best_seconds: Seconds
+    """When the largest k was met (T.maxK)."""
+    restarts: Count
+    """Chains that were given a new seed."""
+    skipped: Count
+    """Rows of the table that lie outside box or domain."""
+    illegal_seeds: Count
+    """Seeds that the caller gave and that were replaced because they do."""
+    seconds: Seconds
+    stopped: Stopped
+    """Why the search ended; exhausted: the box holds one row."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def success_rate(self) -> float:
-        """Succ. rate: the share of generated rows that are ID instances."""
+    def success_rate(self) -> Share:
+        """Part of the rows that have k >= 2."""
         return self.instances / self.rows if self.rows else 0.0
 
 
@@ -178,35 +185,3 @@ def person(space: Space, cluster: Cluster) -> dict[str, Any]:
     """The features that all variants share, in the schema's words."""
     decoded = space.query.schema.decode(cluster.x)
     return {name: value for name, value in decoded.items() if name not in space.query.protected}
-
-
-def to_dict(space: Space, found: ClusterSearch) -> dict[str, Any]:
-    """JSON-ready form: everything but the peers' counts."""
-    s = found.statistics
-    schema = space.query.schema
-    return {
-        "kind": found.kind,
-        "k": found.k,
-        "proof": False,
-        "method": found.method,
-        "seed": found.seed,
-        "buckets": space.query.buckets,
-        "combinations": len(space.combinations),
-        "person": person(space, found.cluster),
-        "outcomes": outcomes(space, found.cluster).to_dict(orient="records"),
-        "runtime_k": found.cluster.runtime_k,
-        "peers": [{n: v for n, v in schema.decode(x).items() if n not in space.query.protected} for x in found.peers],
-        "statistics": {**s.__dict__, "success_rate": s.success_rate},
-        "table_two": found.table_two(),
-        "trace": [point.__dict__ for point in found.trace],
-        "details": found.details,
-    }
-
-
-def save(space: Space, found: ClusterSearch, path: str | Path) -> None:
-    """`to_dict` as a JSON file."""
-    Path(path).write_text(json.dumps(to_dict(space, found), indent=2, default=_plain) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from verifair.systems.hyfair.clusters_report import search_plot
+from verifair.systems.hyfair.kmax.plots import plot
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def test_the_axis_of_time_spans_whole_decades(
 ) -> None:
     limits: list[tuple[float, float]] = []
     monkeypatch.setattr(plt, "close", lambda figure: limits.append(figure.axes[0].get_xlim()))
-    found: Any = SimpleNamespace(trace=[SimpleNamespace(seconds=at, k=k) for k, at in enumerate(seconds, 1)], method="sa")
-    best: Any = SimpleNamespace(k=len(seconds), buckets=10)
+    search = SimpleNamespace(trace=[SimpleNamespace(seconds=at, k=k) for k, at in enumerate(seconds, 1)], method="sa")
     outcomes = pd.DataFrame({"bucket": [3, 4], "probability": [0.35, 0.45]})
-    search_plot(found, best, outcomes, tmp_path / "k.png", upper=3)
+    result: Any = SimpleNamespace(search=search, best=SimpleNamespace(k=len(seconds), buckets=10), outcomes=outcomes, upper=3)
+    plot(result, tmp_path / "k.png")
     assert limits == [pytest.approx(expected)]
     assert (tmp_path / "k.png").stat().st_size > 0
     monkeypatch.undo()

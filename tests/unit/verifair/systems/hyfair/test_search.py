@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.kmax.result import KmaxSearch
 from verifair.systems.hyfair.search import annealing, clusters
 from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search
-from verifair.systems.hyfair.search.neighbours import Mutation, Nearest, Pool
-from verifair.systems.hyfair.search.seeds import SolverSeeds
+from verifair.systems.hyfair.search.moves import Mutation, Nearest, Pool, SolverSeeds
 from verifair.systems.hyfair.search.space import Space, edges, occupied
+from verifair.systems.result import json_text
 
 FEW = Schedule(chains=8, patience=20)
 
@@ -131,14 +131,13 @@ def test_the_same_seed_gives_the_same_search(method: str) -> None:
     assert first != other
 
 
-def test_the_result_is_a_finding_and_says_so(tmp_path: Path) -> None:
+def test_the_result_is_a_finding_and_says_so() -> None:
     query = question(1)
     space = Space.of(query)
     found = search(query, iterations=30, schedule=FEW)
     assert isinstance(found, Finding)
     assert not isinstance(found, Verdict)
-    clusters.save(space, found, tmp_path / "found.json")
-    read = json.loads((tmp_path / "found.json").read_text())
+    read = json.loads(json_text(KmaxSearch.of(space, found)))
     assert read["proof"] is False
     assert read["k"] == found.k == len({line["bucket"] for line in read["outcomes"]})
     assert len(read["outcomes"]) == 6

@@ -1,58 +1,22 @@
-"""How a search for discrimination clusters went, and the cluster it ended with, on paper and as JSON."""
+"""kmax on paper: how the search went, and the cluster it ended with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from verifair.engine.buckets.verdict import KmaxVerdict
 from verifair.systems.figures import figure
-from verifair.systems.hyfair.search import clusters
-from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch
-from verifair.systems.hyfair.search.space import Space
+from verifair.systems.hyfair.kmax.result import KmaxResult
 
 
-def best_of(space: Space, found: ClusterSearch, verdict: KmaxVerdict | None) -> Cluster:
-    """The search's cluster, or the one that the bound met on its way, where that is larger."""
-    if verdict is None or verdict.x is None or verdict.lower <= found.k:
-        return found.cluster
-    return clusters.recount(space, verdict.x)
-
-
-def answer_of(
-    space: Space, found: ClusterSearch, best: Cluster, verdict: KmaxVerdict | None, seconds: float
-) -> dict[str, Any]:
-    """JSON-ready, as the command line writes it."""
-    query = space.query
-    return {
-        "query": {
-            "kind": "k-discrimination", "protected": list(query.protected), "buckets": query.buckets,
-            "combinations": len(space.combinations),
-        },
-        "lower": best.k,
-        "upper": verdict.upper if verdict else None,
-        "gap": verdict.upper - best.k if verdict else None,
-        "witness": clusters.person(space, best),
-        "outcomes": clusters.outcomes(space, best).to_dict(orient="records"),
-        "runtime_k": best.runtime_k,
-        "search": clusters.to_dict(space, found),
-        "bound": verdict.to_dict() if verdict else None,
-        "model_sha256": query.network.source_sha256,
-        "schema_sha256": query.schema.sha256,
-        "seconds": seconds,
-        "seed": found.seed,
-    }  # fmt: skip
-
-
-def search_plot(found: ClusterSearch, best: Cluster, outcomes: pd.DataFrame, path: Path, *, upper: int | None) -> None:
+def plot(result: KmaxResult, path: Path) -> None:
     """Left: the search's best k against seconds, with the certified bound.   Right: the probabilities of all variants of the best
-    person, and the buckets that they fall into. outcomes: as `clusters.outcomes` gives them for `best`."""
+    person, and the buckets that they fall into."""
     from matplotlib.ticker import MaxNLocator
 
+    found, best, outcomes, upper = result.search, result.best, result.outcomes, result.upper
     with figure(path, (11, 4), 1, 2) as drawn:
         left, right = drawn.axes
         seconds = [max(point.seconds, 1e-4) for point in found.trace]

@@ -1,16 +1,21 @@
-"""Moves of the search: from rows x to neighbouring rows, by changing features or by walking among the data.
+"""Where the chains of the search start, and how they move.
 
-Every move takes rows (N, V), and for each the data row that it is (origin (N,), -1: none), and gives candidates and theirs.
+A move leads from rows x to neighbouring rows, by changing features or by walking among the data. It takes rows (N, V), and for each
+the data row that it is (origin (N,), -1: none), and gives candidates and theirs. Chains start at rows of the data, some of them
+(`SolverSeeds`) at exact witnesses of unfair decisions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from encoders.network import Array, Integers
+from solvers.outcome import Budget
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
 from verifair.systems.hyfair.search.space import Space
 
@@ -21,6 +26,10 @@ NEAREST = 10
 """Neighbours in the data among which SA+KNN chooses; the paper gives no number."""
 NEARBY = 0.05
 """A small step's standard deviation, in widths of the feature's range."""
+REACH = 0.25
+"""Of a feature's range, to either side of a random row: the part of the box that the solver is asked about."""
+BUDGET = Budget(seconds=10.0, nodes=64)
+"""For one of the solver's questions: it is the nodes that end a hard one, so that the same seed gives the same rows."""
 
 
 class Move(Protocol):
@@ -128,7 +137,7 @@ class Nearest:
         found = cls(
             pool=pool, tree=NearestNeighbors(n_neighbors=k + 1), scale=scale, categories=named,
             table=np.full((len(pool.x), k), -1),
-        )  # fmt: skip
+        )
         found.tree.fit(found._scaled(pool.x))
         return found
 
@@ -159,3 +168,59 @@ class Nearest:
         """Points whose Euclidean distance is the one above: a category as an indicator of length 1 / sqrt 2."""
         blocks = [np.eye(count)[x[:, v].astype(np.int64)] / np.sqrt(2) for v, count in self.categories]
         return np.concatenate([x * self.scale, *blocks], axis=1)
+
+
+@dataclass(kw_only=True, eq=False)
+class SolverSeeds:
+    """Gives `count` rows (count, V): one from the solver for every `share` rows asked for, the others from the data.
+
+    The paper asks its solver for a 2-discriminant near the last solution (Algorithm 1, lines 3 and 10). Here `verify` is asked for
+    a decision flip by one protected feature in a random part of the box, so that seeds come from many regions.
+    asked, found: how many questions were put to the solver, and how many it answered with a witness.
+    """
+
+    space: Space
+    pool: Pool
+    share: int = 64
+    asked: int = 0
+    found: int = 0
+    _due: int = field(default=0, repr=False)
+
+    def __call__(self, rng: np.random.Generator, count: int) -> Array:
+        rows = self.pool.draw(self.space, rng, count)[0]
+        self._due += count
+        for slot in range(min(count, -(-self._due // self.share))):
+            self._due -= self.share
+            witness = self._witness(rows[slot], rng)
+            if witness is not None:
+                rows[slot] = witness
+        return rows
+
+    def _witness(self, around: Array, rng: np.random.Generator) -> Array | None:
+        """A row (V,) near `around` whose decision flips when one protected feature changes, or None."""
+        space, schema = self.space, self.space.query.schema
+        flipped = int(rng.integers(len(space.protected)))
+        lower, upper = self._part(around)
+        lower[space.protected] = upper[space.protected] = space.combinations[rng.integers(len(space.combinations))]
+        v = space.protected[flipped]
+        lower[v] = space.lower[v] + rng.integers(int(space.upper[v] - space.lower[v]))  # two neighbouring values: one pair
+        upper[v] = lower[v] + 1
+        box: dict[str, Any] = {
+            feature.name: (feature.word(low), feature.word(high))
+            for feature, low, high in zip(schema.features, lower, upper, strict=True)
+        }
+        query = IndividualFairness(network=space.query.network, schema=schema, protected=[space.query.protected[flipped]], box=box)
+        self.asked += 1
+        verdict = verify(query, budget=BUDGET, method="bnb")
+        if verdict.witness is None:
+            return None
+        self.found += 1
+        return np.array([schema.raw_value(name, value) for name, value in verdict.witness.x.items()])
+
+    def _part(self, around: Array) -> tuple[Array, Array]:
+        """Ends (V,) of the part of the box around a row: its numbers within REACH, categories as they are."""
+        space = self.space
+        number = np.array([feature.numeric for feature in space.query.schema.features])
+        reach = np.where(number, REACH * (space.upper - space.lower), 0.0)
+        reach = np.where(space.query.schema.domain.integer, np.floor(reach), reach)
+        return np.maximum(space.lower, around - reach), np.minimum(space.upper, around + reach)

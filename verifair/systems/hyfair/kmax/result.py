@@ -1,0 +1,122 @@
+"""What kmax finds: the person who falls into the most outcome buckets, how the search went, and the certified bound."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from pydantic import ConfigDict, Field
+
+from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.verdict import Reason
+from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, outcomes, person
+from verifair.systems.hyfair.search.space import Space
+from verifair.systems.result import CertificateNote, Count, Measured, Probability, Result, Row, RowsOf, Seconds, Seed, Shape
+
+
+class KmaxQuery(Shape):
+    kind: Literal["k-discrimination"] = "k-discrimination"
+    protected: list[str]
+    buckets: Annotated[int, Field(ge=2)]
+    combinations: Annotated[int, Field(ge=1)]
+    """Of protected values."""
+
+
+class Variant(Shape):
+    """The same person with other protected values: those (feature -> value), what the model says, and the outcome bucket."""
+
+    model_config = ConfigDict(extra="allow")
+
+    logit: float
+    probability: Probability
+    bucket: Count
+
+
+class TableTwo(Shape):
+    """A line of HyFair's Table II."""
+
+    rows: Annotated[float, Field(alias="Iter (x1K)")]
+    k: Annotated[Count, Field(alias="Max.K")]
+    mean: Annotated[Measured, Field(alias="Avg.K")]
+    first: Annotated[float | None, Field(alias="T.1st")]
+    found: Annotated[Count, Field(alias="#ID")]
+    rate: Annotated[float | None, Field(alias="Succ.rate")]
+    best: Annotated[Count, Field(alias="#ID.maxK")]
+    seconds: Annotated[float, Field(alias="T.maxK")]
+
+
+class KmaxSearch(Shape):
+    """What the search found: a finding, no proof."""
+
+    kind: str
+    k: Count
+    proof: Literal[False] = False
+    method: str
+    seed: Seed
+    buckets: Count
+    combinations: Count
+    person: Row
+    outcomes: Annotated[pd.DataFrame, RowsOf(Variant)]
+    runtime_k: Count | None
+    peers: list[Row]
+    """Other people with as many buckets."""
+    statistics: Statistics
+    table_two: TableTwo
+    trace: tuple[TracePoint, ...]
+    details: dict[str, Any]
+
+    @classmethod
+    def of(cls, space: Space, found: ClusterSearch) -> KmaxSearch:
+        """Return the search as the JSON has it."""
+        schema, protected = space.query.schema, space.query.protected
+        return cls(
+            kind=found.kind, k=found.k, method=found.method, seed=found.seed or 0, buckets=space.query.buckets,
+            combinations=len(space.combinations), person=person(space, found.cluster), outcomes=outcomes(space, found.cluster),
+            runtime_k=found.cluster.runtime_k, statistics=found.statistics, trace=found.trace, details=found.details,
+            table_two=TableTwo.model_validate(found.table_two()),
+            peers=[{name: value for name, value in schema.decode(x).items() if name not in protected} for x in found.peers],
+        )
+
+
+class KmaxOutcome(Shape):
+    combination: dict[str, Any]
+    logit: float | None
+    bucket: Count
+
+
+class KmaxBound(Shape):
+    """Upper bound by proof, lower bound by an exactly counted person."""
+
+    lower: Count
+    upper: Count
+    reason: Reason | None
+    """Why the two differ; null: they do not."""
+    combinations: Count
+    buckets: Count
+    witness: Row | None
+    outcomes: list[KmaxOutcome]
+    certificate: CertificateNote
+    float32_agrees: bool | None
+    boxes: Count
+    semantics: str
+    seconds: Seconds
+
+
+class KmaxResult(Result):
+    """`verifair kmax`: into how many outcome buckets one person can fall when only protected values change."""
+
+    query: KmaxQuery
+    lower: Count
+    upper: Count | None
+    """Certified; null: not asked for, or interrupted."""
+    gap: int | None
+    witness: Row
+    outcomes: Annotated[pd.DataFrame, RowsOf(Variant)]
+    runtime_k: Count | None
+    """As the float32 runtime counts; null: not asked."""
+    search: KmaxSearch
+    bound: KmaxBound | None
+    space: Space = Field(exclude=True)
+    verdict: KmaxVerdict | None = Field(exclude=True)
+    best: Cluster = Field(exclude=True)
+    """The search's cluster, or the one that the bound met on its way, where that is larger."""

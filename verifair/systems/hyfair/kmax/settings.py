@@ -1,0 +1,67 @@
+"""What can be asked of kmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from verifair.systems.hyfair.pairs import PairSettings
+from verifair.systems.settings import Inputs, Option, Run, assignments, typed
+from verifair.systems.system import About, System
+
+
+def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    expected = "expected feature=low:high:step or feature=one,two, e.g. age=20:80:10"
+    found = assignments(texts, expected=expected, once="list all its values in one")
+    return {name: tuple(part.strip() for part in value.split(",")) for name, value in found.items()}
+
+
+class KmaxSettings(PairSettings):
+    """The person who falls into the most outcome buckets, over all combinations of protected values."""
+
+    values: Annotated[
+        dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
+    ] = Field(default_factory=dict)
+    """Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
+    buckets: Annotated[int, Field(ge=2, le=1000)] = 20
+    """Outcome buckets of equal width in [0, 1]."""
+    search: Literal["rw", "sa", "sa-knn"] = "sa"
+    """rw, sa, sa-knn (HyFair, Algorithm 1)."""
+    chains: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Rows that walk at once."""
+    bound: bool = True
+    """Certify an upper bound after the search."""
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for the proof of a bound that is not asked for."""
+        if run.certificate is not None and not self.bound:
+            raise ValueError("--certificate proves the upper bound: drop --no-bound")
+
+
+SYSTEM = System(
+    verb="kmax",
+    help="""
+Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
+
+Example: verifair kmax --demo german --protected sex --protected age
+
+With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
+""",
+    settings=KmaxSettings,
+    run=("json_file", "certificate", "plot", "timeout", "seed"),
+    defaults={"timeout": 60.0},
+    helps={
+        "data": "Table of rows to start from and to walk among.",
+        "protected": "Protected feature; repeat: all combine.",
+        "certificate": "Write the bound's proof (.json or .json.gz).",
+        "plot": "Draw the search and the cluster (PNG, PDF or SVG).",
+    },
+    about=About(
+        title="The person whose outcome depends most on sensitive values",
+        question="How differently can one and the same person be treated, over all combinations of sensitive values?",
+        source="HyFair: Uncovering Discrimination Clusters (Akash and others)",
+    ),
+    keys=("protected", "values", "buckets", "box"),
+)

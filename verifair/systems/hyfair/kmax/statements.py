@@ -1,0 +1,94 @@
+"""kmax for a page: into how many outcome buckets can one person fall when only sensitive values change?"""
+
+from __future__ import annotations
+
+from verifair.checker.kinds.kmax import check_kmax
+from verifair.engine.verdict import Reason
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.hyfair.kmax.plots import plot
+from verifair.systems.hyfair.kmax.result import KmaxResult
+from verifair.systems.hyfair.kmax.settings import SYSTEM, KmaxSettings
+from verifair.systems.hyfair.kmax.solve import solve
+from verifair.systems.subject import Subject
+from verifair.systems.words import firmly, listed, sentence, value_words
+from verifair.systems.work import Work, standing
+
+
+def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
+    """Return what the page says of the largest k. Raises KeyboardInterrupt for a search that was interrupted."""
+    names = subject.names(settings.protected)
+    result = solve(settings.model_copy(update={"protected": tuple(names)}), subject, work)
+    verdict = result.verdict
+    if verdict is None or verdict.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt
+    buckets = settings.buckets
+    chosen = [f"{name} of {listed([str(value) for value in values])}" for name, values in settings.values.items()]
+    who, limits = listed(names), f" (asked: {'; '.join(chosen)})" if chosen else ""
+    inside = f"in the box of {listed(list(settings.box))} " if settings.box else ""
+    proof = work.keep(
+        "kmax.json.gz", verdict.certificate,
+        f"Nobody {inside}falls into more than {verdict.upper} of {buckets} outcome buckets by {who}{limits}.",
+        lambda path, tell: check_kmax(path, network=subject.network, schema=subject.schema, progress=tell),
+    )
+    row, k = _witness(subject, result), result.lower
+    open_ = " The truth lies between the two: the time was up." if result.gap else ""
+    outcomes = result.outcomes
+    assert SYSTEM.about is not None
+    return Section(
+        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        method=(
+            f"Simulated annealing from {'the table and' if subject.frame is not None else ''} the solver's seeds for a person "
+            "(counted exactly), then branch-and-bound for a bound that holds for everybody. Sound; complete within the time."
+        ),
+        semantics=verdict.semantics,
+        statements=(
+            Statement(
+                text=f"One possible person falls into {k} of {buckets} outcome buckets ({100 / buckets:.3g} points of probability "
+                f"each) by {who} alone. {row.sentence}",
+                standing=Standing.REFUTED if k > 1 else Standing.MEASURED, headline=True,
+                tone=Tone.BAD if row.flips else Tone.WATCH if k > 1 else Tone.PLAIN,
+            ),
+            Statement(
+                text=f"{firmly(standing(proof))}: nobody {inside}falls into more than {verdict.upper}{limits}.{open_}",
+                standing=standing(proof), tone=Tone.GOOD if verdict.upper == 1 else Tone.PLAIN, headline=verdict.upper == 1,
+            ),
+        ),
+        witnesses=(row,),
+        pictures=(picture(
+            "kmax", "The search, and the outcomes of that person",
+            f"Left: the best k against seconds. Right: the probabilities of the person's {len(outcomes)} variants, from "
+            f"{outcomes['probability'].min():.2f} to {outcomes['probability'].max():.2f}.",
+            lambda path: plot(result, path),
+        ),),
+        tables=(DataTable(
+            title="The same person in all variants", rows=outcomes, note="Sorted by the probability of the favourable outcome."
+        ),),
+        evidence=(proof,),
+        settings={
+            "protected": names, "buckets": buckets, "values": {name: list(v) for name, v in settings.values.items()},
+            "box": dict(settings.box), "search": settings.search, "chains": settings.chains, "seed": work.seed,
+        },
+        answer=result.model_dump(exclude={"seconds", "versions"}),
+    )
+
+
+def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
+    """Return the person's lowest and highest outcome."""
+    schema, best = subject.schema, result.best
+    low, high = int(best.logits.argmin()), int(best.logits.argmax())
+    ends = {
+        name: (schema.format(name, best.combinations[low, n]), schema.format(name, best.combinations[high, n]))
+        for n, name in enumerate(result.query.protected)
+    }
+    changes = {name: (was, became) for name, (was, became) in ends.items() if was != became}
+    before, after = float(result.outcomes["probability"].min()), float(result.outcomes["probability"].max())
+    classes = (int(best.logits[low] > 0), int(best.logits[high] > 0))
+    return WitnessRow(
+        analysis="kmax",
+        person={name: value_words(schema, name, value) for name, value in result.witness.items()}
+        | {name: was for name, (was, became) in ends.items() if was == became},
+        changes=changes, before=before, after=after, flips=classes[0] != classes[1],
+        float32_agrees=None if best.runtime_k is None else best.runtime_k == best.k,
+        sentence=sentence(schema, "The same person", changes, (before, after), classes),
+    )

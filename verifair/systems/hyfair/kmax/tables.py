@@ -1,0 +1,50 @@
+"""kmax on the screen."""
+
+from __future__ import annotations
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table as Grid
+
+from verifair.systems.hyfair.kmax.result import KmaxResult
+from verifair.systems.hyfair.search import clusters
+
+
+def show(result: KmaxResult, console: Console) -> None:
+    """Print the person, the buckets that are hit, the bound, and how the search went."""
+    best, found, s = result.best, result.search, result.search.statistics
+    console.print(
+        f"k = {best.k}: this person falls into {best.k} of {best.buckets} outcome buckets, by {', '.join(result.query.protected)} "
+        f"alone ({len(best.combinations)} combinations, counted exactly)."
+    )
+    console.print(_grid(pd.DataFrame(result.witness.items(), columns=["feature", "value"])))
+    console.print(_grid(clusters.by_bucket(result.space, best)))
+    console.print(_bound(result))
+    if best.runtime_k is not None:
+        agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
+        console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
+    skipped = f"; {s.skipped:,} rows of the table lie outside and were left out" if s.skipped else ""
+    had = f"{100 * s.success_rate:.1f}% had k >= 2, {s.mean_k:.1f} on average" if s.instances else "none had k >= 2"
+    console.print(
+        f"Search ({found.method}, seed {found.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
+        f"{had}; best after {s.best_seconds:.2f} s{skipped}."
+    )
+
+
+def _bound(result: KmaxResult) -> str:
+    if result.bound is None:
+        return f"No upper bound was certified: k may be as large as {result.space.cap}."
+    if not result.gap:
+        return f"Certified: no person of the box falls into more than {result.upper}, so this is the largest k."
+    why = result.bound.reason.value if result.bound.reason else "open"
+    return (
+        f"Certified: no person of the box falls into more than {result.upper} (gap {result.gap}, {why}; a longer --timeout or a "
+        "smaller --box narrows it)."
+    )
+
+
+def _grid(frame: pd.DataFrame) -> Grid:
+    grid = Grid(*map(str, frame.columns))
+    for line in frame.itertuples(index=False):
+        grid.add_row(*(f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in line))
+    return grid
