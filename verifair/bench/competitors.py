@@ -60,7 +60,7 @@ class Competitor:
         return self.package is None or find_spec(self.package) is not None
 
     def takes(self, question: Question) -> bool:
-        """Whether it answers questions of this kind at all."""
+        """Tell whether it answers questions of this kind at all."""
         match question:
             case DecisionQuestion():
                 if self.method in PEERS:
@@ -74,7 +74,7 @@ class Competitor:
                 return self.method in ("exact", "mip") or (self.method == "components" and question.coverage == 1)
 
     def ask(self, question: Question, budget: Budget) -> Reply:
-        """Its answer. Errors are the caller's to record."""
+        """Return its answer. Errors are the caller's to record."""
         match question:
             case DecisionQuestion():
                 if self.method in PEERS:
@@ -89,7 +89,7 @@ class Competitor:
                 return methods.cover(question, self.method, self.solver, budget)
 
     def warm_up(self) -> None:
-        """Load the backend's package and take its licence, by the least program there is; no part of a measurement."""
+        """Load the backend's package and take its licence by solving a trivial program, before anything is measured."""
         if self.method == "marabou":
             marabou.load()
         else:
@@ -104,7 +104,7 @@ class Competitor:
 
 
 def competitors() -> list[Competitor]:
-    """Everybody, installed or not, in a fixed order."""
+    """Return all competitors, installed or not, in a fixed order."""
     return [*_ours(), *_peers()]
 
 

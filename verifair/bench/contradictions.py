@@ -26,7 +26,7 @@ from verifair.engine.disagreement import reproducer
 
 SLACK = 1e-4
 EXACT = 1e-9
-"""Costs of a k-center are told apart from here on."""
+"""Costs of a k-center that differ by more are different."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Contradiction:
 
 
 def contradictions(records: Iterable[BenchRecord]) -> list[Contradiction]:
-    """All of them, at most one of a kind for each question and pair of competitors."""
+    """Return all contradictions, at most one of a kind for each question and pair of competitors."""
     by_question: dict[str, list[BenchRecord]] = defaultdict(list)
     by_subject: dict[str, list[BenchRecord]] = defaultdict(list)
     found = []
@@ -68,7 +68,7 @@ def contradictions(records: Iterable[BenchRecord]) -> list[Contradiction]:
 
 
 def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Question]) -> list[Path]:
-    """Both answers of each, and the questions in full, in folder/disagreement-HASH.json.   questions: by their cases' names."""
+    """Write both answers of each, and the full questions, to folder/disagreement-HASH.json.   questions: by their cases' names."""
     paths = []
     for one in found:
         path = folder / one.name
@@ -82,7 +82,7 @@ def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Q
 
 
 def asked_again(question: Question) -> dict[str, Any]:
-    """A question in JSON."""
+    """Return a question as JSON takes it."""
     if isinstance(question, CenterQuestion):
         costs = [[cost if math.isfinite(cost) else None for cost in row] for row in question.instance.costs().tolist()]
         return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": costs}
@@ -102,7 +102,7 @@ def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:
 
 
 def _bounds(below: Sequence[BenchRecord], above: Sequence[BenchRecord]) -> list[Contradiction]:
-    """Lower bounds of the one that exclude upper bounds of the other."""
+    """Return the lower bounds of one group that exclude upper bounds of the other."""
     return [
         Contradiction(what=f"at least {a.lower!r} against at most {b.upper!r}", first=a, second=b)
         for a in below
@@ -118,7 +118,7 @@ def _slack(a: BenchRecord, b: BenchRecord) -> float:
 
 
 def _once(found: Sequence[Contradiction]) -> list[Contradiction]:
-    """Repeats of one measurement contradict in the same way; the first of them tells."""
+    """Keep the first contradiction of each kind: repeats of one measurement contradict in the same way."""
     kept: dict[tuple[str, ...], Contradiction] = {}
     for one in found:
         key = (one.first.case, one.first.competitor, one.second.case, one.second.competitor, one.what.split()[0])

@@ -29,7 +29,7 @@ from verifair.systems.fgce.optimum.center_components import by_components
 
 
 def decide(question: DecisionQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
-    """By the engine, as `verifair.verify` does: all pairs and directions together, one violation refutes."""
+    """Decide by the engine, as `verifair.verify` does: all pairs and directions together, one violation refutes."""
     problem = question.problem
     group = np.zeros(len(problem.batch), dtype=np.int64)
     rows = solve(problem, method=method, solver=solver, budget=budget, group=group)
@@ -37,7 +37,7 @@ def decide(question: DecisionQuestion, method: str, solver: str | None, budget: 
 
 
 def together(answers: Sequence[Answer], *, comparable: bool) -> Reply:
-    """All goals hold, one fails, or neither is known."""
+    """Join the answers: all goals hold, one fails, or neither is known."""
     outcomes = [outcome for answer in answers for outcome in answer.outcomes]
     statuses = {answer.status for answer in answers}
     status = next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
@@ -60,13 +60,13 @@ def together(answers: Sequence[Answer], *, comparable: bool) -> Reply:
 
 
 def _worst(reasons: Sequence[Reason]) -> Reason:
-    """Of several goals that are open: what more time would not have changed, first."""
+    """Return the reason of the open goals that more time would least have changed."""
     order = (Reason.SOLVER_ERROR, Reason.NUMERICAL, Reason.RELAXATION_TOO_WEAK, Reason.WITNESS_REJECTED, Reason.MEMORY)
     return next((reason for reason in order if reason in reasons), reasons[0])
 
 
 def relax(question: RelaxationQuestion, solver: str, budget: Budget) -> Reply:
-    """The LP's optimum on one backend."""
+    """Solve the LP on one backend."""
     started = time.monotonic()
     problem = question.problem
     encoding = triangle(TwinBox.of(Twin.of(problem), 0, method=Method.INTERVAL))
@@ -75,7 +75,7 @@ def relax(question: RelaxationQuestion, solver: str, budget: Budget) -> Reply:
 
 
 def least(question: MinimumQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
-    """The exact minimum: by our bracket, or by the exact MILP on a backend, its point decoded and evaluated."""
+    """Find the exact minimum: by our bracket, or by the exact MILP on a backend, its point decoded and evaluated."""
     started = time.monotonic()
     problem = question.problem
     if method == "bnb":
@@ -93,7 +93,7 @@ def least(question: MinimumQuestion, method: str, solver: str | None, budget: Bu
 
 
 def _attained(question: MinimumQuestion, encoding: Encoding, outcome: Outcome) -> float | None:
-    """The row's value at the point that the solver found, once that is decoded to a legal row; else the solver's own word."""
+    """Return the row's value at the solver's point, once that is decoded to a legal row; else the solver's own word."""
     if outcome.values is None:
         return None
     point = encoding.decode(outcome.values)
@@ -115,7 +115,7 @@ def _optimum(outcome: Outcome, upper: float | None) -> Reply:
 
 
 def cover(question: CenterQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
-    """The k-center: exact, by components, or by the paper's MIP (with ranks) on a backend."""
+    """Find the k-center: exact, by components, or by the paper's MIP (with ranks) on a backend."""
     if method == "mip":
         assert solver is not None
         return _cover_by_solver(question, solver, budget)
@@ -133,7 +133,7 @@ def cover(question: CenterQuestion, method: str, solver: str | None, budget: Bud
 
 
 def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> Reply:
-    """The optimum is one of the costs, so that what a solver says is either right or wrong, never nearly right."""
+    """Ask a solver. The optimum is one of the costs, so its answer is either right or wrong, never nearly right."""
     started = time.monotonic()
     program = k_center(
         question.instance.costs(), k=question.k, coverage=needed(question.instance, question.coverage), ranked=True
@@ -146,7 +146,7 @@ def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> R
 
 
 def _left(budget: Budget, started: float) -> Budget:
-    """What building has left of the budget. Raises QueryError when that is nothing: the worker records it as TIME."""
+    """Return what building has left of the budget. Raises QueryError when that is nothing: the worker records it as TIME."""
     seconds = budget.seconds - (time.monotonic() - started)
     if seconds <= 0:
         raise OutOfBudget("building the program took all the time there is")

@@ -29,12 +29,12 @@ DASHES: dict[str, Any] = {
 
 
 def cactus_plot(found: BenchResult, path: Path) -> None:
-    """How many cases a competitor solves when each may take so long: further right and lower is better. A panel for each kind."""
+    """Draw how many cases a competitor solves when each may take so long; further right and lower is better."""
     _panels(found, path, _cactus, "cases solved", "seconds for each of them")
 
 
 def profile_plot(found: BenchResult, path: Path) -> None:
-    """Share of all cases that a competitor solves within tau times the fastest; the left end is how often it is the fastest."""
+    """Draw the share of cases that a competitor solves within tau times the fastest; the left end: how often it is the fastest."""
     _panels(found, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
 
 
@@ -80,7 +80,7 @@ def _profile(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float
 
 
 def _line(name: str, default: str) -> dict[str, Any]:
-    """The default is drawn thick, above the others."""
+    """Return the line's style; the default is thick and above the others."""
     method, _, _ = name.partition(":")
     thick = name == default
     return {"color": _color(name), "ls": DASHES.get(method, "-"), "lw": 2.6 if thick else 1.3, "zorder": 3 if thick else 2}
@@ -92,7 +92,7 @@ def _color(name: str) -> str:
 
 
 def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:
-    """Which solver for which job: who has the least PAR-2, for each family (a row) at each of its sizes, growing to the right.
+    """Draw which solver suits which job: who has the least PAR-2, for each family (a row) at each of its sizes.
 
     sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. Where it is
     not the best, how much longer it takes stands below. A small circle: the best one's proofs are a solver's claims.
@@ -145,7 +145,7 @@ def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
 
 
 def times_as_long(job: Job) -> str:
-    """How much longer the default takes than the best, in words."""
+    """Say how much longer the default takes than the best, in words."""
     if not math.isfinite(job.default_seconds):
         return "was not asked"
     return f"{job.default_seconds / job.seconds:.1f} x"
@@ -156,7 +156,7 @@ def short(seconds: float) -> str:
 
 
 def draw(found: BenchResult, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
-    """cactus.png, profile.png and jobs.png, as far as there is anything to draw."""
+    """Write cactus.png, profile.png and jobs.png, as far as there is anything to draw."""
     if not found.entries:
         return []
     paths = [folder / "cactus.png", folder / "profile.png", folder / "jobs.png"]

@@ -34,7 +34,7 @@ class DecisionQuestion:
         return all(len(goal.rows) == 1 and goal.gap is None for goal in self.problem.goals)
 
     def refuted(self, q: int, g: int, raw: Array) -> tuple[bool, float]:
-        """Whether the row raw (V,) is a legal witness against goal g of box q, exactly; and the goal's best row there."""
+        """Tell whether the row raw (V,) is a legal witness against goal g of box q, exactly; and the goal's best row there."""
         problem, index, goal = self.problem, np.array([q]), self.problem.goals[g]
         met, margins = exact_goals(problem, index, raw[None])
         copies = (raw[None], problem.batch.take(index).second(raw[None]))
@@ -70,14 +70,14 @@ Question = DecisionQuestion | RelaxationQuestion | MinimumQuestion | CenterQuest
 
 
 def fingerprint(question: Question | TwinProblem) -> str:
-    """sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
+    """Return the sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
     digest = hashlib.sha256()
     _feed(digest, question)
     return digest.hexdigest()
 
 
 def subject(question: Question) -> str:
-    """sha256 of the number that is asked about: questions of different kinds about one box share it.
+    """Return the sha256 of the number that is asked about: questions of different kinds about one box share it.
 
     A k-center with another k or coverage has another optimum, so it is a subject of its own.
     """

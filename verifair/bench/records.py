@@ -59,12 +59,12 @@ class Reply:
 
 
 def unknown(reason: str, note: str = "") -> Reply:
-    """Nothing was decided, nothing is known."""
+    """Return the reply of a competitor that decided nothing."""
     return Reply(status="unknown", reason=reason, trust="", note=note)
 
 
 def why(outcome: Outcome) -> str:
-    """The reason, in the words of `verifair.engine.verdict.Reason`, that a solver's run for an optimum did not end with one."""
+    """Return why a solver's run for an optimum did not end with one, in the words of `verifair.engine.verdict.Reason`."""
     match outcome.termination:
         case Termination.LIMIT:
             match outcome.limit:
@@ -136,12 +136,12 @@ class BenchRecord:
         return self.case, self.competitor, self.repeat
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; what is infinite becomes None."""
+        """Return the content as JSON takes it; what is infinite becomes None."""
         return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> BenchRecord:
-        """Raises TypeError or ValueError for anything that `to_dict` did not write."""
+        """Read a record. Raises TypeError or ValueError for anything that `to_dict` did not write."""
         if not isinstance(content, dict) or set(content) != {field.name for field in fields(cls)}:
             raise ValueError("not a record of a run")
         for name, value in content.items():
@@ -188,12 +188,12 @@ class Journal:
         self._file.close()
 
     def add(self, record: BenchRecord) -> None:
-        """On disk before the next run starts."""
+        """Keep a record, on disk before the next run starts."""
         self.records[record.key] = record
         self._write(record.to_dict())
 
     def holds(self, case: str, competitor: str, repeat: int, question: str, version: str) -> bool:
-        """Whether this was measured. Raises DataError where the same name stood for another question, or another version."""
+        """Tell whether this was measured. Raises DataError where the same name stood for another question, or another version."""
         known = self.records.get((case, competitor, repeat))
         if known is not None and known.question != question:
             raise DataError(
@@ -212,7 +212,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def _read(self, settings: dict[str, Any]) -> None:
-        """What is there; half a last line is what a kill leaves, and is cut off."""
+        """Read the file; a kill leaves half a last line, which is cut off."""
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         try:

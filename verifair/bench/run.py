@@ -55,7 +55,7 @@ def run(
 
 
 def in_turns(cases: Sequence[BenchCase]) -> list[BenchCase]:
-    """The smallest case of every family, then the next of each: a run that ends early has seen them all."""
+    """Return the smallest case of every family, then the next of each: a run that ends early has seen them all."""
     position: dict[str, int] = {}
     ranked = []
     for case in cases:
@@ -65,13 +65,13 @@ def in_turns(cases: Sequence[BenchCase]) -> list[BenchCase]:
 
 
 def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
-    """The same competitors, starting with another one."""
+    """Return the same competitors, starting with another one."""
     start = by % len(competitors) if competitors else 0
     return [*competitors[start:], *competitors[:start]]
 
 
 def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, competitor: Competitor, patience: int) -> bool:
-    """Whether the last `patience` cases of the family before this one, in their order, were all too much for the competitor."""
+    """Tell whether the last `patience` cases of the family before this one were all too much for the competitor."""
     own = [other.name for other in cases if other.family.name == case.family.name]
     before = own[: own.index(case.name)]
     said = [journal.records.get((name, competitor.name, 0)) for name in before]
@@ -80,7 +80,7 @@ def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, comp
 
 
 def _pointless(journal: Journal, case: BenchCase, competitor: Competitor, repeat: int) -> bool:
-    """Whether the first round has shown that another one takes long again, or fails again."""
+    """Tell whether the first round has shown that another one takes long again, or fails again."""
     first = journal.records.get((case.name, competitor.name, 0))
     if repeat == 0 or first is None:
         return False
@@ -90,7 +90,7 @@ def _pointless(journal: Journal, case: BenchCase, competitor: Competitor, repeat
 def _record(
     case: BenchCase, competitor: Competitor, found: Measured, marks: tuple[str, str], repeat: int, limit: float
 ) -> BenchRecord:
-    """marks: fingerprints of the question and of its subject."""
+    """Return the record of a measurement. marks: fingerprints of the question and of its subject."""
     said = found.answered
     return BenchRecord(
         **{**vars(said), "version": competitor.version},

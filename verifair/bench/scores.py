@@ -50,7 +50,7 @@ class Entry:
 
 
 def entries(records: Iterable[BenchRecord]) -> list[Entry]:
-    """Rounds of one competitor on one case together."""
+    """Join the rounds of one competitor on one case."""
     grouped: dict[tuple[str, str], list[BenchRecord]] = defaultdict(list)
     for record in records:
         grouped[record.case, record.competitor].append(record)
@@ -81,7 +81,7 @@ Times = Mapping[str, Mapping[str, float]]
 
 
 def times(found: Sequence[Entry]) -> dict[str, dict[str, float]]:
-    """Seconds of everybody who takes any of the cases on all of them."""
+    """Return the seconds of each competitor that takes any of the cases, on all of them."""
     cases = list(dict.fromkeys(entry.case for entry in found))
     out: dict[str, dict[str, float]] = {}
     for entry in found:
@@ -90,19 +90,19 @@ def times(found: Sequence[Entry]) -> dict[str, dict[str, float]]:
 
 
 def par2(seconds: Times, limit: float) -> dict[str, float]:
-    """Penalised average runtime: the mean over all cases, twice the limit for an unsolved one.  (SAT competitions)"""
+    """Return the penalised average runtime: the mean over all cases, twice the limit for an unsolved one.  (SAT competitions)"""
     return {
         name: statistics.fmean(one if math.isfinite(one) else 2 * limit for one in own.values()) for name, own in seconds.items()
     }
 
 
 def cactus(seconds: Times) -> dict[str, list[float]]:
-    """For each competitor the times of what it solved, ascending: its n-th entry is how long n cases take each at most."""
+    """Return for each competitor the times of what it solved, ascending: its n-th entry is how long n cases take each at most."""
     return {name: sorted(one for one in own.values() if math.isfinite(one)) for name, own in seconds.items()}
 
 
 def ratios(seconds: Times) -> dict[str, list[float]]:
-    """r = t / (least t of anybody on the same case), ascending, infinite for unsolved.  (Dolan and Moré 2002, section 2)"""
+    """Return r = t / (least t of anybody on the same case), ascending, infinite for unsolved.  (Dolan and Moré 2002, section 2)"""
     cases = next(iter(seconds.values()), {})
     best = {case: min(own[case] for own in seconds.values()) for case in cases}
     return {
@@ -112,13 +112,13 @@ def ratios(seconds: Times) -> dict[str, list[float]]:
 
 
 def profile(ratio: Sequence[float], tau: float) -> float:
-    """rho(tau): the share of all cases on which a competitor is within tau times the best.  (Dolan and Moré 2002, eq. 2.1)"""
+    """Return rho(tau): the share of all cases where a competitor is within tau times the best.  (Dolan and Moré 2002, eq. 2.1)"""
     return sum(one <= tau for one in ratio) / len(ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One family at one size. best: who has the least PAR-2 there, None where nobody solves anything.   default: likewise of the
+    """One family at one size. best: who has the least PAR-2 there, None where no case is solved.   default: likewise of the
     competitor that answers when nothing is chosen.   trust: of the best one's answers, the weakest."""
 
     family: str
@@ -137,7 +137,7 @@ class Job:
 
 
 def jobs(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Job]:
-    """Who for which job: families in their order, sizes ascending.   defaults: kind -> competitor."""
+    """Return who is best at which job: families in their order, sizes ascending.   defaults: kind -> competitor."""
     grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
     for entry in found:
         grouped[entry.family, entry.size].append(entry)
@@ -177,7 +177,7 @@ class Choice:
 
 
 def choices(found: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]:
-    """Whether the backend that a method asks when none is named is the right one.   backends: method -> default."""
+    """Compare the backend that a method asks when none is named with the best one.   backends: method -> default."""
     out = []
     for kind in dict.fromkeys(entry.kind for entry in found):
         for method, backend in backends.items():

@@ -26,7 +26,7 @@ KINDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BenchResult:
-    """All there is to say about a set of runs. limit: seconds a run.   scores: PAR-2 of everybody, by kind and by family."""
+    """What is said about a set of runs. limit: seconds a run.   scores: PAR-2 of each competitor, by kind and by family."""
 
     records: tuple[BenchRecord, ...]
     entries: tuple[Entry, ...]
@@ -60,7 +60,7 @@ def comparison(records: Sequence[BenchRecord], limit: float) -> BenchResult:
 
 
 def _scores(found: Sequence[Entry], limit: float) -> pd.DataFrame:
-    """A line for each competitor over each kind ("all" families), and over each family; best first."""
+    """Return a line for each competitor over each kind ("all" families), and over each family; best first."""
     lines = []
     for kind in KINDS:
         own = [entry for entry in found if entry.kind == kind]
@@ -86,7 +86,7 @@ def _line(kind: str, family: str, name: str, score: float, part: Sequence[Entry]
 
 
 def write_tables(found: BenchResult, folder: Path) -> list[Path]:
-    """runs.csv, cases.csv (rounds together) and scores.csv."""
+    """Write runs.csv, cases.csv (rounds together) and scores.csv."""
     tables = {
         "runs.csv": pd.DataFrame([record.to_dict() for record in found.records]),
         "cases.csv": pd.DataFrame([vars(entry) for entry in found.entries]),
@@ -100,7 +100,7 @@ def write_tables(found: BenchResult, folder: Path) -> list[Path]:
 
 
 def to_dict(found: BenchResult) -> dict[str, Any]:
-    """JSON-ready."""
+    """Return the result as JSON takes it."""
     return {
         "cases": found.cases,
         "questions_put": found.asked,

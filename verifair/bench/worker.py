@@ -1,7 +1,7 @@
-"""One run in a process of its own: honest memory, a time-out that holds, and crashes that cost one answer, not the run.
+"""One run in a process of its own: its memory is measured, its time-out is enforced, and a crash costs one answer.
 
 Each run forks from a server that has imported verifair and the backends and nothing else (`forkserver`; `spawn` where there is
-none), takes its licence, and says so; only then does the clock start. A run that outlives its limit by GRACE is killed, with what
+none), takes its licence, and reports that; the clock starts then. A run that outlives its limit by GRACE is killed, with what
 it started.
 Memory is the process's peak resident set (Linux resets it just before the question is asked), less what it held then. Where peaks
 cannot be reset it is the growth of the peak since: less, never more. A backend that starts a program of its own (CBC) adds that
@@ -33,7 +33,7 @@ from verifair.bench.records import DISAGREEMENT, LICENCE, Reply, unknown
 from verifair.errors import Disagreement
 
 GRACE = 1.5, 3.0
-"""A run is killed at this many times its limit, and these seconds: decided late is told from never."""
+"""A run is killed at this many times its limit, and these seconds: so a late decision is seen, and a hang is ended."""
 PRELOADED = ("highspy", "gurobipy", "pyscipopt", "ortools.math_opt.core.python.solver", "pulp", "z3", "maraboupy")
 """Packages of backends: imported once, not once a run."""
 STARTING = 60.0
@@ -93,7 +93,7 @@ def _lost(reason: str, note: str, started: float, peak: float | None, base: floa
 
 
 def work(there: Connection, competitor: Competitor, question: Question, seconds: float, seed: int) -> None:
-    """The process that works: tells its memory once it is ready, then its answer."""
+    """Work in a process of its own: send its memory once it is ready, then its answer."""
     _alone()
     with threadpool_limits(limits=1):
         try:
@@ -115,7 +115,7 @@ def work(there: Connection, competitor: Competitor, question: Question, seconds:
 
 
 def _failed(error: Exception) -> Reply:
-    """What an error says about the question: nothing, and why."""
+    """Return the reply of a competitor that failed: nothing is decided, and why."""
     match error:
         case Disagreement():
             return unknown(DISAGREEMENT, str(error))
@@ -140,7 +140,7 @@ def _context() -> BaseContext:
 
 
 def _alone() -> None:
-    """A group of its own, so that what it starts dies with it; deaf to Ctrl-C, which its parent answers; no word on the screen."""
+    """Lead a process group, so that what is started ends with it; leave Ctrl-C to the parent; write nothing on the screen."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -153,13 +153,13 @@ def _alone() -> None:
 
 
 def _end_with(parent: BaseProcess) -> None:
-    """No run outlives a benchmark that was killed."""
+    """End with the parent: no run outlives a benchmark that was killed."""
     parent.join()
     os._exit(1)
 
 
 def _kill(process: BaseProcess) -> None:
-    """The process and its group; nothing where it has ended."""
+    """Kill the process and its group, unless it has ended."""
     if process.pid is None or process.exitcode is not None:
         return
     try:
@@ -177,7 +177,7 @@ def _exit(code: int | None) -> str:
 
 
 def _resident(field: str, status: Path = STATUS) -> float | None:
-    """Megabytes of a field of /proc/PID/status; None where there is no such file."""
+    """Return the megabytes of a field of /proc/PID/status; None where there is no such file."""
     try:
         line = next(one for one in status.read_text(encoding="ascii").splitlines() if one.startswith(f"{field}:"))
     except (OSError, StopIteration):
@@ -190,7 +190,7 @@ def _peak_of(pid: int | None) -> float | None:
 
 
 def _reset_peak() -> float | None:
-    """What the peak is counted from: the memory held now, once the kernel has reset the peak; else the peak so far."""
+    """Return what the peak is counted from: the memory held now, once the kernel has reset the peak; else the peak so far."""
     try:
         CLEAR.write_text("5", encoding="ascii")
         return _resident("VmRSS")
@@ -209,7 +209,7 @@ def _peak_since(before: float | None) -> float | None:
 
 
 def _ever() -> float | None:
-    """The process's peak so far, in megabytes."""
+    """Return the process's peak so far, in megabytes."""
     if sys.platform == "win32":
         return None
     import resource
@@ -218,7 +218,7 @@ def _ever() -> float | None:
 
 
 def _children() -> float:
-    """The peak of the largest process that this one has started and waited for, 0 without any."""
+    """Return the peak of the largest process that this one has started and waited for, 0 without any."""
     if sys.platform == "win32":
         return 0.0
     import resource

@@ -18,7 +18,7 @@ MANY = 20
 
 
 def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None = None) -> pd.Series:
-    """(N,) the group of each row by one feature or column.   cuts: rising; a number falls into parts, at most and above each.
+    """Return (N,) the group of each row by one feature or column.   cuts: rising; parts of a number, at most and above each.
 
     Raises DataError for a name that is neither, QueryError for a number of many values that nobody cuts.
     """

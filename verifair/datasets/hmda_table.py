@@ -52,7 +52,7 @@ CODES = {
 
 
 def hmda_frame(path: str | Path, schema: Schema) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The table in the schema's words, and how many rows were left out for which reason. Raises DataError naming the file."""
+    """Return the table in the schema's words, and reasons with how many rows they left out. Raises DataError naming the file."""
     table = read_table(path, columns=[*NUMBERS, *CODES])
     cells = table.map(lambda cell: "" if pd.isna(cell) else text(cell))
     frame = pd.DataFrame({name: _words(path, cells[column], known, unknown) for column, (name, known, unknown) in CODES.items()})
@@ -83,7 +83,7 @@ def _left_out(reasons: Mapping[str, pd.Series]) -> tuple[dict[str, int], pd.Seri
 
 
 def _words(path: str | Path, codes: pd.Series, known: Mapping[str, str], unknown: tuple[str, ...]) -> pd.Series:
-    """Words of the codes, missing where nobody knows."""
+    """Return the words of the codes, missing where it is not known."""
     strange = codes[~codes.isin([*known, *unknown])]
     if len(strange):
         raise DataError(
@@ -94,7 +94,7 @@ def _words(path: str | Path, codes: pd.Series, known: Mapping[str, str], unknown
 
 
 def _numbers(path: str | Path, cells: pd.Series) -> pd.Series:
-    """Numbers of the cells, bands by their middle, missing where there is none."""
+    """Return the numbers of the cells, bands by their middle, missing where there is none."""
     empty = cells.isin(["", "NA", *EXEMPT])
     numbers = pd.to_numeric(cells.mask(empty).replace(BANDS), errors="coerce")
     strange = cells[numbers.isna() & ~empty]

@@ -30,7 +30,7 @@ SCORES = {"UGPA": (0.0, 4.2), "LSAT": (10.0, 48.0)}
 
 
 def law_school_frame(path: str | Path) -> pd.DataFrame:
-    """One row an applicant. Raises DataError naming the file, the row and what is expected."""
+    """Return one row an applicant. Raises DataError naming the file, the row and what is expected."""
     table = read_table(path, columns=["race", "sex", "LSAT", "UGPA"])
     for name in ("race", "sex"):
         if table[name].isna().any():
@@ -51,7 +51,7 @@ def law_school_frame(path: str | Path) -> pd.DataFrame:
 
 
 def law_school_schema() -> Schema:
-    """Grades, the rounded test score, and two protected attributes (1 = female, 1 = nonwhite)."""
+    """Describe grades, the rounded test score, and two protected attributes (1 = female, 1 = nonwhite)."""
     features: list[dict[str, Any]] = [
         {"name": name, "kind": "real", "range": list(limits), "scale": "minmax", "merit": True} for name, limits in SCORES.items()
     ]

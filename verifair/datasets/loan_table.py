@@ -27,7 +27,7 @@ SALARY_LIMIT, BALANCE_LIMIT = 500_000.0, 200_000.0
 
 
 def loan_frame(n: int, seed: int) -> tuple[pd.DataFrame, dict[str, int]]:
-    """n applicants less those with a negative amount, and how many these were.
+    """Draw n applicants less those with a negative amount, and how many these were.
 
     Columns as in the authors' LoanApplication_v2: LoanApproval (1, -1), AnnualSalary, AccountBalance (dollars), Gender (1, 0).
     """
@@ -49,7 +49,7 @@ def loan_frame(n: int, seed: int) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def loan_schema() -> Schema:
-    """Two amounts and a gender (1 = female)."""
+    """Describe two amounts and a gender (1 = female)."""
     features: list[dict[str, Any]] = [
         {"name": name, "kind": "real", "range": [0.0, limit], "scale": "minmax", "unit": 100.0, "unit_name": "dollars"}
         for name, limit in (("AnnualSalary", SALARY_LIMIT), ("AccountBalance", BALANCE_LIMIT))

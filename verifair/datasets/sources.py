@@ -61,7 +61,7 @@ class Dataset:
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
-    """A dataset by name: german, adult, synthetic, loan, or compas, hmda and law_school, which need the path of their file."""
+    """Load a dataset by name: german, adult, synthetic, loan, or compas, hmda and law_school, which need the path of their file."""
     if name in UNSHIPPED:
         why, reader = UNSHIPPED[name]
         if path is None:
@@ -76,22 +76,22 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
 
 
 def causal_path(name: str) -> Path:
-    """Path of a dataset's shipped causal model, with who is compared and who decides: assumptions, to be argued with."""
+    """Return the path of a dataset's shipped causal model, with who is compared and who decides: assumptions, to be argued with."""
     return _shipped(name, ".causal.toml", "causal model")
 
 
 def audit_path(name: str) -> Path:
-    """Path of the shipped audit file of a dataset (german or adult)."""
+    """Return the path of the shipped audit file of a dataset (german or adult)."""
     return _shipped(name, ".audit.toml", "audit file")
 
 
 def network_path(name: str) -> Path:
-    """Path of the shipped network of a dataset (german or adult)."""
+    """Return the path of the shipped network of a dataset (german or adult)."""
     return _shipped(name, ".onnx", "network")
 
 
 def _shipped(name: str, suffix: str, what: str) -> Path:
-    """Raises DataError where there is none."""
+    """Return the path of a shipped file. Raises DataError where there is none."""
     resource = DATA / f"{name}{suffix}"
     if not resource.is_file():
         known = sorted(one.name.removesuffix(suffix) for one in DATA.iterdir() if one.name.endswith(suffix))
@@ -111,7 +111,7 @@ ADULT_COLUMNS = (
 
 
 def adult() -> Dataset:
-    """UCI Adult (Becker and Kohavi, CC BY 4.0): both files, rows with missing values dropped, husband and wife = Spouse."""
+    """Read UCI Adult (Becker and Kohavi, CC BY 4.0): both files, rows with missing values dropped, husband and wife = Spouse."""
     parts = []
     for name, lines_above in (("adult.data.gz", 0), ("adult.test.gz", 1)):
         with (DATA / name).open("rb") as file:
@@ -149,7 +149,7 @@ FEMALE = {"A92", "A95"}
 
 
 def german() -> Dataset:
-    """UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex, age the group Junior (<= 25) or Senior."""
+    """Read UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex, age the group Junior (<= 25) or Senior."""
     with (DATA / "german.data.gz").open("rb") as file:
         frame = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
     frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
@@ -167,7 +167,7 @@ COMPAS_COLUMNS = {
 
 
 def compas(path: str | Path) -> Dataset:
-    """ProPublica's compas-scores-two-years.csv with ProPublica's own filters; class 1 is *not* recidivating within two years.
+    """Read ProPublica's compas-scores-two-years.csv with ProPublica's own filters; class 1 is *not* recidivating within two years.
 
     Kept: charged within 30 days of the screening, a case that was found, no traffic offence, and a score (6,172 of 7,214 rows).
     """
@@ -186,25 +186,25 @@ def compas(path: str | Path) -> Dataset:
 
 
 def hmda(path: str | Path) -> Dataset:
-    """An extract of the Home Mortgage Disclosure Act's register; class 1 is an approved loan. (`verifair.datasets.hmda_table`)"""
+    """Read an extract of the Home Mortgage Disclosure Act's register; class 1 is an approved loan. (See `hmda_table`)"""
     schema = _schema("hmda")
     frame, dropped = hmda_frame(path, schema)
     return Dataset(name="hmda", frame=frame, schema=schema, dropped=dropped)
 
 
 def synthetic(n: int = 10_000, seed: int = 0) -> Dataset:
-    """The CEC paper's synthetic applicants, whose group is the column `group`. (`verifair.datasets.synthetic_table`)"""
+    """Draw the CEC paper's synthetic applicants, whose group is the column `group`. (`verifair.datasets.synthetic_table`)"""
     return Dataset(name="synthetic", frame=synthetic_frame(n, seed), schema=synthetic_schema())
 
 
 def loan(n: int = 5_000, seed: int = 0) -> Dataset:
-    """The CST paper's loan applicants, drawn by its equations; Gender 1 = female. (`verifair.datasets.loan_table`)"""
+    """Draw the CST paper's loan applicants by its equations; Gender 1 = female. (`verifair.datasets.loan_table`)"""
     frame, dropped = loan_frame(n, seed)
     return Dataset(name="loan", frame=frame, schema=loan_schema(), dropped=dropped)
 
 
 def law_school(path: str | Path) -> Dataset:
-    """The LSAC's survey of law school applicants, as in the CST paper. (`verifair.datasets.law_school_table`)"""
+    """Read the LSAC's survey of law school applicants, as in the CST paper. (`verifair.datasets.law_school_table`)"""
     return Dataset(name="law_school", frame=law_school_frame(path), schema=law_school_schema())
 
 

@@ -25,13 +25,13 @@ GROUP = "group"
 
 
 def names() -> tuple[str, ...]:
-    """The 20 features, merits first."""
+    """Return the 20 features, merits first."""
     kinds = (("merit", MERITS), ("proxy", PROXIES), ("noise", NOISES))
     return tuple(f"{kind}-{k}" for kind, count in kinds for k in range(1, count + 1))
 
 
 def synthetic_frame(n: int, seed: int) -> pd.DataFrame:
-    """n people: 20 features, `group` "0" or "1" with even odds, and the label `approved`, "yes" or "no".
+    """Draw n people: 20 features, `group` "0" or "1" with even odds, and the label `approved`, "yes" or "no".
 
     x_F ~ N(0, 1) independent of the group A; proxies ~ N((A - 1/2) SHIFT, 1); noise ~ N(0, 1);
     y = 1[w.x_F + eps > tau], eps ~ N(0, NOISE^2). The paper gives n, the three kinds and the shift; w, the variance of eps and
@@ -50,7 +50,7 @@ def synthetic_frame(n: int, seed: int) -> pd.DataFrame:
 
 
 def synthetic_schema() -> Schema:
-    """20 real features as they are (they are standardised), the ten merits marked."""
+    """Describe 20 real features as they are (they are standardised), the ten merits marked."""
     features: list[dict[str, Any]] = [
         {"name": name, "kind": "real", "range": [-LIMIT, LIMIT], "unit": 0.1, "merit": name.startswith("merit")} for name in names()
     ]

@@ -36,7 +36,7 @@ PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".x
 
 
 def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Rows of a CSV (also compressed) or Parquet file, or only some columns of it (the first of each name).
+    """Read rows of a CSV (also compressed) or Parquet file, or only some columns of it (the first of each name).
 
     Only empty cells count as missing: a category may be called None or NA. The table's `attrs["source"]` is the path, for errors
     to name. Raises DataError for a missing, empty or unreadable file, for columns named twice, and for other separators.
@@ -84,7 +84,7 @@ def _csv(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
 
 
 def _check_size(path: Path) -> None:
-    """Raises DataError for a compressed file that unpacks to more than it may, or is compressed in another way."""
+    """Raise DataError for a compressed file that unpacks to more than it may, or is compressed in another way."""
     if path.suffix in (".zst", ".tar", ".tgz"):
         raise DataError(f"{path}: tables are read as they are, or compressed by gzip, bzip2, xz or zip; unpack it first")
     size, most = 0, min(MAX_UNPACKED, max(SMALL, RATIO * path.stat().st_size))
@@ -100,7 +100,7 @@ def _check_size(path: Path) -> None:
 
 
 def _check_width(path: Path) -> None:
-    """Raises DataError for a header of more than MAX_COLUMNS names: pandas takes minutes over as many."""
+    """Raise DataError for a header of more than MAX_COLUMNS names: pandas takes minutes over as many."""
     with _unpacked(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
         try:
             header: list[str] = next(filter(None, csv.reader(text)), [])
@@ -112,7 +112,7 @@ def _check_width(path: Path) -> None:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Any]:
-    """The bytes of a table. Of a zip archive those of its first file; pandas reads archives of one alone."""
+    """Open the bytes of a table. Of a zip archive those of its first file; pandas reads archives of one alone."""
     if path.suffix != ".zip":
         with PACKED.get(path.suffix, open)(path, "rb") as file:
             yield file
@@ -124,7 +124,7 @@ def _unpacked(path: Path) -> Iterator[Any]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first of them, as far as anybody reads."""
+    """Join the first of the names, as many as a message holds."""
     return ", ".join(name[:100] for name in names[:12]) + (" ..." if len(names) > 12 else "")
 
 

@@ -34,7 +34,7 @@ class TrainingReport:
 
 
 def network_of(weights: Weights) -> Network:
-    """The network of the weights, as reading its ONNX file back gives it."""
+    """Return the network of the weights, as reading its ONNX file back gives it."""
     last = len(weights) - 1
     layers = (
         Layer(weight=weight.astype(np.float64), bias=bias.astype(np.float64), slope=np.full(len(bias), float(k == last)))
@@ -44,7 +44,7 @@ def network_of(weights: Weights) -> Network:
 
 
 def forward(weights: Weights, x: Floats) -> Floats:
-    """Logits (B, 2) of encoded rows x (B, n), in float32."""
+    """Return logits (B, 2) of encoded rows x (B, n), in float32."""
     value = x
     for k, (weight, bias) in enumerate(weights):
         value = (np.maximum(value, np.float32(0)) if k else value) @ weight.T + bias
@@ -76,7 +76,7 @@ def _accuracy(z: Floats, labels: Integers) -> float:
 
 
 def _probability(z: Floats) -> Array:
-    """Softmax probability of class 1."""
+    """Return the softmax probability of class 1."""
     return np.asarray(expit(z[:, 1].astype(np.float64) - z[:, 0]))
 
 

@@ -25,14 +25,14 @@ class Objective(ABC):
     """The loss of a batch, and what an objective with a state of its own does between the steps."""
 
     def epoch(self, generator: torch.Generator) -> None:  # noqa: B027  most objectives draw nothing
-        """Called before each epoch; draws come from the generator."""
+        """Prepare an epoch; draws come from the generator."""
 
     @abstractmethod
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
-        """Scalar to go down. z: (B, 2) logits of the rows chosen (B,), with the loop's dropout; network(x) is without."""
+        """Return the loss. z: (B, 2) logits of the rows chosen (B,), with the loop's dropout; network(x) is without."""
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:  # noqa: B027
-        """Called after Adam's step on the rows chosen (B,): the place to update multipliers, or an adversary."""
+        """Update multipliers, or an adversary, after Adam's step on the rows chosen (B,)."""
 
 
 class CrossEntropy(Objective):
@@ -95,7 +95,7 @@ class FairN(Objective):
 
 
 def flipped(x: Tensor, groups: Tensor, flip: Flip, generator: torch.Generator) -> Tensor:
-    """x (B, n) with the sensitive feature set to one of its other values, drawn evenly; of two it is the other one."""
+    """Return x (B, n) with the sensitive feature set to one of its other values, drawn evenly; of two it is the other one."""
     values = len(flip.codes)
     shift = torch.randint(1, values, (len(x),), generator=generator)
     out = x.clone()
@@ -104,13 +104,13 @@ def flipped(x: Tensor, groups: Tensor, flip: Flip, generator: torch.Generator) -
 
 
 def _class_weight(labels: Integers) -> Tensor:
-    """(2,) rows / (2 rows of the class), scikit-learn's "balanced"."""
+    """Return (2,) rows / (2 rows of the class), scikit-learn's "balanced"."""
     count = np.bincount(labels, minlength=OUTPUTS)
     return torch.from_numpy((len(labels) / (OUTPUTS * count)).astype(np.float32))
 
 
 def objective_for(settings: TrainingSettings, rows: EncodedRows, flip: Flip | None) -> Objective:
-    """The objective of settings.method on these rows. flip: of settings.sensitive, for certifair."""
+    """Return the objective of settings.method on these rows. flip: of settings.sensitive, for certifair."""
     prediction = CrossEntropy(rows.labels, class_weight=settings.class_weight)
     if settings.sensitive is None:
         return prediction
@@ -122,17 +122,17 @@ def objective_for(settings: TrainingSettings, rows: EncodedRows, flip: Flip | No
 
 
 def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy of the softmax; with class_weight (2,), the weighted mean."""
+    """Return the mean cross-entropy of the softmax; with class_weight (2,), the weighted mean."""
     return cross_entropy(z, labels, weight=class_weight)
 
 
 def weighted_classification(z: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count as rows without a loss."""
+    """Return the mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count as rows without a loss."""
     return (cross_entropy(z, labels, reduction="none") * weights).mean()
 
 
 def counterfactual_gap(z: Tensor, z_flipped: Tensor) -> Tensor:
-    """CertiFair's local penalty: mean over the batch of |p(1 | x) - p(1 | x')|, within [0, 1].
+    """Return CertiFair's local penalty: mean over the batch of |p(1 | x) - p(1 | x')|, within [0, 1].
 
     x' is x with another sensitive value and everything else the same. The gradient is 0 where both predictions are
     equal, and an empty batch gives 0. Reference: Khedr & Shoukry, CertiFair (AAAI 2023), as used in PBA, A.3.
@@ -143,8 +143,8 @@ def counterfactual_gap(z: Tensor, z_flipped: Tensor) -> Tensor:
 
 
 def margin_gap(z: Tensor, groups: Tensor) -> Tensor:
-    """Fair-N's penalty: mean over pairs of groups of |mean margin of one - mean margin of the other|, margin = |z_1 -
-    z_0|.
+    """Return Fair-N's penalty, the mean over pairs of groups of |mean margin of one - mean margin of the other|; a margin is
+    |z_1 - z_0|.
 
     groups: (B,) group numbers. Groups without rows in the batch are left out; with fewer than two left, it is 0
     (gradient 0). With two groups it is the paper's term; averaging over pairs keeps lambda_f comparable when there are

@@ -17,7 +17,7 @@ IR_VERSION = 8
 
 
 def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto:
-    """Gemm, Relu, Gemm, ... for weights [(W (m, n), b (m,)), ...]: input x float32 [N, n_0], output logits [N, n_N].
+    """Write Gemm, Relu, Gemm, ... for weights [(W (m, n), b (m,)), ...]: input x float32 [N, n_0], output logits [N, n_N].
 
     metadata goes into the model's metadata_props, sorted by key.
     """

@@ -25,7 +25,7 @@ class Perceptron:
 
     @classmethod
     def drawn(cls, inputs: int, hidden: tuple[int, ...], generator: torch.Generator) -> Perceptron:
-        """Two logits; Glorot-uniform weights and zero biases."""
+        """Draw a network of two logits: Glorot-uniform weights and zero biases."""
         layers = []
         for below, above in itertools.pairwise((inputs, *hidden, OUTPUTS)):
             weight, bias = torch.empty((above, below)), torch.zeros(above)
@@ -35,14 +35,14 @@ class Perceptron:
 
     @classmethod
     def of(cls, weights: Weights, generator: torch.Generator) -> Perceptron:
-        """A network that exists; its weights are copied."""
+        """Take a network that exists; its weights are copied."""
         return cls(
             tuple((torch.tensor(weight).requires_grad_(), torch.tensor(bias).requires_grad_()) for weight, bias in weights),
             generator,
         )
 
     def __call__(self, x: Tensor, dropout: float = 0.0) -> Tensor:
-        """Logits (B, m) of x (B, n). dropout: share of each hidden layer's neurons left out, drawn only when it is not 0;
+        """Return logits (B, m) of x (B, n). dropout: share of each hidden layer's neurons left out, drawn only when it is not 0;
         the others count 1 / (1 - dropout) times."""
         z = linear(x, *self.layers[0])
         for weight, bias in self.layers[1:]:
@@ -54,9 +54,9 @@ class Perceptron:
         return z
 
     def parameters(self) -> list[Tensor]:
-        """Weights and biases, layer by layer."""
+        """Return weights and biases, layer by layer."""
         return [tensor for layer in self.layers for tensor in layer]
 
     def weights(self) -> Weights:
-        """A copy for NumPy."""
+        """Return a copy for NumPy."""
         return tuple((weight.detach().numpy().copy(), bias.detach().numpy().copy()) for weight, bias in self.layers)

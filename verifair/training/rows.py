@@ -34,7 +34,7 @@ class Flip:
 
 
 def flip_of(schema: Schema, name: str) -> Flip:
-    """The Flip of a feature with finitely many values; raises SchemaError for another."""
+    """Return the Flip of a feature with finitely many values; raises SchemaError for another."""
     v = schema.index(name)
     values = schema.values(name)
     raw = np.repeat(schema.domain.lower[None, :], len(values), axis=0)
@@ -48,7 +48,7 @@ def flip_of(schema: Schema, name: str) -> Flip:
 
 
 def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> EncodedRows:
-    """Encoded rows with the groups of the named features. Raises DataError for rows that do not fit the schema."""
+    """Encode rows, with the groups of the named features. Raises DataError for rows that do not fit the schema."""
     raw = schema.raw(frame)
     return EncodedRows(
         x=schema.encode(raw).astype(np.float32),

@@ -79,7 +79,7 @@ class TrainingSettings(Loop):
             raise TrainingError(f"class_weight = {self.class_weight!r}, expected None or 'balanced'")
 
     def plain(self) -> dict[str, Any]:
-        """The settings as JSON takes them. A dropout of 0 is left out: a network's file holds its settings, and stays the
+        """Return the settings as JSON takes them. A dropout of 0 is left out: a network's file holds its settings, and stays the
         same, byte for byte, as before there was dropout."""
         content = {**asdict(self), "hidden": list(self.hidden)}
         return {name: value for name, value in content.items() if value or name != "dropout"}
@@ -100,7 +100,7 @@ class Choices(TypedDict, total=False):
 
 
 def chosen(loop: Loop, choices: Choices) -> dict[str, Any]:
-    """The fields of `Settings` but method and sensitive: those of the loop, without a fairness term, unless chosen."""
+    """Return the fields of `TrainingSettings` but method and sensitive: those of the loop, with no fairness term, unless chosen."""
     given = {name: value for name, value in choices.items() if value is not None}
     return {**asdict(loop), "lambda_f": 0.0, "class_weight": None, **given}
 
@@ -159,7 +159,7 @@ def settings_for(
 
 
 def only_protected(schema: Schema, method: str) -> str:
-    """The schema's only protected feature. Raises TrainingError where it has none, or several."""
+    """Return the schema's only protected feature. Raises TrainingError where it has none, or several."""
     protected = schema.protected_names
     if len(protected) == 1:
         return protected[0]

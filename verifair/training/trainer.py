@@ -37,7 +37,7 @@ class TrainedModel:
     torch_version: str
 
     def onnx_bytes(self) -> bytes:
-        """The ONNX file: the same weights and settings give the same bytes. Its metadata says how it was trained."""
+        """Return the ONNX file: the same weights and settings give the same bytes. Its metadata says how it was trained."""
         metadata = {
             "dataset": self.dataset,
             "method": self.settings.method,
@@ -81,7 +81,7 @@ class TrainingTask:
 
     @classmethod
     def of(cls, dataset: Dataset, schema: Schema, settings: TrainingSettings) -> TrainingTask:
-        """Raises DataError for labels of which one class is missing or rare, and for rows that do not fit the schema.
+        """Make a dataset ready. Raises DataError for a class that is missing or rare, and for rows that do not fit the schema.
 
         Reported are the protected features that can be listed, and the sensitive one if it is one.
         """
@@ -126,7 +126,7 @@ def train(
 
 
 def two_classes(dataset: Dataset) -> Schema:
-    """The dataset's schema for a network of two logits, class 1 positive."""
+    """Return the dataset's schema for a network of two logits, class 1 positive."""
     return Schema.build({**dataset.schema.model_dump(), "positive": "class = 1"}, name=dataset.name)
 
 

@@ -16,12 +16,12 @@ QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0",
 
 @lru_cache
 def families() -> tuple[Family, ...]:
-    """All families of the shipped data and of random networks."""
+    """Return all families of the shipped data and of random networks."""
     return (*shipped.families(), *random_networks.families(), *centers.families())
 
 
 def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[BenchCase]:
-    """Cases whose name one of the globs matches (all without any), families in their order, smallest first.
+    """Return the cases whose name one of the globs matches (all without any), families in their order, smallest first.
 
     Raises QueryError for a glob that matches nothing.
     """

@@ -64,7 +64,7 @@ def _fewest(instance: Instance, coverage: float) -> int:
 
 @lru_cache
 def _graph(name: str, seed: int) -> tuple[FeasibilityGraph, Reachability, Integers, Integers]:
-    """The graph, and its nodes: negatives of the larger group, and all positives, with at least one edge."""
+    """Return the graph, and its nodes: negatives of the larger group, and all positives, with at least one edge."""
     data = shipped(name)
     raw = data.schema.raw(data.dataset.frame)
     if len(raw) > ROWS:

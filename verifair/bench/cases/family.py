@@ -25,7 +25,7 @@ class BenchCase:
         return f"{self.family.name}/{self.size}-{self.number}"
 
     def question(self) -> Question:
-        """Built anew, the same each time; a shipped network is read once."""
+        """Build the question anew, the same each time; a shipped network is read once."""
         return self.family.build(self.size, self.number, self.seed)
 
 
@@ -45,10 +45,10 @@ class Family:
     build: Callable[[int, int, int], Question]
 
     def cases(self, seed: int) -> list[BenchCase]:
-        """Smallest first."""
+        """Return the cases, smallest first."""
         return [BenchCase(family=self, size=size, number=n, seed=seed) for size in self.sizes for n in range(self.count)]
 
 
 def generator(name: str, number: int, seed: int) -> np.random.Generator:
-    """The draws of one case of a family, the same on every machine (Python's own hash is not)."""
+    """Return the random generator of one case of a family, the same on every machine (Python's own hash is not)."""
     return np.random.default_rng([seed, number, zlib.crc32(name.encode())])

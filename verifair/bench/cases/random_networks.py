@@ -51,7 +51,7 @@ def _build(name: str, size: int, number: int, seed: int) -> DecisionQuestion:
 
 
 def _network(rng: np.random.Generator, widths: tuple[int, ...]) -> Network:
-    """Float32 weights of variance 1 / fan-in."""
+    """Draw float32 weights of variance 1 / fan-in."""
     layers = []
     for k, (n, m) in enumerate(itertools.pairwise(widths)):
         weight = rng.standard_normal((m, n)) / np.sqrt(n)
@@ -66,7 +66,7 @@ def _float32(values: np.ndarray) -> np.ndarray:
 
 
 def _problem(network: Network) -> TwinProblem:
-    """The whole lattice, the protected feature 0 in x and 1 in x'; no goal yet."""
+    """Return the question about the whole lattice, the protected feature 0 in x and 1 in x'; no goal yet."""
     count = FEATURES + 1
     lower = np.array([0.0, *[-float(REACH)] * FEATURES])
     domain = Domain(

@@ -57,13 +57,13 @@ class Shipped:
         return self.dataset.schema
 
     def bias(self, row: int, delta: float) -> TwinProblem:
-        """PBA of one row: goals observed and flipped."""
+        """Return PBA of one row: goals observed and flipped."""
         return _bias(self.network, self.schema, self.table, np.array([row]), delta)
 
 
 @lru_cache
 def shipped(name: str) -> Shipped:
-    """german or adult."""
+    """Read german or adult."""
     dataset = datasets.load(name)
     network, schema = read_onnx(datasets.network_path(name)), dataset.schema
     table = Table.of(network, schema, dataset.test)
@@ -82,28 +82,28 @@ def shipped(name: str) -> Shipped:
 
 
 def _flipped(schema: Schema, raw: Array) -> Array:
-    """Both shipped datasets know two sexes."""
+    """Return the rows with the other sex: both shipped datasets know two."""
     v, out = schema.index(SENSITIVE), raw.copy()
     out[:, v] = 1 - out[:, v]
     return out
 
 
 def _bias(network: Network, schema: Schema, table: Table, rows: Integers, delta: float) -> TwinProblem:
-    """PBA of rows of one label."""
+    """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]
     return bias_problem(network, schema, raw, SENSITIVE, 1 - raw[:, schema.index(SENSITIVE)], delta, label, 1 - label)
 
 
 def _difference(problem: TwinProblem) -> Array:
-    """g(x) - g(x') at the rows themselves."""
+    """Return g(x) - g(x') at the rows themselves."""
     x, x_prime = pair(problem, np.arange(len(problem.batch)), problem.batch.lower)
     both = [problem.network.forward(copy) @ problem.margin for copy in (x, x_prime)]
     return np.asarray(both[0] - both[1])
 
 
 def bias(name: str, delta: int, number: int, seed: int) -> TwinProblem:
-    """Persistent bias of one test row, *observed*. Even numbers take a row that is favoured, odd ones any that is eligible."""
+    """Ask for persistent bias of one test row, *observed*. Even numbers take a favoured row, odd ones any eligible one."""
     data = shipped(name)
     rows = data.favoured if number % 2 == 0 else data.eligible
     row = int(generator(f"bias {name}", number, seed).choice(rows))
@@ -112,7 +112,7 @@ def bias(name: str, delta: int, number: int, seed: int) -> TwinProblem:
 
 
 def robustness(name: str, delta: int, number: int, seed: int) -> TwinProblem:
-    """Does the right decision on one test row survive?"""
+    """Ask whether the right decision on one test row survives."""
     data = shipped(name)
     row = int(generator(f"robustness {name}", number, seed).choice(data.eligible))
     label = int(data.table.labels[row])

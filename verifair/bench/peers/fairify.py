@@ -32,12 +32,12 @@ FIRST, MAX_PARTS = 10, 1000
 
 
 def takes(problem: TwinProblem) -> bool:
-    """Decision flips and differences, not probability gaps: Fairify compares decisions."""
+    """Tell whether the goals are decision flips or differences: Fairify knows no probability gaps."""
     return all(goal.gap is None for goal in problem.goals)
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:
-    """All parts of all questions, in both directions."""
+    """Ask about all parts of all boxes, in both directions."""
     problem = question.problem
     deadline, soft = time.monotonic() + budget.seconds, budget.seconds / SOFT
     rng = np.random.default_rng(budget.seed)

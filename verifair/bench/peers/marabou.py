@@ -29,17 +29,17 @@ SPLITTING = "relu-violation"
 
 
 def load() -> Any:
-    """Its core, without its readers of other files (they warn about tensorflow)."""
+    """Import its core without its readers of other files (they warn about tensorflow)."""
     return import_module("maraboupy.MarabouCore")
 
 
 def takes(problem: TwinProblem) -> bool:
-    """ReLU networks, and copies that differ in protected values alone."""
+    """Tell whether it is a ReLU network whose copies differ in protected values alone."""
     return problem.batch.offset is None and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in problem.network.layers)
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:
-    """All goals of all questions, one query each."""
+    """Ask about all goals of all boxes, one query each."""
     problem = question.problem
     deadline = time.monotonic() + budget.seconds
     spent, reasons = 0.0, []
@@ -66,7 +66,7 @@ def decide(question: DecisionQuestion, budget: Budget) -> Reply:
 
 
 def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Array | None, float]:
-    """sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
+    """Return sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
     core, goal, batch, domain = load(), problem.goals[g], problem.batch, problem.domain
     own = domain.columns_of(np.flatnonzero(batch.protected))
     network = product_network(problem.network, own=own, margin=problem.margin, rows=goal.rows)
@@ -112,7 +112,7 @@ def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Arr
 
 
 def _variables(query: Any, number: Iterator[int], lower: Array, upper: Array) -> list[int]:
-    """The next variables, with these bounds."""
+    """Add variables with these bounds."""
     out = [next(number) for _ in lower]
     for j, low, high in zip(out, lower.tolist(), upper.tolist(), strict=True):
         if np.isfinite(low):
@@ -131,7 +131,7 @@ def _equation(core: Any, query: Any, terms: list[tuple[float, int]], constant: f
 
 
 def _nearest(problem: TwinProblem, q: int, x: Array) -> Array:
-    """The legal row of box q nearest to inputs x (n,)."""
+    """Return the legal row of box q nearest to inputs x (n,)."""
     domain, batch = problem.domain, problem.batch
     lower, upper = batch.lower[q], batch.upper[q]
     raw = lower.copy()

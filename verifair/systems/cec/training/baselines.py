@@ -36,7 +36,7 @@ class ColumnRoles:
 
     @classmethod
     def of(cls, schema: Schema, sensitive: Sequence[str] = ()) -> ColumnRoles:
-        """sensitive: the features, if the network takes them. Raises SchemaError for unknown ones, or without any merit."""
+        """Find the columns. sensitive: features, if the network takes them. Raises SchemaError for unknown ones, or no merit."""
         domain, hidden = schema.domain, [schema.index(name) for name in sensitive]
         spans = [np.arange(start, start + width) for start, width in zip(domain.start, domain.width, strict=True)]
         numbers = [spans[v] for v, feature in enumerate(schema.features) if feature.numeric and v not in hidden]
@@ -82,7 +82,7 @@ def _unconstrained(order: Order) -> TrainedDecider:
 
 
 def _merit_only(order: Order) -> TrainedDecider:
-    """Trained with every other column at 0, whose weights are then 0: it takes all columns and looks at those of merit."""
+    """Train with every other column at 0, whose weights are then set to 0: it takes all columns and looks at those of merit."""
     people = order.people
     seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
     network = _plain(replace(people, x=people.x * seen), order.loop)
@@ -146,7 +146,7 @@ METHODS: dict[str, Callable[[Order], TrainedDecider]] = {
 
 
 def _plain(people: People, loop: Loop) -> Network:
-    """A network trained for prediction alone."""
+    """Train a network for prediction alone."""
     from verifair.training.objectives import CrossEntropy  # imports torch
 
     return _fitted(people.x, loop, CrossEntropy(people.labels))

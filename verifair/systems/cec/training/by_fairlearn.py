@@ -40,7 +40,7 @@ class _Prefit(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
 
     def fit(self, x: Array, y: Integers) -> _Prefit:
-        """Nothing to do: the network is trained."""
+        """Return itself: the network is trained."""
         return self
 
     def predict_proba(self, x: Array) -> Array:
@@ -49,7 +49,7 @@ class _Prefit(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def equalized_odds_rule(network: Network, people: People) -> Rule:
-    """Group-dependent, randomised thresholds on the network's probability, of least error under equal TPR and FPR on these people.
+    """Fit group-dependent, randomised thresholds on the network's probability, with least error at equal TPR and FPR.
 
     Every group needs people of both labels.   Attributions of the result are the network's own: thresholds do not explain.
     """
@@ -103,7 +103,8 @@ class Randomised:
 
 
 def reduce(people: People, train: Train, *, rounds: int = ROUNDS, eps: float = 0.01) -> Randomised:
-    """rounds: of exponentiated gradient.   eps: allowed violation of equalized odds, and 1 / the largest sum of multipliers.
+    """Run the reduction. rounds: of exponentiated gradient.   eps: allowed violation of equalized odds, and 1 / the largest sum
+    of multipliers.
 
     Every group needs people of both labels. A round whose answer is one label for everybody yields a constant network.
     """

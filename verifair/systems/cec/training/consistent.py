@@ -66,7 +66,7 @@ class CecTrainingSettings(TrainingSettings):
     def of(
         cls, schema: Schema, *, sensitive: str | None, consistency: ConsistencyTerms, **choices: Unpack[Choices]
     ) -> CecTrainingSettings:
-        """The loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
+        """Take the loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
         return cls(
             method="cec", sensitive=sensitive or only_protected(schema, "cec"), consistency=consistency, **chosen(CEC_LOOP, choices)
         )
@@ -117,7 +117,7 @@ class Consistent:
 
     @classmethod
     def of(cls, network: Network, explained: TrainingPeople) -> Consistent:
-        """Measured with the exact path integral."""
+        """Measure with the exact path integral."""
         found = audit(network, explained.reference, explained.held_out, tau=explained.tau)
         trivial = triviality(found)
         return cls(

@@ -39,16 +39,16 @@ class TrainedDecider:
     notes: tuple[str, ...] = ()
 
     def seen(self, people: People) -> People:
-        """The people as the network sees them."""
+        """Return the people as the network sees them."""
         return people if self.repair is None else self.repair.apply(people)
 
     def score(self, people: People) -> Array:
-        """(N,) in [0, 1]: the network's probability of class 1, or the probability of a positive decision where that is drawn."""
+        """Return (N,) in [0, 1]: the network's probability of class 1, or of a positive decision where that is drawn."""
         x = self.seen(people).x
         return probability(self.network, x) if self.rule is None else self.rule(x, people.groups)
 
     def decide(self, people: People, seed: int = 0) -> Integers:
-        """(N,) decisions, 1 positive; drawn with the seed where the decider is randomised."""
+        """Return (N,) decisions, 1 positive; drawn with the seed where the decider is randomised."""
         if self.rule is None:
             return decisions(self.network, self.seen(people).x)
         draws = np.random.default_rng(seed).random(len(people))
@@ -56,8 +56,8 @@ class TrainedDecider:
 
 
 def audit_decider(decider: TrainedDecider, reference: Reference, people: People, *, matches: Matches | None = None) -> Audit:
-    """`verifair.systems.cec.audit` for any decider: who is compared with whom hangs on the people as they are, the explanations on
-    what the network sees of them, from label-group means of the reference as the network sees it."""
+    """Audit any decider as `verifair.systems.cec.audit` does. Who is compared with whom depends on the people as they are, the
+    explanations on what the network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:
         matches = match(reference, people)
     who, whom = matches.individual[matches.matched], matches.row[matches.matched]
@@ -72,7 +72,7 @@ def audit_decider(decider: TrainedDecider, reference: Reference, people: People,
 
 
 def mixture(networks: Sequence[Network], weights: Array) -> Network:
-    """The network of sum_t weights_t logits_t, for networks of the same depth, inputs and outputs.
+    """Return the network of sum_t weights_t logits_t, for networks of the same depth, inputs and outputs.
 
     Raises ValueError for networks that do not fit. Its logits are the weighted sum up to the rounding of float64.
     """
@@ -97,7 +97,7 @@ def mixture(networks: Sequence[Network], weights: Array) -> Network:
 
 
 def constant(like: Network, positive: bool) -> Network:
-    """A network of the same shape that decides everybody alike: logits (0, 1) or (1, 0), nothing depends on the input."""
+    """Return a network of the same shape that decides everybody alike: logits (0, 1) or (1, 0), nothing depends on the input."""
     layers = [Layer(weight=0 * layer.weight, bias=0 * layer.bias, slope=layer.slope) for layer in like.layers]
     last = layers[-1]
     bias = np.zeros(like.outputs)

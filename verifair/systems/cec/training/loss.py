@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 
 from verifair.systems.cec.matching import Matches, Reference
 from verifair.systems.cec.training.consistent import ConsistencyTerms
-from verifair.systems.cec.training.path_gradients import Rooms, attributions
+from verifair.systems.cec.training.path_gradients import Buffers, attributions
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 
@@ -40,7 +40,7 @@ class CecObjective(Objective):
         self.counterparts = torch.from_numpy(counterparts)
         self.partner = self.counterparts.max(dim=1).values
         self.choose = bool(((counterparts >= 0).sum(axis=1) > 1).any())
-        self.rooms = Rooms()
+        self.buffers = Buffers()
         self.everybody = bool((counterparts >= 0).any(axis=1).all())
 
     def epoch(self, generator: torch.Generator) -> None:
@@ -58,17 +58,17 @@ class CecObjective(Objective):
         return loss
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:
-        """Mean squared score of the chosen who have a counterpart."""
+        """Return the mean squared score of the chosen who have a counterpart."""
         if not self.everybody:
             chosen = chosen[self.partner[chosen] >= 0]
         x = self.x[torch.cat((chosen, self.partner[chosen]))]
         baseline = self.baselines[self.cell[chosen].repeat(2)]
-        g = attributions(network.layers, x, baseline, self.consistency.steps, self.rooms)
+        g = attributions(network.layers, x, baseline, self.consistency.steps, self.buffers)
         return explanation_gap(g.unflatten(0, (2, len(chosen))))
 
 
 def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
-    """CEC's outcome term: (TPR_0 - TPR_1)^2 + (FPR_0 - FPR_1)^2 with soft rates, a group's mean p(1 | x) under a label.
+    """Return CEC's outcome term: (TPR_0 - TPR_1)^2 + (FPR_0 - FPR_1)^2 with soft rates, a group's mean p(1 | x) under a label.
 
     labels, groups: (B,); count: number G of groups. With more than two groups, each square is the mean over the pairs of
     groups that have rows with that label in the batch; a label without such a pair contributes 0 (gradient 0).
@@ -84,13 +84,13 @@ def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Ten
 
 @cache
 def _differences(count: int) -> Tensor:
-    """(G, pairs): a row vector of G values times it is their differences, one for each pair."""
+    """Return (G, pairs): a row vector of G values times it is their differences, one for each pair."""
     one, other = torch.triu_indices(count, count, 1)
     return torch.eye(count)[:, one] - torch.eye(count)[:, other]
 
 
 def explanation_gap(g: Tensor, eps: float = 1e-8) -> Tensor:
-    """CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
+    """Return CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
 
     g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is, as a root has no
     gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No

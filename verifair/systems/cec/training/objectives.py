@@ -52,12 +52,12 @@ class Lagrangian(Objective):
         return cross_entropy(z, self.labels[chosen]) + (self.multipliers * violation).sum()
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:
-        """Projected ascent on the violations of the batch that the step was taken on."""
+        """Take a projected ascent step on the violations of the batch that the step was taken on."""
         self.multipliers = (self.multipliers + self.ascent * self.violation).clamp(min=0)
 
 
 def violations(z: Tensor, labels: Tensor, groups: Tensor, count: int, slack: float) -> Tensor:
-    """(2, G, G) R_{y,g} - R_{y,h} - slack of the batch, 0 on the diagonal and where a group has no row of the label."""
+    """Return (2, G, G) R_{y,g} - R_{y,h} - slack of the batch, 0 on the diagonal and where a group has no row of the label."""
     cell = one_hot(labels * count + groups, 2 * count).to(z.dtype)  # (B, 2 G)
     rows = cell.sum(dim=0)
     rate = (z.softmax(dim=1)[:, 1] @ cell / rows.clamp(min=1)).reshape(2, count)
@@ -85,7 +85,7 @@ class Adversarial(Objective):
         self.gradients: tuple[Tensor, ...] = ()
 
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
-        """The value of the predictor's loss, with the projected gradient in place of its own."""
+        """Return the value of the predictor's loss, with the projected gradient in place of its own."""
         loss = cross_entropy(z, self.labels[chosen])
         against = self._adversary_loss(z, chosen)
         parameters = network.parameters()
@@ -97,7 +97,7 @@ class Adversarial(Objective):
         return loss.detach() + surrogate - surrogate.detach()
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:
-        """The adversary's own step down its loss on the same batch."""
+        """Take the adversary's own step down its loss on the same batch."""
         for parameter, gradient in zip(self.adversary.parameters(), self.gradients, strict=True):
             parameter.grad = gradient
         self.adam.step()
@@ -108,7 +108,7 @@ class Adversarial(Objective):
 
 
 def projected(own: Sequence[Tensor], other: Sequence[Tensor], alpha: float) -> list[Tensor]:
-    """own - proj_other own - alpha other, all parameters taken as one vector; own where other is 0."""
+    """Return own - proj_other own - alpha other, all parameters taken as one vector; own where other is 0."""
     inner = torch.stack([(a * b).sum() for a, b in zip(own, other, strict=True)]).sum()
     square = torch.stack([(b * b).sum() for b in other]).sum()
     share = torch.where(square > 0, inner / square.clamp(min=torch.finfo(square.dtype).tiny), torch.zeros(()))

@@ -7,7 +7,7 @@ path of T points, hidden layers 1 ... N with masks D_k (T, n_k) and the score's 
 
 which is a polynomial in the weights. What keeps it fast: in the first layer the pre-activations are affine along a path, so that
 the steps need no product of matrices there; w is folded into W_N once, so that the topmost factor is a mask and needs no
-derivative; W_1 comes after the sum over steps; and what a layer no longer needs makes room for what comes next.
+derivative; W_1 comes after the sum over steps; and what a layer no longer needs is memory for what comes next.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from torch import Tensor
 Layers = tuple[tuple[Tensor, Tensor], ...]
 
 
-class Rooms:
+class Buffers:
     """Memory for the points of all paths that one training step leaves to the next: fresh pages cost as much as the arithmetic.
 
-    Only for one graph at a time: its backward has to come before the next attributions with the same rooms.
+    Only for one graph at a time: its backward has to come before the next attributions with the same buffers.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], Tensor] = {}
 
     def take(self, name: str, layer: int, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of this shape and of the type of `like`, with anything in it."""
+        """Return a tensor of this shape and of the type of `like`, with anything in it."""
         size = math.prod(shape)
         kept = self._kept.get((name, layer))
         if kept is None or len(kept) < size or kept.dtype != like.dtype:
@@ -39,17 +39,17 @@ class Rooms:
         return kept[:size].view(shape)
 
 
-def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int, rooms: Rooms | None = None) -> Tensor:
-    """IG (P, n_0) of f = logit_1 - logit_0 at x (P, n_0) from baseline (P, n_0), differentiable in the weights.
+def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int, buffers: Buffers | None = None) -> Tensor:
+    """Return IG (P, n_0) of f = logit_1 - logit_0 at x (P, n_0) from baseline (P, n_0), differentiable in the weights.
 
     layers: ((W, b), ...), ReLU in between, two logits.   steps: T of the sum over alpha = (t - 1/2) / T, t = 1 ... T.
-    rooms: memory to use again, None for fresh memory.
+    buffers: memory to use again, None for fresh memory.
     The derivative is that of autograd's double backward: a ReLU's slope is 0 at 0, and a change of the masks counts for nothing.
     Reference: CEC, "Integrated Gradients Background" and algorithm 2.
     """
     first, *between = layers[:-1]
     score = layers[-1][0][1] - layers[-1][0][0]
-    masks, spent = _masks(layers[:-1], x, baseline, steps, rooms or Rooms())
+    masks, spent = _masks(layers[:-1], x, baseline, steps, buffers or Buffers())
     if between:
         matrices = [weight for weight, _ in between[:-1]] + [between[-1][0] * score[:, None]]
         summed = _Pulled.apply(masks, spent, *matrices)
@@ -58,18 +58,18 @@ def attributions(layers: Layers, x: Tensor, baseline: Tensor, steps: int, rooms:
     return (x - baseline) * (summed @ first[0])
 
 
-def _masks(hidden: Layers, x: Tensor, baseline: Tensor, steps: int, rooms: Rooms) -> tuple[list[Tensor], list[Tensor]]:
-    """For each hidden layer (P, T, n): 1 where the neuron is on, else 0; and for each but the last spent room of that shape."""
+def _masks(hidden: Layers, x: Tensor, baseline: Tensor, steps: int, buffers: Buffers) -> tuple[list[Tensor], list[Tensor]]:
+    """For each hidden layer return (P, T, n): 1 where a neuron is on, else 0; and for each but the last a spare tensor."""
     (weight, bias), *above = ((weight.detach(), bias.detach()) for weight, bias in hidden)
     alpha = (torch.arange(steps, dtype=x.dtype) + 0.5) / steps
     start, direction = torch.addmm(bias, baseline, weight.T), (x - baseline) @ weight.T
-    z = rooms.take("z", 0, x, len(x), steps, len(bias))
+    z = buffers.take("z", 0, x, len(x), steps, len(bias))
     torch.addcmul(start[:, None], alpha[:, None], direction[:, None], out=z)
     masks, spent = [], []
     for k, (weight, bias) in enumerate(above):
-        masks.append(torch.gt(z, 0, out=rooms.take("mask", k, z, *z.shape)))
+        masks.append(torch.gt(z, 0, out=buffers.take("mask", k, z, *z.shape)))
         spent.append(z)
-        z = rooms.take("z", k + 1, z, len(x), steps, len(bias))
+        z = buffers.take("z", k + 1, z, len(x), steps, len(bias))
         torch.addmm(bias, spent[-1].relu_().flatten(0, 1), weight.T, out=z.flatten(0, 1))
     return [*masks, torch.gt(z, 0, out=z)], spent
 
@@ -80,9 +80,9 @@ class _Pulled(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, masks: list[Tensor], spent: list[Tensor], *matrices: Tensor) -> Tensor:
         pulled = [masks[-1]]
-        for matrix, mask, room in zip(reversed(matrices), reversed(masks[:-1]), reversed(spent), strict=True):
-            torch.mm(pulled[-1].flatten(0, 1), matrix, out=room.flatten(0, 1))
-            pulled.append(room.mul_(mask))
+        for matrix, mask, buffer in zip(reversed(matrices), reversed(masks[:-1]), reversed(spent), strict=True):
+            torch.mm(pulled[-1].flatten(0, 1), matrix, out=buffer.flatten(0, 1))
+            pulled.append(buffer.mul_(mask))
         ctx.save_for_backward(*matrices)
         ctx.masks, ctx.pulled = masks, pulled
         return pulled[-1].mean(dim=1)

@@ -30,7 +30,7 @@ class Repair:
 
     @classmethod
     def of(cls, people: People, columns: Integers, hidden: Integers, level: float = 1.0) -> Repair:
-        """Fitted on these people. Raises TrainingError for a level outside 0 .. 1, DataError for a group without rows."""
+        """Fit on these people. Raises TrainingError for a level outside 0 .. 1, DataError for a group without rows."""
         if not 0 <= level <= 1:
             raise TrainingError(f"repair level = {level}, expected a number in 0 .. 1: 0 changes no number, 1 repairs fully")
         values = tuple(np.sort(people.x[people.groups == group][:, columns], axis=0) for group in range(len(people.names)))
@@ -40,7 +40,7 @@ class Repair:
         return cls(columns=columns, values=values, hidden=hidden, mean=people.x[:, hidden].mean(axis=0), level=level)
 
     def apply(self, people: People) -> People:
-        """The same people as a repaired classifier sees them; a value that its group never had takes the rank it would have."""
+        """Return the people as a repaired classifier sees them; a value that its group never had takes the rank it would have."""
         x = people.x.copy()
         x[:, self.hidden] = self.mean
         for group, known in enumerate(self.values):
@@ -51,11 +51,11 @@ class Repair:
         return People(x=x, labels=people.labels, groups=people.groups, names=people.names)
 
     def _median(self, k: int, quantile: Array) -> Array:
-        """median_g F_g^-1(q) of column k, for quantiles (B,)."""
+        """Return median_g F_g^-1(q) of column k, for quantiles (B,)."""
         inverse = [np.quantile(known[:, k], quantile, method="inverted_cdf") for known in self.values]
         return np.asarray(np.median(np.stack(inverse), axis=0))
 
 
 def _ranks(known: Array, values: Array) -> Array:
-    """Quantile (B,) of values among sorted known ones (n,): the middle of the ranks of those equal."""
+    """Return the quantile (B,) of values among sorted known ones (n,): the middle of the ranks of those equal."""
     return np.asarray((np.searchsorted(known, values, "left") + np.searchsorted(known, values, "right")) / (2 * len(known)))
