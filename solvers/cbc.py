@@ -16,7 +16,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,27 +24,24 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, Unavailable, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Reason, Run, Termination, Unavailable, reasons, run_interruptible
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "cbc", "pulp", 1e-6
 OVERTIME, PATIENCE = 1.0, 5.0  # seconds CBC gets to stop by itself when its time is up, and again when it is asked to
 
 # The first line of the text solution, and where it says "Stopped" the log's Result, which is more exact.
-_TERMINATION: dict[str, tuple[Termination, Limit | None]] = {
-    "Optimal": (Termination.OPTIMAL, None),
-    "Optimal (within gap tolerance)": (Termination.LIMIT, Limit.OTHER),
-    "Infeasible": (Termination.INFEASIBLE, None),
-    "Integer infeasible": (Termination.INFEASIBLE, None),
-    "Unbounded": (Termination.UNBOUNDED, None),
-    "Stopped on time": (Termination.LIMIT, Limit.TIME),
-    "Stopped on iterations": (Termination.LIMIT, Limit.ITERATIONS),
-    "Stopped on ctrl-c": (Termination.LIMIT, Limit.INTERRUPTED),
-    "Stopped on difficulties": (Termination.NUMERICAL, None),
-    "Status unknown": (Termination.NUMERICAL, None),
-}
-_RESULT: dict[str, Limit] = {
+_REASONS = reasons({
+    Termination.OPTIMAL: ["Optimal"],
+    Termination.INFEASIBLE: ["Infeasible", "Integer infeasible"],
+    Termination.UNBOUNDED: ["Unbounded"],
+    Termination.NUMERICAL: ["Stopped on difficulties", "Status unknown"],
+    Limit.TIME: ["Stopped on time"],
+    Limit.ITERATIONS: ["Stopped on iterations"],
+    Limit.INTERRUPTED: ["Stopped on ctrl-c"],
+    Limit.OTHER: ["Optimal (within gap tolerance)"],
+})
+_STOPPED: dict[str, Limit] = {
     "Stopped on time limit": Limit.TIME,
     "Stopped on node limit": Limit.NODES,
     "Stopped on solution limit": Limit.OTHER,
@@ -55,7 +51,7 @@ _NO_POINT = " (no integer solution - continuous used)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Answer:
+class _Solution:
     """What CBC left behind.   status: first line of the text solution, "" without one.   point, duals: (n,), (kept rows,)."""
 
     status: str
@@ -72,34 +68,34 @@ class _Answer:
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Write the program, run CBC, read back. Row duals for LPs; CBC gives no Farkas ray."""
     binary = _binary()
-    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
-    started = time.perf_counter()
+    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
     with tempfile.TemporaryDirectory(prefix="verifair-cbc-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no row that asks nothing
         order = np.argsort(program.integer, kind="stable")
         _write(folder / "program.mps", program, kept, order)
-        built = time.perf_counter()
-        seconds = max(budget.seconds - (built - started), 1e-2)
+        seconds = max(run.begin(budget), 1e-2)
         interrupted = _run(binary, folder, _options(program, budget, presolve, seconds), seconds)
-        solve_seconds = time.perf_counter() - built
+        out_of_time = run.end() >= seconds
         left = _read(folder, program.columns, int(kept.sum()))
-    termination, limit = _termination(left, program, interrupted, solve_seconds >= seconds)
+    reason = _reason(left, program, interrupted, out_of_time)
+    early = program.mixed_integer and isinstance(reason, Limit)
+    # The point of an LP that stopped early is none, and a MIP's may be its relaxation's.
+    stopped_at_one = early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
     values = duals = dual_bound = None
-    if left.point is not None and (termination is Termination.OPTIMAL or _stopped_at_a_solution(left, termination, program)):
+    if left.point is not None and (reason is Termination.OPTIMAL or stopped_at_one):
         values = np.empty(program.columns)
         values[order] = left.point
-    if termination is Termination.OPTIMAL and left.duals is not None and not program.mixed_integer:
+    if reason is Termination.OPTIMAL and left.duals is not None and not program.mixed_integer:
         duals = np.zeros(len(kept))
         duals[kept] = left.duals
-    if termination is Termination.OPTIMAL and values is not None and program.objective is not None:
+    if reason is Termination.OPTIMAL and values is not None and program.objective is not None:
         dual_bound = float(program.objective @ values) + program.constant
-    if termination is Termination.LIMIT and program.mixed_integer:
+    if early:
         dual_bound = _bound(left, program.constant)
     nodes = left.number("Enumerated nodes:") if program.mixed_integer else None
-    return answer(
-        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
-        dual_bound=dual_bound, duals=duals, nodes=None if nodes is None else int(nodes), message=_message(left))
+    whole = None if nodes is None else int(nodes)
+    return run.outcome(reason, _message(left), values=values, dual_bound=dual_bound, multipliers=duals, nodes=whole)
 
 
 def _binary() -> str:
@@ -151,28 +147,22 @@ def _run(binary: str, folder: Path, options: list[str], seconds: float) -> bool:
             process.wait()
 
 
-def _termination(left: _Answer, program: Program, interrupted: bool, out_of_time: bool) -> tuple[Termination, Limit | None]:
+def _reason(left: _Solution, program: Program, interrupted: bool, out_of_time: bool) -> Reason:
     """Whatever else CBC says, a run that was broken off is a limit, unless it had finished its optimum."""
-    termination, limit = _TERMINATION.get(left.status.removesuffix(_NO_POINT), (Termination.ERROR, None))
-    stopped = _RESULT.get(_result(left))
-    if termination is Termination.OPTIMAL and stopped is None:
-        return termination, limit
+    reason = _REASONS.get(left.status.removesuffix(_NO_POINT), Termination.ERROR)
+    stopped = _STOPPED.get(_result(left))
+    if reason is Termination.OPTIMAL and stopped is None:
+        return reason
     if interrupted or out_of_time:
-        return Termination.LIMIT, Limit.INTERRUPTED if interrupted else Limit.TIME
+        return Limit.INTERRUPTED if interrupted else Limit.TIME
     if stopped is not None:
-        return Termination.LIMIT, stopped
-    if termination is Termination.UNBOUNDED and program.mixed_integer:
-        return Termination.INFEASIBLE_OR_UNBOUNDED, None  # of its relaxation CBC knows no more
-    return termination, limit
+        return stopped
+    if reason is Termination.UNBOUNDED and program.mixed_integer:
+        return Termination.INFEASIBLE_OR_UNBOUNDED  # of its relaxation CBC knows no more
+    return reason
 
 
-def _stopped_at_a_solution(left: _Answer, termination: Termination, program: Program) -> bool:
-    """Whether the point of a run that stopped early is one: an LP's is not, and a MIP's may be its relaxation's."""
-    early = termination is Termination.LIMIT and program.mixed_integer
-    return early and left.status.startswith(("Stopped", "Optimal")) and not left.status.endswith(_NO_POINT)
-
-
-def _bound(left: _Answer, constant: float) -> float | None:
+def _bound(left: _Solution, constant: float) -> float | None:
     """The lower bound of a run that stopped early: to about eight digits in the search's messages, to 0.001 in the summary."""
     search, summary = left.number(r"best possible"), left.number("Lower bound:")
     if search is None or summary is None or abs(search) >= 1e49:
@@ -180,18 +170,18 @@ def _bound(left: _Answer, constant: float) -> float | None:
     return min(search - 1e-7 * max(1.0, abs(search)), summary + 1e-3) + constant
 
 
-def _result(left: _Answer) -> str:
+def _result(left: _Solution) -> str:
     found = re.findall(r"^Result - (.*?)\s*$", left.log, re.MULTILINE)
     return str(found[-1]) if found else ""
 
 
-def _message(left: _Answer) -> str:
+def _message(left: _Solution) -> str:
     version = re.search(r"^Version: (\S+)", left.log, re.MULTILINE)
     said = [left.status or left.log.strip().rpartition("\n")[2] or "ended without an answer", _result(left)]
     return f"CBC{' ' + version.group(1) if version else ''}: " + "; ".join(part for part in said if part)
 
 
-def _read(folder: Path, columns: int, rows: int) -> _Answer:
+def _read(folder: Path, columns: int, rows: int) -> _Solution:
     """The text solution's first line, the log, and the binary solution: two int32 sizes, the objective, row activities and
     duals, column values and reduced costs, all float64."""
     log = (folder / "log.txt").read_text(errors="replace")
@@ -204,13 +194,12 @@ def _read(folder: Path, columns: int, rows: int) -> _Answer:
     if binary.is_file() and binary.stat().st_size == 8 * (2 + 2 * rows + 2 * columns):
         numbers = np.fromfile(binary, dtype=np.float64)[2:]
         duals, point = numbers[rows : 2 * rows], numbers[2 * rows : 2 * rows + columns]
-    return _Answer(status=status, log=log, point=point, duals=duals)
+    return _Solution(status=status, log=log, point=point, duals=duals)
 
 
 def _write(path: Path, program: Program, kept: np.ndarray, order: np.ndarray) -> None:
     """The program in free MPS: row R0 is the objective, columns C0, C1, ... are in the given order, whole ones last."""
-    objective = program.objective if program.objective is not None else np.zeros(program.columns)
-    first = sp.csr_array((objective, np.arange(program.columns), [0, program.columns]), shape=(1, program.columns))
+    first = sp.csr_array((program.costs, np.arange(program.columns), [0, program.columns]), shape=(1, program.columns))
     entries = sp.vstack([first, program.rows[kept]], format="csc")[:, order]  # the objective's zeros make every column appear
     row_lower, row_upper = program.row_lower[kept], program.row_upper[kept]
     kinds = np.where(row_lower == row_upper, "E", np.where(row_lower == -np.inf, "L", "G"))

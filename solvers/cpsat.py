@@ -7,56 +7,40 @@ or a column without bounds, is refused. Ctrl-C gives back an Outcome with LIMIT 
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, UnsupportedProgram, make_outcome
-from solvers.program import Array, Program
+from solvers.outcome import Budget, Limit, Outcome, Run, Termination, UnsupportedProgram, reasons, run_interruptible
+from solvers.program import Array, Integers, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "ortools-cpsat", "ortools", 0.0
 LARGEST = 2.0**60  # of a column bound and of any row's activity, well inside int64
-
-Integers = npt.NDArray[np.int64]
 
 
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Scale exactly, build, run, read back. Raises UnsupportedProgram where the scaled program leaves int64."""
     from ortools.sat.python import cp_model
 
-    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
-    started = time.perf_counter()
+    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
     model, columns, objective_exponent = _model(program)
-    built = time.perf_counter()
+    left = run.begin(budget)
     if columns is None:
-        return answer(termination=Termination.INFEASIBLE, limit=None, build_seconds=built - started, solve_seconds=0.0,
-                      message="an integer column or an empty row has no value between its bounds")
+        return run.outcome(Termination.INFEASIBLE, "an integer column or an empty row has no value between its bounds")
     solver = cp_model.CpSolver()
-    _configure(solver.parameters, budget, presolve, budget.seconds - (built - started))
+    _configure(solver.parameters, budget, presolve, left)
     status, interrupted = run_interruptible(lambda: solver.solve(model), solver.stop_search)
-    solve_seconds = time.perf_counter() - built
     name = solver.status_name(status)
     # CP-SAT says FEASIBLE or UNKNOWN for every early stop and not by which limit.
-    out_of_time = solve_seconds >= 0.9 * solver.parameters.max_time_in_seconds
+    out_of_time = run.end() >= 0.9 * solver.parameters.max_time_in_seconds
     early = Limit.INTERRUPTED if interrupted else Limit.TIME if out_of_time else Limit.OTHER
-    known: dict[str, tuple[Termination, Limit | None]] = {
-        "OPTIMAL": (Termination.OPTIMAL, None),
-        "FEASIBLE": (Termination.LIMIT, early),
-        "INFEASIBLE": (Termination.INFEASIBLE, None),
-        "UNKNOWN": (Termination.LIMIT, early),
-        "MODEL_INVALID": (Termination.ERROR, None),
-    }
-    termination, limit = known.get(name, (Termination.ERROR, None))
+    known = reasons({Termination.OPTIMAL: ["OPTIMAL"], Termination.INFEASIBLE: ["INFEASIBLE"], early: ["FEASIBLE", "UNKNOWN"]})
     values = np.array(solver.values(columns), dtype=np.float64) if name in ("OPTIMAL", "FEASIBLE") else None
     dual_bound = None
     if program.objective is not None and name in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
         dual_bound = float(np.ldexp(solver.best_objective_bound, -objective_exponent)) + program.constant
-    return answer(termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds, values=values,
-                  dual_bound=dual_bound, nodes=int(solver.num_branches), message=name)
+    reason = known.get(name, Termination.ERROR)  # MODEL_INVALID
+    return run.outcome(reason, name, values=values, dual_bound=dual_bound, nodes=int(solver.num_branches))
 
 
 def _configure(parameters: Any, budget: Budget, presolve: bool | None, seconds: float) -> None:

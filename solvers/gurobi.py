@@ -5,14 +5,13 @@ Ctrl-C gives back an Outcome with LIMIT / INTERRUPTED: Gurobi listens itself.
 
 from __future__ import annotations
 
-import time
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.outcome import Budget, LicenceLimit, Limit, Outcome, Termination, Unavailable, make_outcome
+from solvers.outcome import Budget, LicenceLimit, Limit, Outcome, Run, Termination, Unavailable, reasons
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "gurobi", "gurobipy", 1e-5  # 1e-5 is the default IntFeasTol, the coarsest of them
@@ -20,27 +19,20 @@ BUNDLED_LIMIT = 2000
 _NO_LICENCE, _SIZE_LIMIT_EXCEEDED = 10009, 10010
 
 # Status codes by number, as in the reference manual's "Optimization Status Codes".
-_TERMINATION: dict[int, tuple[Termination, Limit | None]] = {
-    1: (Termination.ERROR, None),  # LOADED: never solved
-    2: (Termination.OPTIMAL, None),
-    3: (Termination.INFEASIBLE, None),
-    4: (Termination.INFEASIBLE_OR_UNBOUNDED, None),
-    5: (Termination.UNBOUNDED, None),
-    6: (Termination.LIMIT, Limit.OTHER),  # CUTOFF
-    7: (Termination.LIMIT, Limit.ITERATIONS),
-    8: (Termination.LIMIT, Limit.NODES),
-    9: (Termination.LIMIT, Limit.TIME),
-    10: (Termination.LIMIT, Limit.OTHER),  # SOLUTION_LIMIT
-    11: (Termination.LIMIT, Limit.INTERRUPTED),
-    12: (Termination.NUMERICAL, None),
-    13: (Termination.NUMERICAL, None),  # SUBOPTIMAL: tolerances could not be met
-    14: (Termination.ERROR, None),  # INPROGRESS
-    15: (Termination.LIMIT, Limit.OTHER),  # USER_OBJ_LIMIT
-    16: (Termination.LIMIT, Limit.OTHER),  # WORK_LIMIT
-    17: (Termination.LIMIT, Limit.MEMORY),
-    18: (Termination.NUMERICAL, None),  # LOCALLY_OPTIMAL: never of a linear program
-    19: (Termination.NUMERICAL, None),  # LOCALLY_INFEASIBLE
-}
+_REASONS = reasons({
+    Termination.OPTIMAL: [2],
+    Termination.INFEASIBLE: [3],
+    Termination.INFEASIBLE_OR_UNBOUNDED: [4],
+    Termination.UNBOUNDED: [5],
+    Termination.NUMERICAL: [12, 13, 18, 19],  # 13 SUBOPTIMAL: tolerances could not be met; 18, 19 LOCALLY_...: of no linear program
+    Termination.ERROR: [1, 14],  # LOADED: never solved; INPROGRESS
+    Limit.ITERATIONS: [7],
+    Limit.NODES: [8],
+    Limit.TIME: [9],
+    Limit.INTERRUPTED: [11],
+    Limit.MEMORY: [17],
+    Limit.OTHER: [6, 10, 15, 16],  # CUTOFF, SOLUTION_LIMIT, USER_OBJ_LIMIT, WORK_LIMIT
+})
 
 
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
@@ -50,8 +42,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     """
     import gurobipy
 
-    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
-    started = time.perf_counter()
+    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
     matrix, sense, side, origin = _one_sided(program)
     if max(program.columns, len(side)) > BUNDLED_LIMIT and _size_limited():
         raise LicenceLimit(
@@ -64,31 +55,29 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
             env.start()
             with gurobipy.Model(env=env) as model:
                 columns, rows = _load(model, program, matrix, sense, side)
-                built = time.perf_counter()
-                model.Params.TimeLimit = max(budget.seconds - (built - started), 0.0)
+                model.Params.TimeLimit = max(run.begin(budget), 0.0)
                 model.optimize()
-                solve_seconds = time.perf_counter() - built
-                known = _TERMINATION.get(model.Status)
-                termination, limit = known if known is not None else (Termination.ERROR, None)
-                duals = ray = dual_bound = None
-                if program.mixed_integer and termination in (Termination.OPTIMAL, Termination.LIMIT):
+                run.end()
+                reason = _REASONS.get(model.Status, Termination.ERROR)
+                multipliers = dual_bound = None
+                if program.mixed_integer and (reason is Termination.OPTIMAL or isinstance(reason, Limit)):
                     dual_bound = model.ObjBound if abs(model.ObjBound) < gurobipy.GRB.INFINITY else None
-                elif not program.mixed_integer and termination is Termination.OPTIMAL:
+                elif not program.mixed_integer and reason is Termination.OPTIMAL:
                     dual_bound = model.ObjVal
-                    duals = _gather(rows, "Pi", origin, program)
-                elif not program.mixed_integer and termination is Termination.INFEASIBLE and len(side):
+                    multipliers = _gather(rows, "Pi", origin, program)
+                elif not program.mixed_integer and reason is Termination.INFEASIBLE and len(side):
                     ray = _gather(rows, "FarkasDual", origin, program)
-                    ray = None if ray is None else -ray  # Gurobi's certificate is written for <= rows
-                has_point = model.SolCount > 0 and (program.mixed_integer or termination is Termination.OPTIMAL)
-                return answer(
-                    termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds,
-                    values=np.array(columns.X) if has_point else None, dual_bound=dual_bound, duals=duals, ray=ray,
-                    nodes=int(model.NodeCount) if program.mixed_integer else None, message=f"status {model.Status}")
+                    multipliers = None if ray is None else -ray  # Gurobi's certificate is written for <= rows
+                has_point = model.SolCount > 0 and (program.mixed_integer or reason is Termination.OPTIMAL)
+                return run.outcome(
+                    reason, f"status {model.Status}", values=np.array(columns.X) if has_point else None, dual_bound=dual_bound,
+                    multipliers=multipliers, nodes=int(model.NodeCount) if program.mixed_integer else None,
+                )
     except gurobipy.GurobiError as error:
         if error.errno == _NO_LICENCE:
             raise Unavailable(f"gurobi: no valid licence ({error}); renew it or use another backend, for example highs") from error
-        return answer(termination=Termination.ERROR, limit=None, build_seconds=0.0,
-                      solve_seconds=time.perf_counter() - started, message=f"Gurobi error {error.errno}: {error}")
+        run.end()
+        return run.outcome(Termination.ERROR, f"Gurobi error {error.errno}: {error}")
 
 
 def _one_sided(program: Program) -> tuple[sp.csr_array, Any, Array, Any]:
@@ -121,8 +110,7 @@ def _load(model: Any, program: Program, matrix: sp.csr_array, sense: Any, side: 
     import gurobipy
 
     kind = np.where(program.integer, gurobipy.GRB.INTEGER, gurobipy.GRB.CONTINUOUS)
-    objective = program.objective if program.objective is not None else np.zeros(program.columns)
-    columns = model.addMVar(program.columns, lb=program.lower, ub=program.upper, vtype=kind, obj=objective)
+    columns = model.addMVar(program.columns, lb=program.lower, ub=program.upper, vtype=kind, obj=program.costs)
     model.ObjCon = program.constant
     if not program.objective_bounded:
         model.Params.DualReductions = 0  # lets presolve tell infeasible from unbounded

@@ -6,109 +6,89 @@ directly and any exception becomes an Outcome with ERROR. Ctrl-C gives back an O
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Run, Termination, reasons, run_interruptible
 from solvers.program import Array, Program
 
-DISTRIBUTION = "ortools"
+DISTRIBUTION, TOLERANCE = "ortools", 1e-6
 PDLP_TOLERANCE = 1e-8  # the default 1e-6 leaves optima apart in the fifth digit
 
-_LIMIT: dict[str, Limit] = {
-    "LIMIT_UNSPECIFIED": Limit.OTHER,
-    "LIMIT_UNDETERMINED": Limit.OTHER,
-    "LIMIT_ITERATION": Limit.ITERATIONS,
-    "LIMIT_TIME": Limit.TIME,
-    "LIMIT_NODE": Limit.NODES,
-    "LIMIT_SOLUTION": Limit.OTHER,
-    "LIMIT_MEMORY": Limit.MEMORY,
-    "LIMIT_CUTOFF": Limit.OTHER,
-    "LIMIT_OBJECTIVE": Limit.OTHER,
-    "LIMIT_NORM": Limit.OTHER,
+_REASONS = reasons({
+    Termination.OPTIMAL: ["OPTIMAL"],
+    Termination.INFEASIBLE: ["INFEASIBLE"],
+    Termination.UNBOUNDED: ["UNBOUNDED"],
+    Termination.INFEASIBLE_OR_UNBOUNDED: ["INFEASIBLE_OR_UNBOUNDED"],
+    Termination.NUMERICAL: ["IMPRECISE", "NUMERICAL_ERROR"],
+    Termination.ERROR: ["UNSPECIFIED", "OTHER_ERROR"],
+    Limit.OTHER: ["FEASIBLE", "NO_SOLUTION_FOUND"],  # stopped early: the limit says by what
+})
+_LIMITS = {
+    "LIMIT_ITERATION": Limit.ITERATIONS, "LIMIT_TIME": Limit.TIME, "LIMIT_NODE": Limit.NODES, "LIMIT_MEMORY": Limit.MEMORY,
     "LIMIT_INTERRUPTED": Limit.INTERRUPTED,
-    "LIMIT_SLOW_PROGRESS": Limit.OTHER,
-    "LIMIT_OTHER": Limit.OTHER,
 }
-
-_TERMINATION: dict[str, Termination] = {
-    "TERMINATION_REASON_UNSPECIFIED": Termination.ERROR,
-    "TERMINATION_REASON_OPTIMAL": Termination.OPTIMAL,
-    "TERMINATION_REASON_INFEASIBLE": Termination.INFEASIBLE,
-    "TERMINATION_REASON_UNBOUNDED": Termination.UNBOUNDED,
-    "TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED": Termination.INFEASIBLE_OR_UNBOUNDED,
-    "TERMINATION_REASON_IMPRECISE": Termination.NUMERICAL,
-    "TERMINATION_REASON_FEASIBLE": Termination.LIMIT,
-    "TERMINATION_REASON_NO_SOLUTION_FOUND": Termination.LIMIT,
-    "TERMINATION_REASON_NUMERICAL_ERROR": Termination.NUMERICAL,
-    "TERMINATION_REASON_OTHER_ERROR": Termination.ERROR,
-}
+"""All others are Limit.OTHER."""
 
 
 def solve_glop(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """LP by Google's revised simplex. It gives no Farkas ray of an infeasible program."""
-    return _solve(program, "ortools-glop", "SOLVER_TYPE_GLOP", 1e-6, budget, presolve)
+    return _solve(program, "ortools-glop", "SOLVER_TYPE_GLOP", budget, presolve)
 
 
 def solve_pdlp(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """LP by a first-order method (primal-dual hybrid gradient); the tolerance is relative to the size of the data."""
-    return _solve(program, "ortools-pdlp", "SOLVER_TYPE_PDLP", 1e-6, budget, presolve)
+    return _solve(program, "ortools-pdlp", "SOLVER_TYPE_PDLP", budget, presolve)
 
 
 def solve_scip(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """MIP by the SCIP that OR-Tools carries. An unbounded program ends as ERROR: MathOpt rejects SCIP's infinite objective."""
-    return _solve(program, "ortools-scip", "SOLVER_TYPE_GSCIP", 1e-6, budget, presolve)
+    return _solve(program, "ortools-scip", "SOLVER_TYPE_GSCIP", budget, presolve)
 
 
-def _solve(program: Program, name: str, solver_type: str, tolerance: float, budget: Budget, presolve: bool | None) -> Outcome:
+def _solve(program: Program, name: str, solver_type: str, budget: Budget, presolve: bool | None) -> Outcome:
     from ortools.math_opt import model_parameters_pb2, parameters_pb2, result_pb2
     from ortools.math_opt.core.python import solver
     from ortools.math_opt.python import callback, init_arguments
     from ortools.util.python import solve_interrupter
 
-    answer = partial(make_outcome, program, backend=name, distribution=DISTRIBUTION, tolerance=tolerance)
-    started = time.perf_counter()
+    run = Run(program, name, DISTRIBUTION, TOLERANCE)
     model = _model(program)
-    built = time.perf_counter()
-    parameters = _parameters(solver_type, budget, presolve, budget.seconds - (built - started))
+    parameters = _parameters(solver_type, budget, presolve, run.begin(budget))
     own_handler = solver_type == "SOLVER_TYPE_GSCIP"  # MathOpt's interrupter is broken for SCIP in 9.15; SCIP hears Ctrl-C itself
     interrupter = solve_interrupter.SolveInterrupter()
 
-    def run() -> Any:
+    def work() -> Any:
         return solver.solve(
             model, parameters_pb2.SolverTypeProto.Value(solver_type), init_arguments.StreamableSolverInitArguments().to_proto(),
             parameters, model_parameters_pb2.ModelSolveParametersProto(), None, callback.CallbackRegistration().to_proto(),
             None, None if own_handler else interrupter.pybind_interrupter)
 
     try:
-        result = run() if own_handler else run_interruptible(run, interrupter.interrupt)[0]
+        result = work() if own_handler else run_interruptible(work, interrupter.interrupt)[0]
     except Exception as error:  # pybind's StatusNotOk and what its wrapper makes of it; KeyboardInterrupt passes
-        return answer(termination=Termination.ERROR, limit=None, build_seconds=built - started,
-                      solve_seconds=time.perf_counter() - built, message=f"{type(error).__name__}: {error}")
-    solve_seconds = time.perf_counter() - built
-    reason = result_pb2.TerminationReasonProto.Name(result.termination.reason)
-    termination = _TERMINATION.get(reason, Termination.ERROR)
-    limit = None
-    if termination is Termination.LIMIT:
-        limit = _LIMIT.get(result_pb2.LimitProto.Name(result.termination.limit), Limit.OTHER)
-        if limit is Limit.OTHER and solve_seconds >= 0.9 * parameters.time_limit.ToTimedelta().total_seconds():
-            limit = Limit.TIME  # GLOP stops in time but reports LIMIT_UNDETERMINED
-    bounded = termination in (Termination.OPTIMAL, Termination.LIMIT)
-    duals = ray = None
-    if not program.mixed_integer and termination is Termination.OPTIMAL:
-        duals = _duals(result, program)
-    if not program.mixed_integer and termination is Termination.INFEASIBLE and result.dual_rays:
-        ray = _dense(result.dual_rays[0].dual_values, len(program.row_lower))
-    return answer(
-        termination=termination, limit=limit, build_seconds=built - started, solve_seconds=solve_seconds,
-        values=_point(result, program) if bounded else None, duals=duals, ray=ray,
-        dual_bound=result.termination.objective_bounds.dual_bound if bounded else None,
+        run.end()
+        return run.outcome(Termination.ERROR, f"{type(error).__name__}: {error}")
+    solve_seconds = run.end()
+    status = result_pb2.TerminationReasonProto.Name(result.termination.reason)
+    reason = _REASONS.get(status.removeprefix("TERMINATION_REASON_"), Termination.ERROR)
+    if isinstance(reason, Limit):
+        reason = _LIMITS.get(result_pb2.LimitProto.Name(result.termination.limit), Limit.OTHER)
+        if reason is Limit.OTHER and solve_seconds >= 0.9 * parameters.time_limit.ToTimedelta().total_seconds():
+            reason = Limit.TIME  # GLOP stops in time but reports LIMIT_UNDETERMINED
+    bounded = reason is Termination.OPTIMAL or isinstance(reason, Limit)
+    multipliers = None
+    if not program.mixed_integer and reason is Termination.OPTIMAL:
+        duals = (one.dual_solution.dual_values for one in result.solutions if one.HasField("dual_solution"))
+        multipliers = next((_dense(found, len(program.row_lower)) for found in duals), None)
+    if not program.mixed_integer and reason is Termination.INFEASIBLE and result.dual_rays:
+        multipliers = _dense(result.dual_rays[0].dual_values, len(program.row_lower))
+    return run.outcome(
+        reason, f"{status} {result.termination.detail}".strip(), values=_point(result, program) if bounded else None,
+        dual_bound=result.termination.objective_bounds.dual_bound if bounded else None, multipliers=multipliers,
         nodes=int(result.solve_stats.node_count) if program.mixed_integer else None,
-        message=f"{reason} {result.termination.detail}".strip())
+    )
 
 
 def _model(program: Program) -> Any:
@@ -170,13 +150,6 @@ def _point(result: Any, program: Program) -> Array | None:
     for solution in result.solutions:
         if solution.primal_solution.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE:
             return _dense(solution.primal_solution.variable_values, program.columns)
-    return None
-
-
-def _duals(result: Any, program: Program) -> Array | None:
-    for solution in result.solutions:
-        if solution.HasField("dual_solution"):
-            return _dense(solution.dual_solution.dual_values, len(program.row_lower))
     return None
 
 

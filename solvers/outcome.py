@@ -1,18 +1,22 @@
 """What a backend answers: why it stopped, which limit, what it claims, and the values; and every way it can refuse before that.
 
-What happens while solving is an Outcome, not an error.
+What happens while solving is an Outcome, not an error. `Run` makes the Outcome; `run_interruptible` brings Ctrl-C to backends
+that do not hear it while they run in C++.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from solvers.program import Array, Program
 
@@ -74,11 +78,11 @@ class Outcome:
 
     termination: Termination
     limit: Limit | None
-    values: npt.NDArray[np.float64] | None
+    values: Array | None
     primal_bound: float | None
     dual_bound: float | None
-    duals: npt.NDArray[np.float64] | None
-    ray: npt.NDArray[np.float64] | None
+    duals: Array | None
+    ray: Array | None
     backend: str
     version: str
     tolerance: float
@@ -95,32 +99,99 @@ def installed_version(distribution: str) -> str:
     return version(distribution)
 
 
-def make_outcome(
-    program: Program, *, backend: str, distribution: str, tolerance: float, termination: Termination, limit: Limit | None,
-    build_seconds: float, solve_seconds: float, values: Array | None = None, dual_bound: float | None = None,
-    duals: Array | None = None, ray: Array | None = None, nodes: int | None = None, message: str = "",
-    exact_values: tuple[Fraction, ...] | None = None,
-) -> Outcome:
-    """An Outcome, with what follows from the program alone filled in here once for all backends:
+Reason = Termination | Limit
+"""Why a run ended: a termination, or the limit that stopped it (LIMIT)."""
 
-    a feasibility question that ends OPTIMAL is SATISFIED; INFEASIBLE_OR_UNBOUNDED is INFEASIBLE where the objective is
-    bounded on the column box; primal_bound is the objective evaluated at values; an infinite dual_bound is None.
+
+def reasons(listed: Mapping[Reason, Sequence[Hashable]]) -> dict[Hashable, Reason]:
+    """A backend's statuses with the reason that each of them stands for, from the statuses of each reason."""
+    return {status: reason for reason, statuses in listed.items() for status in statuses}
+
+
+class Run:
+    """One run of a backend: its clock, which starts here, and the Outcome made of what the backend says."""
+
+    def __init__(self, program: Program, backend: str, distribution: str, tolerance: float) -> None:
+        self.program, self.backend, self.distribution, self.tolerance = program, backend, distribution, tolerance
+        self.build_seconds = self.solve_seconds = 0.0
+        self._mark = time.perf_counter()
+
+    def begin(self, budget: Budget) -> float:
+        """Note that the program is built; return the seconds of the budget that are left, which may be negative."""
+        self._mark, started = time.perf_counter(), self._mark
+        self.build_seconds = self._mark - started
+        return budget.seconds - self.build_seconds
+
+    def end(self) -> float:
+        """Note that the backend has stopped; return the seconds that it took."""
+        self.solve_seconds = time.perf_counter() - self._mark
+        return self.solve_seconds
+
+    def outcome(
+        self, reason: Reason, message: str, *, values: Array | None = None, dual_bound: float | None = None,
+        multipliers: Array | None = None, nodes: int | None = None, exact_values: tuple[Fraction, ...] | None = None,
+    ) -> Outcome:
+        """An Outcome, with what follows from the program alone filled in here once for all backends:
+
+        a feasibility question that ends OPTIMAL is SATISFIED; INFEASIBLE_OR_UNBOUNDED is INFEASIBLE where the objective is
+        bounded on the column box; primal_bound is the objective evaluated at values; an infinite dual_bound is None.
+        multipliers: the row duals of an optimal LP, or the Farkas ray of an infeasible one.
+        """
+        termination, limit = (Termination.LIMIT, reason) if isinstance(reason, Limit) else (reason, None)
+        duals = multipliers if termination is Termination.OPTIMAL else None
+        ray = multipliers if termination is Termination.INFEASIBLE else None
+        objective = self.program.objective
+        if termination is Termination.INFEASIBLE_OR_UNBOUNDED and self.program.objective_bounded:
+            termination = Termination.INFEASIBLE
+        if termination is Termination.OPTIMAL and values is None:
+            termination, message = Termination.ERROR, f"optimal without a point: {message}"
+        if objective is None and termination is Termination.OPTIMAL:
+            termination = Termination.SATISFIED
+        primal_bound = None if objective is None or values is None else float(objective @ values) + self.program.constant
+        if objective is None or (dual_bound is not None and not np.isfinite(dual_bound)):
+            dual_bound = None
+        return Outcome(
+            termination=termination, limit=limit, values=values, primal_bound=primal_bound, dual_bound=dual_bound, duals=duals,
+            ray=ray, backend=self.backend, version=installed_version(self.distribution), tolerance=self.tolerance,
+            build_seconds=self.build_seconds, solve_seconds=self.solve_seconds, nodes=nodes, message=message,
+            exact_values=exact_values,
+        )
+
+
+Result = TypeVar("Result")
+
+
+def run_interruptible(work: Callable[[], Result], stop: Callable[[], None]) -> tuple[Result, bool]:
+    """Run work() in a thread while this one listens; on Ctrl-C call stop() and wait for the result.
+
+    Returns (result, whether Ctrl-C arrived). A second Ctrl-C propagates as KeyboardInterrupt without waiting.
+    Python delivers Ctrl-C to the main thread only, so any other thread runs work() directly.
     """
-    if termination is Termination.INFEASIBLE_OR_UNBOUNDED and program.objective_bounded:
-        termination = Termination.INFEASIBLE
-    if termination is Termination.OPTIMAL and values is None:
-        termination, message = Termination.ERROR, f"optimal without a point: {message}"
-    objective = program.objective
-    if objective is None and termination is Termination.OPTIMAL:
-        termination = Termination.SATISFIED
-    primal_bound = None if objective is None or values is None else float(objective @ values) + program.constant
-    if objective is None or (dual_bound is not None and not np.isfinite(dual_bound)):
-        dual_bound = None
-    return Outcome(
-        termination=termination, limit=limit, values=values, primal_bound=primal_bound, dual_bound=dual_bound,
-        duals=duals, ray=ray, backend=backend, version=installed_version(distribution), tolerance=tolerance,
-        build_seconds=build_seconds, solve_seconds=solve_seconds, nodes=nodes, message=message, exact_values=exact_values,
-    )
+    if threading.current_thread() is not threading.main_thread():
+        return work(), False
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # carried over to the waiting thread, which raises it
+            failures.append(error)
+        finally:
+            done.set()
+
+    done = threading.Event()  # Thread.join believes the thread ended when Ctrl-C breaks it off (Python 3.11)
+    interrupted = False
+    try:
+        threading.Thread(target=body, daemon=True).start()
+        done.wait()
+    except KeyboardInterrupt:
+        interrupted = True
+        stop()
+        done.wait()
+    if failures:
+        raise failures[0]
+    return results[0], interrupted
 
 
 class BackendError(Exception):

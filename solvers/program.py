@@ -9,6 +9,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -17,7 +19,7 @@ class Clause:
 
     rows: sp.csr_array
     bound: Array
-    strict: npt.NDArray[np.bool_]
+    strict: Booleans
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,13 +34,13 @@ class Program:
 
     lower: Array
     upper: Array
-    integer: npt.NDArray[np.bool_]
+    integer: Booleans
     rows: sp.csr_array
     row_lower: Array
     row_upper: Array
     objective: Array | None = None
     constant: float = 0.0
-    relus: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    relus: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
     clauses: tuple[Clause, ...] = ()
 
     def __post_init__(self) -> None:
@@ -51,6 +53,11 @@ class Program:
     @property
     def columns(self) -> int:
         return len(self.lower)
+
+    @property
+    def costs(self) -> Array:
+        """The objective's coefficients (n,), zeros for a feasibility question."""
+        return np.zeros(self.columns) if self.objective is None else self.objective
 
     @property
     def mixed_integer(self) -> bool:

@@ -11,16 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from solvers import cbc, cpsat, gurobi, highs, ortools, scip, z3
-from solvers.outcome import (
-    BackendError,
-    Budget,
-    Outcome,
-    Termination,
-    Unavailable,
-    UnsupportedProgram,
-    installed_version,
-    make_outcome,
-)
+from solvers.outcome import BackendError, Budget, Outcome, Run, Termination, Unavailable, UnsupportedProgram, installed_version
 from solvers.program import Program
 
 
@@ -69,9 +60,7 @@ class Backend:
         """The installed version, from the package's metadata; None where it is not installed."""
         return installed_version(self.distribution) if self.is_available() else None
 
-    def solve(
-        self, program: Program, *, budget: Budget, relax_integrality: bool = False, presolve: bool | None = None
-    ) -> Outcome:
+    def solve(self, program: Program, *, budget: Budget, relax_integrality: bool = False, presolve: bool | None = None) -> Outcome:
         """Solve one program.
 
         relax_integrality: drop the integrality of every column.   presolve: on, off, or None for the backend's own choice.
@@ -85,9 +74,7 @@ class Backend:
         self._check(program)
         crossed = _crossed(program)
         if crossed is not None:
-            return make_outcome(
-                program, backend=self.name, distribution=self.distribution, tolerance=0.0, termination=Termination.INFEASIBLE,
-                limit=None, build_seconds=0.0, solve_seconds=0.0, message=crossed)
+            return Run(program, self.name, self.distribution, 0.0).outcome(Termination.INFEASIBLE, crossed)
         if not program.rows.has_canonical_format:
             rows = program.rows.copy()
             rows.sum_duplicates()

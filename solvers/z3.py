@@ -6,24 +6,21 @@ context of its own, so solves in different threads do not meet. Ctrl-C gives bac
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.interrupt import run_interruptible
-from solvers.outcome import Budget, Limit, Outcome, Termination, UnsupportedProgram, make_outcome
+from solvers.outcome import Budget, Limit, Outcome, Reason, Run, Termination, UnsupportedProgram, run_interruptible
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "z3", "z3-solver", 0.0
 
 # Z3's reasons for `unknown`; any other reason is an error with that text.
-_UNKNOWN: dict[str, Limit] = {
+_UNKNOWN: dict[str, Reason] = {
     "timeout": Limit.TIME,
     "canceled": Limit.TIME,  # the timer cancels; an interrupt is recognised before this table is asked
     "interrupted": Limit.INTERRUPTED,
@@ -44,8 +41,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     if program.objective is not None and any(clause.strict.any() for clause in program.clauses):
         raise UnsupportedProgram("z3: an objective beside strict clauses need not have an optimum; ask a feasibility question "
                                  "or make the clauses non-strict")
-    answer = partial(make_outcome, program, backend=NAME, distribution=DISTRIBUTION, tolerance=TOLERANCE)
-    started = time.perf_counter()
+    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
     context = z3.Context()
     solver = z3.Solver(ctx=context) if program.objective is None else z3.Optimize(ctx=context)
     columns = _columns(program)
@@ -54,37 +50,34 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         text += f"(minimize {_linear(program.objective, columns)})"
     solver.from_string(text)
     variables = [(z3.Int if integer else z3.Real)(f"v{j}", context) for j, integer in enumerate(program.integer.tolist())]
-    built = time.perf_counter()
-    _configure(solver, budget, budget.seconds - (built - started))
+    _configure(solver, budget, run.begin(budget))
     try:
         status, interrupted = run_interruptible(solver.check, context.interrupt)
     except z3.Z3Exception as error:
-        memory = "memory" in str(error)
-        return answer(termination=Termination.LIMIT if memory else Termination.ERROR, limit=Limit.MEMORY if memory else None,
-                      build_seconds=built - started, solve_seconds=time.perf_counter() - built, message=str(error))
-    answer = partial(answer, build_seconds=built - started, solve_seconds=time.perf_counter() - built)
+        run.end()
+        return run.outcome(Limit.MEMORY if "memory" in str(error) else Termination.ERROR, str(error))
+    run.end()
     if status == z3.unsat:
-        return answer(termination=Termination.INFEASIBLE, limit=None, message="unsat")
+        return run.outcome(Termination.INFEASIBLE, "unsat")
     if status != z3.sat:
-        reason = solver.reason_unknown()
-        limit = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(reason)
-        if limit is None and reason == "unknown" and time.perf_counter() - started >= budget.seconds:
-            limit = Limit.TIME  # an optimisation that runs into its timer has no better word for it
-        return answer(termination=Termination.ERROR if limit is None else Termination.LIMIT, limit=limit, message=reason)
+        said = solver.reason_unknown()
+        reason = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(said, Termination.ERROR)
+        if reason is Termination.ERROR and said == "unknown" and run.build_seconds + run.solve_seconds >= budget.seconds:
+            reason = Limit.TIME  # an optimisation that runs into its timer has no better word for it
+        return run.outcome(reason, said)
     model = solver.model()
     exact = tuple(_fraction(model.eval(variable, model_completion=True)) for variable in variables)
     point = np.array([float(value) for value in exact])
     if program.objective is None:
-        return answer(termination=Termination.OPTIMAL, limit=None, values=point, exact_values=exact, message="sat")
+        return run.outcome(Termination.OPTIMAL, "sat", values=point, exact_values=exact)
     # Z3 gives the infimum as  coefficient * infinity + value + coefficient * epsilon.
     infinite, infimum, epsilon = (_fraction(part) for part in z3.OptimizeObjective(solver, 0, False).lower_values())
     if infinite != 0:
-        return answer(termination=Termination.UNBOUNDED, limit=None, message="sat, infimum -oo")
+        return run.outcome(Termination.UNBOUNDED, "sat, infimum -oo")
     best = sum((Fraction(cost) * value for cost, value in zip(program.objective.tolist(), exact, strict=True)), Fraction(0))
-    attained = best == infimum and epsilon == 0
-    return answer(
-        termination=Termination.OPTIMAL if attained else Termination.LIMIT, limit=None if attained else Limit.OTHER, values=point,
-        exact_values=exact, dual_bound=float(infimum + Fraction(program.constant)), message=f"sat, infimum {infimum}")
+    reason = Termination.OPTIMAL if best == infimum and epsilon == 0 else Limit.OTHER
+    bound = float(infimum + Fraction(program.constant))
+    return run.outcome(reason, f"sat, infimum {infimum}", values=point, exact_values=exact, dual_bound=bound)
 
 
 def _configure(solver: Any, budget: Budget, seconds: float) -> None:
@@ -97,12 +90,9 @@ def _columns(program: Program) -> list[str]:
     return [f"(to_real v{j})" if integer else f"v{j}" for j, integer in enumerate(program.integer.tolist())]
 
 
-def _declarations(program: Program) -> str:
-    return "".join(f"(declare-fun v{j} () {'Int' if integer else 'Real'})" for j, integer in enumerate(program.integer.tolist()))
-
-
 def _statements(program: Program, columns: list[str]) -> Iterator[str]:
-    yield _declarations(program)
+    for j, integer in enumerate(program.integer.tolist()):
+        yield f"(declare-fun v{j} () {'Int' if integer else 'Real'})"
     for column, lower, upper in zip(columns, program.lower.tolist(), program.upper.tolist(), strict=True):
         yield from _between(column, lower, upper)
     rows = zip(_terms(program.rows, columns), program.row_lower.tolist(), program.row_upper.tolist(), strict=True)

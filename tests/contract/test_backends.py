@@ -147,9 +147,11 @@ def test_a_sequence_from_the_last_basis_gives_the_same_answers() -> None:
     near = replace(first, rows=sp.csr_array(first.rows * 1.001), upper=first.upper + rng.uniform(0, 0.01, 40))
     infeasible = replace(first, lower=np.full(40, 5.0), upper=np.full(40, 6.0))
     asked = [first, near, infeasible, ROWS, near, random_lp(30, 20, 0.3, seed=3)]
-    outcomes = list(highs.solve_sequence(asked, budget=BUDGET))
-    assert len(outcomes) == len(asked)
-    for one, outcome in zip(asked, outcomes, strict=True):
+    simplex, basis, outcomes = highs.HotStart(), None, []
+    for one in asked:
+        outcome, found = simplex.solve(one, seconds=BUDGET.seconds, iterations=10_000, basis=basis)
+        basis = found or basis
+        outcomes.append(outcome)
         alone = solve(one, "highs")
         assert outcome.termination is alone.termination
         assert outcome.primal_bound == (None if alone.primal_bound is None else pytest.approx(alone.primal_bound, abs=1e-7))
@@ -372,10 +374,10 @@ def test_cpsat_scales_exactly_or_refuses() -> None:
 def test_cbc_is_believed_only_where_its_two_reports_agree(said: str, result: str, expected: tuple[Termination, object]) -> None:
     from solvers import cbc
 
-    left = cbc._Answer(status=said, log=f"Version: 2.10.3\n\nResult - {result}\n", point=None, duals=None)
-    assert cbc._termination(left, KNAPSACK, False, False) == expected
-    finished = expected if expected[0] is Termination.OPTIMAL else (Termination.LIMIT, Limit.TIME)
-    assert cbc._termination(left, KNAPSACK, False, True) == finished
+    left = cbc._Solution(status=said, log=f"Version: 2.10.3\n\nResult - {result}\n", point=None, duals=None)
+    assert cbc._reason(left, KNAPSACK, False, False) is (expected[1] or expected[0])
+    finished = Termination.OPTIMAL if expected[0] is Termination.OPTIMAL else Limit.TIME
+    assert cbc._reason(left, KNAPSACK, False, True) is finished
 
 
 def test_cbc_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
