@@ -12,12 +12,32 @@ float32 is monotone, hence an interval of raw values maps into the interval of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Booleans, Integers, Network
+
+
+class Batched:
+    """Base of dataclasses whose fields are arrays with one first axis in common: that of the boxes, points or regions held."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
+
+    def take(self, index: Integers | Booleans | slice) -> Self:
+        """Some of them."""
+        return type(self)(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """One batch of several, in their order."""
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.checker.kinds.kmax import check_kmax as check_kmax
     from verifair.checker.kinds.partition import check_partition as check_partition
     from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
+    from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
     from verifair.engine.buckets.kmax import kmax as kmax
-    from verifair.engine.buckets.verdict import KmaxVerdict as KmaxVerdict
     from verifair.engine.gap.maximise import MaximumGap as MaximumGap
     from verifair.engine.gap.maximise import maximise as maximise
     from verifair.engine.parallel import cluster as cluster
@@ -71,7 +71,7 @@ HOMES = {
     "check_partition": "verifair.checker.kinds.partition",
     "KmaxCertificate": "verifair.checker.kmax_certificate",
     "kmax": "verifair.engine.buckets.kmax",
-    "KmaxVerdict": "verifair.engine.buckets.verdict",
+    "KmaxVerdict": "verifair.engine.buckets.kmax",
     "MaximumGap": "verifair.engine.gap.maximise",
     "maximise": "verifair.engine.gap.maximise",
     "cluster": "verifair.engine.parallel",

@@ -34,7 +34,7 @@ from encoders.network import Array, Booleans
 from solvers.outcome import Budget
 from verifair.checker.check import check
 from verifair.checker.kinds.partition import check_partition
-from verifair.checker.partition_store import VIOLATED, PartitionStore
+from verifair.checker.partition import VIOLATED, PartitionStore
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness, ProbabilityGap

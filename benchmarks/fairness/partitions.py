@@ -23,8 +23,7 @@ from benchmarks.fairness.networks import FAMILIES, Subject, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
 from verifair.checker.kinds.partition import check_partition
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.engine.partition import REASONS, certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of

@@ -26,7 +26,7 @@ from benchmarks.fairness.networks import FAMILIES, Subject, subjects
 from benchmarks.fairness.partitions import Counts
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
-from verifair.checker.partition_store import UNKNOWN, PartitionStore
+from verifair.checker.partition import UNKNOWN, PartitionStore
 from verifair.engine.partition import certify_partition
 from verifair.errors import Disagreement
 

@@ -26,8 +26,7 @@ from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.datasets import read_table
-from verifair.engine.buckets.kmax import kmax
-from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.buckets.kmax import KmaxVerdict, kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import Disagreement
 from verifair.schema.schema import Schema

@@ -29,7 +29,7 @@ from solvers.outcome import Budget
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
-from verifair.interop.decide import Answered, decide, networks_of
+from verifair.interop.decide import VnnlibStatus, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.pieces import Piece, Pieces, pieces_of
 
@@ -70,9 +70,9 @@ def compared(question: Question, folder: Path, seconds: int) -> Iterator[dict[st
         second = decide(new, networks_of(new, {"f": folder / "2.0" / NETWORK}), budget=Budget(seconds=seconds))
         said = marabou_files.ask(folder / "1.0" / PRODUCT, folder / "1.0" / "vnnlib" / name, seconds)
         status = behind(pieces, piece, seconds)
-        if {first.answer, second.answer} == {Answered.SAT, Answered.UNSAT} and first.answer is Answered.UNSAT:
+        if {first.answer, second.answer} == {VnnlibStatus.SAT, VnnlibStatus.UNSAT} and first.answer is VnnlibStatus.UNSAT:
             raise Disagreement(f"{question.name} {name}: 1.0 is unsat, though it relaxes 2.0, which is sat")
-        if status is Status.VIOLATED and Answered.UNSAT in (first.answer, second.answer):
+        if status is Status.VIOLATED and VnnlibStatus.UNSAT in (first.answer, second.answer):
             raise Disagreement(f"{question.name} {name}: the question is violated, the file unsat")
         edge = ""
         if said.answer in DECIDED and first.answer.value in DECIDED and said.answer != first.answer.value:

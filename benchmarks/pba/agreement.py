@@ -122,7 +122,7 @@ def _with_z3() -> list[dict[str, object]]:
     problems: list[TwinProblem] = []
     for label in (0, 1):
         raw = table.raw[(table.predicted == table.labels) & (table.labels == label)][:15]
-        problems.append(bias_problem(network, schema, raw, "age", 1 - raw[:, v], 1.0, label, 1 - label))
+        problems.append(bias_problem(network, schema, raw, "age", 1 - raw[:, v], 1.0, (label, 1 - label)))
     statuses = []
     for problem in problems:
         ours = solve(problem, method="bnb")

@@ -28,11 +28,11 @@ from verifair.audit import audit_file
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import Journal
 from verifair.checker import envelope as certificate_file
-from verifair.checker import partition_store
+from verifair.checker import partition
 from verifair.checker.certificate import Certificate
 from verifair.checker.kinds.consistency import ExplanationBounds, surely_near
 from verifair.checker.kinds.partition import check_partition
-from verifair.checker.partition_store import PartitionStore
+from verifair.checker.partition import PartitionStore
 from verifair.datasets import table
 from verifair.datasets.table import read_table
 from verifair.errors import CertificateError, DataError, SchemaError
@@ -328,7 +328,7 @@ def test_a_bomb_among_the_arrays_is_not_unpacked(tmp_path: Path) -> None:
     path = store(tmp_path / "s.sqlite", arrays=packed.getvalue())
     with PartitionStore(path) as found, pytest.raises(CertificateError, match="is damaged"):
         found.chunk(0)
-    assert partition_store.MAX_UNPACKED < 1 << 29
+    assert partition.MAX_UNPACKED < 1 << 29
 
 
 @pytest.mark.parametrize("value", ["'text'", "NULL", "7", "x''", "x'01020304'", "x'07'"])

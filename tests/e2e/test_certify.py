@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.builders import categorical, integer, schema_of
 from verifair import cli, datasets
-from verifair.checker.partition_store import TABLES
+from verifair.checker.partition import TABLES
 from verifair.engine import partition
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
@@ -341,16 +341,16 @@ def test_a_time_out_leaves_a_file_that_resumes(german: list[object], verifair: R
 
 INTERRUPTED = """
 import os, signal
-from verifair.checker import partition_store
+from verifair.checker.partition import PartitionStore
 from verifair.engine import partition
 partition.QUESTIONS = 16
-add, added = partition_store.PartitionStore.add, []
+add, added = PartitionStore.add, []
 def interrupted(store, chunk):
     add(store, chunk)
     added.append(chunk)
     if len(added) == 4:
         os.kill(os.getpid(), signal.SIGINT)
-partition_store.PartitionStore.add = interrupted
+PartitionStore.add = interrupted
 from verifair.cli import main
 main()
 """

@@ -16,7 +16,7 @@ from benchmarks.fairness.kill_resume import kept
 from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
 from tests.command_line import RUN, flat
 from verifair import datasets
-from verifair.checker.partition_store import ARRAYS, PartitionStore
+from verifair.checker.partition import ARRAYS, PartitionStore
 
 PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1200"]
 PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:22", "--timeout", "600"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
-from verifair.checker import partition_store
+from verifair.checker import partition
 from verifair.cli.check import _checked
 from verifair.cli.check_file import kind_of
 
@@ -53,7 +53,7 @@ class CertificateTarget:
         statement.encode()
         if not report.accepted:
             return f"rejected: {skeleton(str(report.rejections[0].reason), path)}"
-        if kind == partition_store.FORMAT:
+        if kind == partition.FORMAT:
             false, kept = truth.partition(path), "partition"
         else:
             text = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()

@@ -22,8 +22,7 @@ from tests.brute_force import fractions
 from tests.builders import lattice
 from tests.fuzz import world
 from tests.soundness.fairness_truth import Case, sigma
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.checker.partition import PROVED, VIOLATED, Partition, PartitionStore
 from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.score import cec_score
 

@@ -26,7 +26,7 @@ from tests.fuzz import mutate
 from tests.fuzz.certificate_target import CertificateTarget, sealed
 from tests.fuzz.target import Untrue
 from verifair.interop.certificate import VnnlibCertificate, file_sha256, rejections
-from verifair.interop.decide import Answered, check_types, decide, networks_of
+from verifair.interop.decide import VnnlibStatus, check_types, decide, networks_of
 from verifair.interop.witness import written
 from verifair.training.onnx_writer import onnx_model
 
@@ -95,13 +95,13 @@ class VnnlibTarget:
         check_types(query, as_real=True)
         given = networks(query)
         found = decide(query, given, budget=Budget(seconds=0.5, nodes=100), method="bnb")
-        if found.answer is Answered.SAT:
+        if found.answer is VnnlibStatus.SAT:
             assert found.assignment is not None
             values = _values(query, [list(one) for one in found.assignment.inputs])
             if not _met(parsed(_text(path)), values):
                 raise Untrue(f"sat, but not at {values}")
             written(query, found.assignment).encode()
-        if found.answer is Answered.UNSAT:
+        if found.answer is VnnlibStatus.UNSAT:
             commands = parsed(_text(path))
             for values in _points(query) if path.stat().st_size < LARGEST else ():
                 if _met(commands, values):

@@ -15,7 +15,7 @@ from benchmarks.fairness.partitions import Counts, partition_of
 from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.checker.kinds.partition import check_partition
-from verifair.checker.partition_store import PROVED, VIOLATED, PartitionStore
+from verifair.checker.partition import PROVED, VIOLATED, PartitionStore
 from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status

@@ -39,7 +39,7 @@ def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
             assert status != OPEN, "a lattice this small is always decided"
             assert (status == PROVED) == holds
             if status == PROVED:
-                tree = decision.forest.tree(q, g)
+                tree = decision.trees.tree(q, g)
                 bounds = tree.bound[(tree.feature < 0) & ~np.isnan(tree.bound)]
                 assert (bounds > 0).all() if problem.goals[g].strict else (bounds >= 0).all()
             else:

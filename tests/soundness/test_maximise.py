@@ -283,7 +283,7 @@ def test_an_interrupt_keeps_what_is_known() -> None:
         signal.raise_signal(signal.SIGINT)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["verifair.engine.gap.search"], "TOLD", 0.0)
+        patch.setattr(sys.modules["verifair.engine.gap.search"], "REPORTED", 0.0)
         found = vf.maximise(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
     assert len(tells) == 1
     assert found.reason is vf.Reason.INTERRUPTED

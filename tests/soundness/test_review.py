@@ -17,7 +17,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OPEN
-from verifair.engine.store import Record, Store
+from verifair.engine.store import Store, VerdictRecord
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 from verifair.errors import QueryError
@@ -117,8 +117,8 @@ def test_a_certificate_without_content_is_rejected() -> None:
 
 
 def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
-    def record(status: str, reason: str) -> Record:
-        return Record(
+    def record(status: str, reason: str) -> VerdictRecord:
+        return VerdictRecord(
             sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status=status, reason=reason,
             lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None,
             claim=None,

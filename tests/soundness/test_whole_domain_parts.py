@@ -14,8 +14,7 @@ import pytest
 import verifair as vf
 from encoders.network import Booleans
 from verifair.checker.kinds.partition import check_partition
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.engine.partition import certify_partition
 from verifair.errors import DataError
 

@@ -93,7 +93,7 @@ def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> Au
     try:
         return _build(content, name, folder, root or folder, hashlib.sha256(text.encode()).hexdigest())
     except SchemaError as error:
-        raise SchemaError(schema_file.told(error, name)) from None
+        raise SchemaError(schema_file.with_name(error, name)) from None
 
 
 def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha256: str) -> AuditFile:

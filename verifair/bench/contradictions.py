@@ -22,7 +22,7 @@ from typing import Any
 
 from verifair.bench.questions import CenterQuestion, Question
 from verifair.bench.records import DISAGREEMENT, BenchRecord
-from verifair.engine.disagreement import reproducer
+from verifair.engine.answer import reproducer
 
 SLACK = 1e-4
 EXACT = 1e-9

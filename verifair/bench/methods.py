@@ -19,7 +19,7 @@ from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
 from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, RelaxationQuestion
 from verifair.bench.records import Reply, unknown, why
-from verifair.engine.answer import Answer
+from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.search.optimum import minimum
 from verifair.engine.verdict import Reason, Status
@@ -36,7 +36,7 @@ def decide(question: DecisionQuestion, method: str, solver: str | None, budget: 
     return together([answer for row in rows for answer in row], comparable=question.single)
 
 
-def together(answers: Sequence[Answer], *, comparable: bool) -> Reply:
+def together(answers: Sequence[GoalAnswer], *, comparable: bool) -> Reply:
     """Join the answers: all goals hold, one fails, or neither is known."""
     outcomes = [outcome for answer in answers for outcome in answer.outcomes]
     statuses = {answer.status for answer in answers}

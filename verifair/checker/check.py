@@ -72,14 +72,10 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
-def _groups(
-    certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]
-) -> Iterator[tuple[int, Leaves]]:
+def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
     """(proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
-    tasks: list[Task] = []
-    parts: list[tuple[Array, Array, Array]] = []
-    proofs: list[int] = []
-    held = 0
+    held: list[tuple[int, Task, tuple[Array, Array, Array]]] = []
+    count = 0
     for number, proof in enumerate(certificate.proofs):
         task = _task(proof.statement, certificate.query, network, schema)
         leaves: tuple[Array, Array, Array] | str
@@ -97,15 +93,13 @@ def _groups(
         if isinstance(leaves, str) or isinstance(task, str):
             found.append(Rejection(proof=number, reason=str(leaves)))
         else:
-            tasks.append(task)
-            parts.append(leaves)
-            proofs.append(number)
-            held += len(leaves[2])
-        if held >= LEAVES_HELD:
-            yield number + 1, _gathered(tasks, parts, proofs)
-            tasks, parts, proofs, held = [], [], [], 0
-    if parts:
-        yield len(certificate.proofs), _gathered(tasks, parts, proofs)
+            held.append((number, task, leaves))
+            count += len(leaves[2])
+        if count >= LEAVES_HELD:
+            yield number + 1, _gathered(held)
+            held, count = [], 0
+    if held:
+        yield len(certificate.proofs), _gathered(held)
 
 
 def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
@@ -117,9 +111,8 @@ def _task(statement: Statement, query: Query, network: Network, schema: Schema) 
     return task_of(statement, query, network, schema)
 
 
-def _gathered(tasks: list[Task], parts: Sequence[tuple[Array, Array, Array]], proofs: list[int]) -> Leaves:
-    lower, upper, bound = (np.concatenate(part) for part in zip(*parts, strict=True))
-    sizes = [len(part[2]) for part in parts]
-    proof = np.repeat(np.array(proofs, dtype=np.int64), sizes)
-    task = np.repeat(np.arange(len(tasks)), sizes)
-    return Leaves(tasks=Tasks.of(tasks), task=task, proof=proof, lower=lower, upper=upper, bound=bound)
+def _gathered(held: Sequence[tuple[int, Task, tuple[Array, Array, Array]]]) -> Leaves:
+    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for _, _, leaves in held), strict=True))
+    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for _, _, leaves in held])
+    proof, tasks = np.array([number for number, _, _ in held], dtype=np.int64), Tasks.of([one for _, one, _ in held])
+    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound)

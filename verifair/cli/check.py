@@ -11,7 +11,7 @@ from rich.console import Console
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.checker import partition_store
+from verifair.checker import partition
 from verifair.checker.certificate import Certificate
 from verifair.checker.check import check as recheck
 from verifair.checker.consistency_certificate import ConsistencyCertificate
@@ -19,7 +19,7 @@ from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
 from verifair.checker.kmax_certificate import KmaxCertificate
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, PartitionStore
 from verifair.checker.report import CheckReport
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery
 from verifair.cli import options
@@ -89,7 +89,7 @@ def _verdict(report: CheckReport) -> str:
 def _checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[str, CheckReport]:
     """What the file states, and what became of it."""
     match kind:
-        case partition_store.FORMAT:
+        case partition.FORMAT:
             with options.progress_bar("chunks") as progress:
                 report = check_partition(path, network=network, schema=schema, progress=progress)
                 return _partition_statement(path, schema), report

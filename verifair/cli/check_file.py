@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from verifair.checker import partition_store
+from verifair.checker import partition
 from verifair.checker.certificate import Certificate
 from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kmax_certificate import KmaxCertificate
@@ -38,7 +38,7 @@ def kind_of(path: Path) -> str:
     if not head:
         raise CertificateError(f"{path}: is empty; {EXPECTED}: run the verb that wrote it again")
     if head.startswith(SQLITE):
-        return partition_store.FORMAT
+        return partition.FORMAT
     zipped = head.startswith(GZIP)
     if zipped != path.name.endswith(".gz"):
         found = "is compressed by gzip, but its name does not end" if zipped else "is not compressed by gzip, but its name ends"

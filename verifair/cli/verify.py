@@ -16,10 +16,10 @@ from verifair.cli import options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections
-from verifair.interop.decide import Answered, QueryAnswer, check_types, decide, networks_of, rounded_nodes
+from verifair.interop.decide import QueryAnswer, VnnlibStatus, check_types, decide, networks_of, rounded_nodes
 from verifair.interop.witness import written
 
-EXITS = {Answered.UNSAT: 0, Answered.SAT: 10, Answered.UNKNOWN: 20, Answered.TIMED_OUT: 20}
+EXITS = {VnnlibStatus.UNSAT: 0, VnnlibStatus.SAT: 10, VnnlibStatus.UNKNOWN: 20, VnnlibStatus.TIMED_OUT: 20}
 METHODS = ("auto", "bnb", "milp")
 
 
@@ -98,7 +98,7 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
     for line in wrong or [f"{file}: accepted, every case was re-proved"]:
         err.print(line, soft_wrap=True, markup=False)
     found = QueryAnswer(
-        answer=Answered.UNKNOWN if wrong else Answered.UNSAT,
+        answer=VnnlibStatus.UNKNOWN if wrong else VnnlibStatus.UNSAT,
         assignment=None,
         reason="; ".join(wrong) or None,
         cases=len(given.cases),
@@ -120,7 +120,7 @@ def _explain(found: QueryAnswer, saved: Path | None) -> None:
 
     cases = "1 case" if found.cases == 1 else f"{found.cases} cases"
     say(f"{cases}, {', '.join(found.engines) or 'none to decide'}, {found.seconds:.2f} s")
-    if found.answer is Answered.UNSAT:
+    if found.answer is VnnlibStatus.UNSAT:
         say("about the real-valued function of the stored weights")
     if found.reason is not None:
         say(f"because: {found.reason}")
@@ -143,7 +143,7 @@ def _answer(path: Path, found: QueryAnswer, text: str) -> dict[str, object]:
         "float32_agrees": found.assignment.agrees if found.assignment is not None else None,
         "cases": found.cases,
         "engines": list(found.engines),
-        "trust": None if found.answer is not Answered.UNSAT else "claimed" if found.claimed else "proved",
+        "trust": None if found.answer is not VnnlibStatus.UNSAT else "claimed" if found.claimed else "proved",
         "claimed": list(found.claimed),
         "rounded": list(found.rounded),
         "seconds": found.seconds,

@@ -1,8 +1,16 @@
-"""The answer to one goal of one question, still in arrays, and its replay in float32."""
+"""The answer to one goal of one question, still in arrays: its replay in float32, and answers that contradict each other.
+
+When two engines contradict each other, nothing is answered: the question is saved and `Disagreement` is raised.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +20,14 @@ from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
+from verifair.checker.certificate import Claim
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.verdict import Reason, Status
+from verifair.errors import Disagreement
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answer:
+class GoalAnswer:
     """The answer to one goal of one question, still in arrays.
 
     tree: the proof's boxes, None for a solver's claim.   witness: (V,) raw x.   margins: g(x), g(x') there.
@@ -36,8 +46,19 @@ class Answer:
     outcomes: tuple[Outcome, ...]
     nodes: int
 
+    @property
+    def claim(self) -> Claim:
+        """The word of the solver that was asked last."""
+        last = self.outcomes[-1]
+        return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
 
-def replayed(problem: TwinProblem, answers: list[list[Answer]]) -> list[list[Answer]]:
+    @property
+    def evidence(self) -> Tree | PhaseTree | Claim:
+        """What stands behind a proof: its tree, else a solver's word."""
+        return self.claim if self.tree is None else self.tree
+
+
+def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list[GoalAnswer]]:
     """Replay every witness in float32 onnxruntime, all in one batch, and note whether it shows the violation too."""
     at = [(q, g) for q, row in enumerate(answers) for g, answer in enumerate(row) if answer.witness is not None]
     if problem.network.source is None or not at:
@@ -57,3 +78,32 @@ def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw
     margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
     unmet = seems_unmet(problem, margins, np.zeros(len(raw)))
     return unmet[np.arange(len(raw)), goal].astype(np.int8)
+
+
+def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[str, object]) -> Disagreement:
+    """The error to raise, its reproducer written to disagreement-HASH.json in the working folder.
+
+    answers: what each engine says, by its name. The file holds the raw box, the protected values, margin and row, so that the
+    question can be asked again of the network whose sha256 it names.
+    """
+    content = {**reproducer(problem, question, row), "answers": {name: str(answer) for name, answer in answers.items()}}
+    text = json.dumps(content, indent=2)
+    path = Path(f"disagreement-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json")
+    path.write_text(text + "\n", encoding="utf-8")
+    said = "; ".join(f"{name}: {answer}" for name, answer in content["answers"].items())
+    return Disagreement(f"two engines contradict each other ({said}); saved as {path.resolve()}, please report it")
+
+
+def reproducer(problem: TwinProblem, question: int, row: Array) -> dict[str, Any]:
+    """What is needed to ask one question again, of the network whose sha256 it names. row: (2,) or (R, 2)."""
+    batch = problem.batch
+    return {
+        "network": problem.network.source,
+        "network_sha256": problem.network.source_sha256,
+        "lower": batch.lower[question].tolist(),
+        "upper": batch.upper[question].tolist(),
+        "prime": batch.prime[question].tolist(),
+        "protected": batch.protected.tolist(),
+        "margin": problem.margin.tolist(),
+        "row": row.tolist(),
+    }

@@ -18,10 +18,10 @@ from encoders.network import Integers
 from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget
-from verifair.engine.answer import Answer, replayed
+from verifair.engine.answer import GoalAnswer, replayed
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
-from verifair.engine.search.open_goals import OPEN, PROVED, VIOLATED, Decision
+from verifair.engine.search.open_goals import OPEN, PROVED, VIOLATED, BatchDecision
 from verifair.engine.solver import ask, left
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
@@ -34,14 +34,9 @@ FIRST_NODES, PHASE_NODES = 2000, 2000
 
 
 def solve(
-    problem: TwinProblem,
-    *,
-    method: str = "auto",
-    solver: str | None = None,
-    budget: Budget | None = None,
-    group: Integers | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> list[list[Answer]]:
+    problem: TwinProblem, *, method: str = "auto", solver: str | None = None, budget: Budget | None = None,
+    group: Integers | None = None, progress: Callable[[int], None] | None = None,
+) -> list[list[GoalAnswer]]:
     """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
@@ -70,25 +65,20 @@ def solve(
     return replayed(problem, answers)
 
 
-def _answers(problem: TwinProblem, decision: Decision) -> list[list[Answer]]:
+def _answers(problem: TwinProblem, decision: BatchDecision) -> list[list[GoalAnswer]]:
     return [[_answer(decision, q, g) for g in range(len(problem.goals))] for q in range(len(problem.batch))]
 
 
-def _answer(decision: Decision, q: int, g: int) -> Answer:
+def _answer(decision: BatchDecision, q: int, g: int) -> GoalAnswer:
     status = int(decision.status[q, g])
     violated = status == VIOLATED
-    return Answer(
+    return GoalAnswer(
         status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED}[status],
         reason=None if status != OPEN else {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL),
-        lower=float(decision.lower[q, g]),
-        upper=float(decision.upper[q, g]),
-        tree=decision.forest.tree(q, g) if status == PROVED else None,
-        witness=decision.witness[q, g] if violated else None,
-        margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None,
-        agrees=None,
-        engine="branch-and-bound",
-        outcomes=(),
-        nodes=int(decision.nodes[q]),
+        lower=float(decision.lower[q, g]), upper=float(decision.upper[q, g]),
+        tree=decision.trees.tree(q, g) if status == PROVED else None, witness=decision.witness[q, g] if violated else None,
+        margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None, agrees=None,
+        engine="branch-and-bound", outcomes=(), nodes=int(decision.nodes[q]),
     )
 
 
@@ -100,13 +90,9 @@ def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | Non
 
 
 def _settle_the_rest(
-    problem: TwinProblem,
-    answers: list[list[Answer]],
-    solver: str | None,
-    budget: Budget,
-    deadline: float,
+    problem: TwinProblem, answers: list[list[GoalAnswer]], solver: str | None, budget: Budget, deadline: float,
     group: Integers | None,
-) -> list[list[Answer]]:
+) -> list[list[GoalAnswer]]:
     """What ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
 
     def open_goals() -> list[tuple[int, int]]:
@@ -114,7 +100,7 @@ def _settle_the_rest(
         return [
             (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
             if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
-        ]  # fmt: skip
+        ]
 
     if any(goal.strict for goal in problem.goals):
         pending = open_goals()
@@ -140,11 +126,11 @@ def _settle_the_rest(
     return answers
 
 
-def _any_violated(row: list[Answer]) -> bool:
+def _any_violated(row: list[GoalAnswer]) -> bool:
     return any(answer.status is Status.VIOLATED for answer in row)
 
 
-def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Answer) -> Answer:
+def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: GoalAnswer) -> GoalAnswer:
     """One goal by neuron branching; what is known stays when that brings nothing."""
     found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
     known = replace(known, nodes=known.nodes + found.nodes)
@@ -156,7 +142,7 @@ def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Ans
     )
 
 
-def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[Answer]]:
+def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[GoalAnswer]]:
     twin, deadline = Twin.of(problem), time.monotonic() + budget.seconds
     return [
         [ask(twin, q, g, method, solver, left(budget, deadline), None) for g in range(len(problem.goals))]

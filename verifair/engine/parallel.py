@@ -38,7 +38,7 @@ CONNECT, PATIENCE = 10.0, 60.0
 PACKAGES = (
     "verifair", "numpy", "scipy", "pandas", "pydantic", "onnx", "onnxruntime", "python-flint", "highspy", "joblib", "cloudpickle",
     "dask", "distributed",
-)  # fmt: skip
+)
 """Whose versions decide what a worker answers, or whether it understands us."""
 CODE = ("verifair", "encoders", "solvers")
 SAME = "install the same versions on all machines, and start its workers again"

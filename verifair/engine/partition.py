@@ -21,21 +21,19 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.checker.tree import PhaseTree
 from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
-from verifair.engine.search import open_goals as ledger
+from verifair.engine.search import open_goals
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
-from verifair.engine.search.open_goals import Decision
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
@@ -49,7 +47,7 @@ REASONS = tuple(Reason)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class PartitionRun:
     """What all chunks of a run have in common: the query, its partition, and what each may use."""
 
     query: IndividualFairness
@@ -61,36 +59,28 @@ class Task:
 
 
 def certify_partition(
-    query: IndividualFairness,
-    *,
-    size: int,
-    store: str | Path,
-    resume: bool = False,
-    budget: Budget | None = None,
-    jobs: int = 1,
+    query: IndividualFairness, *, size: int, store: str | Path, resume: bool = False, budget: Budget | None = None, jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Decide the parts of the query's box, `size` values a block, into a store; `report.partition.summary` reads it.
 
     budget.seconds bounds the whole run, budget.nodes the boxes a question may take. Chunks are taken in a random order (by seed),
-    so that a run that ends early is a sample of all parts. progress is told parts done and in all.
+    so that a run that ends early is a sample of all parts. progress is called with the parts done and all of them.
     Raises QueryError for a size below 2, DataError for a store of another question.
     """
     if size < 2:
         raise QueryError(f"partition size = {size}: expected at least 2 values a block")
     budget = budget or Budget()
     box = box_of(query.schema, query.box)
-    partition = Partition.of(
-        query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected]
-    )
+    partition = Partition.of(query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected])
     if partition.count > 1 << 60:
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
     deadline = Deadline.after(budget.seconds)
-    task = Task(
+    task = PartitionRun(
         query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
         replay=Replay.of(query.network),
-    )  # fmt: skip
+    )
     common = Shared(value=task)
     about = describe(query, size, box)
     with PartitionStore(store, about, resume=resume) as kept:
@@ -149,7 +139,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
     }
 
 
-def _decide_chunk(common: Shared[Task], first: int, count: int, deadline: Deadline) -> Chunk:
+def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk:
     """The verdicts on parts first ... first + count - 1."""
     started = time.perf_counter()
     task = common.value
@@ -169,7 +159,7 @@ class _Chunk:
     """One chunk under way: the questions of its parts, and what has been found out about them."""
 
     def __init__(
-        self, task: Task, deadline: Deadline, problem: TwinProblem, part: Integers, pair: Integers, count: int
+        self, task: PartitionRun, deadline: Deadline, problem: TwinProblem, part: Integers, pair: Integers, count: int
     ) -> None:
         self.task, self.deadline, self.problem, self.part, self.pair = task, deadline, problem, part, pair
         self.status = np.zeros(count, dtype=np.int8)
@@ -188,36 +178,39 @@ class _Chunk:
         if len(left) and self.task.max_nodes > FIRST:
             self._by_inputs(left, self.task.max_nodes)
 
+    def _unproved(self) -> Booleans:
+        """(Q,) questions without a proof."""
+        return np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+
     def _open_questions(self) -> Integers:
         """Questions without a proof of parts that are not refuted."""
-        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
-        return np.flatnonzero(unproved & (self.status[self.part] != VIOLATED))
+        return np.flatnonzero(self._unproved() & (self.status[self.part] != VIOLATED))
 
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
         problem = replace(self.problem, batch=self.problem.batch.take(questions))
         decision = decide(
             problem, seconds=self.deadline.left(), max_nodes=min(max_nodes, self.task.max_nodes),
             group=self.part[questions], seed=self.task.seed,
-        )  # fmt: skip
+        )
         self.nodes += int(decision.nodes.sum())
-        proved = np.flatnonzero((decision.status == ledger.PROVED).all(axis=1))
-        sizes, feature, cut = decision.forest.joint(proved)
+        proved = np.flatnonzero((decision.status == open_goals.PROVED).all(axis=1))
+        sizes, feature, cut = decision.trees.joint(proved)
         ends = np.cumsum(sizes)
         for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
             self.trees[q] = feature[start:end], cut[start:end]
-        for k, goal in zip(*np.nonzero(decision.status == ledger.VIOLATED), strict=True):
+        for k, goal in zip(*np.nonzero(decision.status == open_goals.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
-        self._settle(questions, decision)
+        why = {"time": Reason.TIME, "nodes": Reason.NODES}
+        for k in np.flatnonzero(self._settle()[questions]):
+            self.reason[self.part[questions[k]]] = REASONS.index(why.get(decision.out_of[k], Reason.NUMERICAL))
 
-    def _settle(self, questions: Integers, decision: Decision) -> None:
-        """Parts all of whose questions are proved are; for the others remember why not."""
-        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+    def _settle(self) -> Booleans:
+        """Parts all of whose questions are proved are; returns the questions (Q,) without a proof."""
+        unproved = self._unproved()
         left = np.zeros(len(self.status), dtype=bool)
         left[self.part[unproved]] = True
         self.status[(self.status == UNKNOWN) & ~left] = PROVED
-        why = {"time": Reason.TIME, "nodes": Reason.NODES}
-        for k in np.flatnonzero(unproved[questions]):
-            self.reason[self.part[questions[k]]] = REASONS.index(why.get(decision.out_of[k], Reason.NUMERICAL))
+        return unproved
 
     def _refute(self, question: int, goal: int, x: Array, margins: Array) -> None:
         part = int(self.part[question])
@@ -243,10 +236,7 @@ class _Chunk:
                 trees.append(answer.tree)
             if len(trees) == len(self.problem.goals):
                 self.phases[q] = trees
-        unproved = np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
-        left = np.zeros(len(self.status), dtype=bool)
-        left[self.part[unproved]] = True
-        self.status[(self.status == UNKNOWN) & ~left] = PROVED
+        self._settle()
 
     def result(self, first: int, seconds: float) -> Chunk:
         proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
@@ -258,25 +248,16 @@ class _Chunk:
         x = np.array([x for _, _, x, _ in found]).reshape(len(found), self.problem.domain.variables)
         goal = np.array([g for _, g, _, _ in found], dtype=np.int64)
         return Chunk(
-            first=first,
-            status=self.status,
-            reason=np.where(self.status == UNKNOWN, self.reason, -1).astype(np.int8),
+            first=first, status=self.status, reason=np.where(self.status == UNKNOWN, self.reason, -1).astype(np.int8),
             size=np.array([len(feature) for feature, _ in trees], dtype=np.int64),
-            feature=_joined([feature for feature, _ in trees]),
-            cut=_joined([cut for _, cut in trees]).astype(np.float64),
+            feature=_joined([feature for feature, _ in trees]), cut=_joined([cut for _, cut in trees]).astype(np.float64),
             phase_size=np.array([len(tree.feature) for tree in phases], dtype=np.int64),
             phase_feature=_joined([tree.feature for tree in phases]),
             phase_cut=_joined([tree.cut for tree in phases]).astype(np.float64),
-            phase_start=_joined([np.diff(tree.start) for tree in phases]),
-            phase_index=_joined([tree.index for tree in phases]),
-            phase_value=_joined([tree.value for tree in phases]).astype(np.float64),
-            pair=self.pair[question],
-            goal=goal,
-            x=x,
+            phase_start=_joined([np.diff(tree.start) for tree in phases]), phase_index=_joined([tree.index for tree in phases]),
+            phase_value=_joined([tree.value for tree in phases]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
             margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2),
-            agrees=runtime_agrees(self.problem, question, goal, x),
-            nodes=self.nodes,
-            seconds=seconds,
+            agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )
 
 

@@ -103,37 +103,38 @@ def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]
 
 
 def bias_problem(
-    network: Network, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, winner: int, loser: int
+    network: Network, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, classes: tuple[int, int]
 ) -> TwinProblem:
-    """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped."""
+    """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped.
+
+    classes: of the rows themselves, and the other one.
+    """
     v = schema.index(sensitive)
     lower, upper = neighbourhood(schema, raw, delta, [sensitive])
     prime = raw.copy()
     prime[:, v] = to
     batch = TwinBatch(lower=lower, upper=upper, prime=prime, protected=np.arange(raw.shape[1]) == v)
     return TwinProblem(
-        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(OBSERVED, FLIPPED)
+        network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(OBSERVED, FLIPPED)
     )
 
 
 def robustness_problem(
-    network: Network, schema: Schema, raw: Array, delta: float, sensitive: str | None, winner: int, loser: int
+    network: Network, schema: Schema, raw: Array, delta: float, sensitive: str | None, classes: tuple[int, int]
 ) -> TwinProblem:
-    """Robustness of the decision `winner` over `loser` around rows raw (B, V). Both copies are the same here.
+    """Robustness of the decision classes[0] over classes[1] around rows raw (B, V). Both copies are the same here.
 
     A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
     """
     lower, upper = neighbourhood(schema, raw, delta, [sensitive] if sensitive else [])
-    return decided_problem(network, schema, lower, upper, winner, loser)
+    return decided_problem(network, schema, lower, upper, classes)
 
 
-def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array, winner: int, loser: int) -> TwinProblem:
-    """Is `winner` decided over `loser` throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
+def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array, classes: tuple[int, int]) -> TwinProblem:
+    """Is classes[0] decided over classes[1] throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
     batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
-    goal = Goal(rows=np.array([[1.0, 0.0]]), strict=winner > loser)
-    return TwinProblem(
-        network=network, domain=schema.domain, batch=batch, margin=margin(network, winner, loser), goals=(goal,)
-    )
+    goal = Goal(rows=np.array([[1.0, 0.0]]), strict=classes[0] > classes[1])
+    return TwinProblem(network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(goal,))
 
 
 def no_gap(epsilon: float) -> tuple[Goal, Goal]:
@@ -213,10 +214,16 @@ class Pairs:
         return batch, box[room], pair[room]
 
 
+def questions_of(query: IndividualFairness | ProbabilityGap) -> tuple[tuple[Array, Array], TwinBatch]:
+    """The query's raw box, (V,) and (V,), and every pair of copies asked about in it."""
+    lower, upper = box_of(query.schema, query.box)
+    batch, _, _ = Pairs.of(query, lower, upper).batch(query.schema.domain, lower[None], upper[None], (lower, upper))
+    return (lower, upper), batch
+
+
 def check_possible(query: IndividualFairness) -> None:
     """Raise QueryError when constraints forbid x or x' of every pair outright: a proof about no one is true, and misleads."""
-    box = box_of(query.schema, query.box)
-    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    _, batch = questions_of(query)
     impossible = query.schema.domain.impossible
     gone = impossible(batch.lower, batch.upper) | impossible(batch.second(batch.lower), batch.second(batch.upper))
     if gone.all():

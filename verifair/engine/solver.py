@@ -7,7 +7,7 @@ once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MIL
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -25,8 +25,7 @@ from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
-from verifair.engine.answer import Answer
-from verifair.engine.disagreement import disagree
+from verifair.engine.answer import GoalAnswer, disagree
 from verifair.engine.verdict import Reason, Status
 
 MAX_LINES = 50
@@ -40,13 +39,13 @@ def left(budget: Budget, deadline: float) -> Budget:
     return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
 
 
-def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: Answer | None) -> Answer:
+def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None) -> GoalAnswer:
     """One goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small enough
     calls for another line of the curve, MAX_LINES times at most."""
-    blank = Answer(
+    blank = GoalAnswer(
         status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
         agrees=None, engine=method, outcomes=(), nodes=0,
-    )  # fmt: skip
+    )
     goal = twin.problem.goals[g]
     current = before or blank
     deadline = time.monotonic() + budget.seconds
@@ -64,7 +63,7 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
         outcome = registry.solve(program, backend=backend, budget=left(budget, deadline))
         if len(goal.rows) == 1 and method != "smt" and _scale(program) <= LARGEST_SCALE:
             compare(twin.problem, q, goal.rows[0], outcome, current)
-        current = _judge(twin.problem, q, g, method, outcome, encoding, program, current)
+        current = _judge(_Question(problem=twin.problem, q=q, g=g, method=method), outcome, encoding, program, current)
         if current.reason is not Reason.WITNESS_REJECTED or outcome.values is None:
             break
         _, margins = exact_goals(twin.problem, np.array([q]), encoding.decode(outcome.values))
@@ -75,7 +74,7 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
     return current
 
 
-def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: Answer) -> None:
+def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: GoalAnswer) -> None:
     """Raise Disagreement when a solver's bounds exclude what the engine has proved or met; 1e-4 is far beyond its tolerance."""
     slack = 1e-4 * (1 + abs(known.upper)) if np.isfinite(known.upper) else np.inf
     too_high = outcome.dual_bound is not None and outcome.dual_bound > known.upper + slack
@@ -87,17 +86,19 @@ def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: A
         raise disagree(problem, q, row, {f"{outcome.backend} {outcome.version}": claimed, "branch-and-bound": met})
 
 
-def _judge(
-    problem: TwinProblem,
-    q: int,
-    g: int,
-    method: str,
-    outcome: Outcome,
-    encoding: Encoding,
-    program: Program,
-    current: Answer,
-) -> Answer:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Question:
+    """Goal g of question q of a problem, asked by LP, MILP or SMT."""
+
+    problem: TwinProblem
+    q: int
+    g: int
+    method: str
+
+
+def _judge(question: _Question, outcome: Outcome, encoding: Encoding, program: Program, current: GoalAnswer) -> GoalAnswer:
     """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
+    problem, q, g, method = question.problem, question.q, question.g, question.method
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))
     if outcome.values is not None:
         point = encoding.decode(outcome.values)[0]
@@ -108,16 +109,13 @@ def _judge(
             return replace(
                 current, status=Status.VIOLATED, reason=None, witness=point, margins=(float(margins[0, 0]), float(margins[0, 1])),
                 upper=min(current.upper, value),
-            )  # fmt: skip
+            )
     bound = outcome.dual_bound if outcome.dual_bound is not None else -np.inf
     scale = _scale(program)
     if method != "smt" and scale > LARGEST_SCALE:
         return replace(current, status=Status.UNKNOWN, reason=Reason.NUMERICAL)
     status, reason = status_of(
-        outcome,
-        exact=method == "smt",
-        relaxation=method == "lp",
-        bound=bound / scale,
+        outcome, exact=method == "smt", relaxation=method == "lp", bound=bound / scale,
         empty=method == "milp" and problem.domain.forbidden is not None,
     )
     return replace(current, status=status, reason=reason, lower=max(current.lower, bound))

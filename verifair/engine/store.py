@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.checker.tree import Tree
+from verifair.checker.tree import Tree, TreeFile
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class VerdictRecord:
     """One verdict of a batch run.
 
     sensitive, group, to: the sensitive feature, the row's own raw value, and its counterfactual's (the row's own again where
@@ -53,7 +53,7 @@ class Record:
 
 
 KEY = ("sensitive", "goal", "delta", "row", "to", "against")
-COLUMNS = tuple(field.name for field in fields(Record))
+COLUMNS = tuple(field.name for field in fields(VerdictRecord))
 RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
 """Reasons for which a resumed run asks again."""
 
@@ -124,7 +124,7 @@ class Store:
             self.connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(description)))
             self.connection.commit()
 
-    def add(self, run: str, records: Iterable[Record]) -> None:
+    def add(self, run: str, records: Iterable[VerdictRecord]) -> None:
         """One transaction: either all records of a batch are kept or none. What is decided is never overwritten."""
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
@@ -161,17 +161,12 @@ def _seal(run: str, line: Sequence[Any]) -> str:
 
 
 def dump_tree(tree: Tree | None) -> str | None:
-    if tree is None:
-        return None
-    bound = [None if np.isnan(b) else b for b in tree.bound.tolist()]
-    return json.dumps({"feature": tree.feature.tolist(), "cut": tree.cut.tolist(), "bound": bound})
+    return None if tree is None else json.dumps(tree.to_dict())
 
 
 def load_tree(text: str) -> Tree:
     """The tree that `dump_tree` wrote."""
-    arrays = json.loads(text)
-    bound = [np.nan if b is None else b for b in arrays["bound"]]
-    return Tree(feature=np.array(arrays["feature"]), cut=np.array(arrays["cut"], dtype=float), bound=np.array(bound, dtype=float))
+    return TreeFile(**json.loads(text)).tree()
 
 
 def count(frame: pd.DataFrame) -> dict[str, int]:

@@ -19,17 +19,15 @@ from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import BoxStatement, FairnessQuery
 from verifair.checker.tree import PhaseTree, Tree
-from verifair.engine.answer import Answer
+from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
-from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.verdict import Status, Verdict, Witness
 from verifair.errors import QueryError
 
 
-def verify(
-    query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None
-) -> Verdict:
+def verify(query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None) -> Verdict:
     """Decide a query about a box: a decision flip, or a probability gap above epsilon.
 
     The verdict is PROVED when every pair of protected combinations is proved in both directions, VIOLATED as soon as one has an
@@ -40,29 +38,27 @@ def verify(
     if not isinstance(query, IndividualFairness):
         raise QueryError(f"{type(query).__name__} is asked row by row: use verify_rows(query, frame)")
     started = time.monotonic()
-    box = box_of(query.schema, query.box)
-    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))
     answers = solve(problem, method=method, solver=solver, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
     flat = [answer for pair in answers for answer in pair]
     status = _all(flat)
     lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
     found = next(((q, g, a) for q, pair in enumerate(answers) for g, a in enumerate(pair) if a.status is Status.VIOLATED), None)
+    certificate = None
+    if status is Status.PROVED:
+        evidence = [[answer.evidence for answer in pair] for pair in answers]
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
     return Verdict(
-        status=status,
-        reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
-        witness=_witness(query, problem, *found) if found else None,
-        certificate=_certificate(query, batch, box, answers) if status is Status.PROVED else None,
-        lower=lower,
-        upper=upper,
+        status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
+        witness=_witness(query, problem, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
         engine=flat[0].engine if len({a.engine for a in flat}) == 1 else "+".join(sorted({a.engine for a in flat})),
-        seconds=time.monotonic() - started,
-        semantics=semantics(query.network),
+        seconds=time.monotonic() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
     )
 
 
-def _all(answers: Sequence[Answer]) -> Status:
+def _all(answers: Sequence[GoalAnswer]) -> Status:
     """Conjunction in three values: one violation refutes, one unknown leaves open."""
     statuses = {answer.status for answer in answers}
     if Status.VIOLATED in statuses:
@@ -70,32 +66,16 @@ def _all(answers: Sequence[Answer]) -> Status:
     return Status.UNKNOWN if Status.UNKNOWN in statuses else Status.PROVED
 
 
-def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: Answer) -> Witness:
+def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: GoalAnswer) -> Witness:
     assert answer.witness is not None
     assert answer.margins is not None
     schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
     second = problem.batch.take([q]).second(answer.witness[None, :])[0]
     value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
     return Witness(
-        x=schema.decode(answer.witness),
-        x_prime=schema.decode(second),
-        outputs=answer.margins,
-        probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
-        margin=value,
-        float32_agrees=answer.agrees,
+        x=schema.decode(answer.witness), x_prime=schema.decode(second), outputs=answer.margins,
+        probabilities=(float(expit(margins[0])), float(expit(margins[1]))), margin=value, float32_agrees=answer.agrees,
     )
-
-
-def _certificate(
-    query: IndividualFairness, batch: TwinBatch, box: tuple[Array, Array], answers: Sequence[Sequence[Answer]]
-) -> Certificate:
-    evidence = [[answer.tree if answer.tree is not None else _claim(answer) for answer in pair] for pair in answers]
-    return fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
-
-
-def _claim(answer: Answer) -> Claim:
-    outcome = answer.outcomes[-1]
-    return Claim(backend=outcome.backend, version=outcome.version, tolerance=outcome.tolerance)
 
 
 def describe(verdict: Verdict, query: IndividualFairness) -> pd.DataFrame:
@@ -111,13 +91,8 @@ DIRECTIONS = ((1, 0), (0, 1))
 
 
 def fairness_certificate(
-    query: IndividualFairness | ProbabilityGap,
-    batch: TwinBatch,
-    box: tuple[Array, Array],
-    evidence: Sequence[Sequence[Tree | PhaseTree | Claim]],
-    *,
-    epsilon: float | None,
-    scale: Literal["probability", "logit"],
+    query: IndividualFairness | ProbabilityGap, batch: TwinBatch, box: tuple[Array, Array],
+    evidence: Sequence[Sequence[Tree | PhaseTree | Claim]], *, epsilon: float | None, scale: Literal["probability", "logit"],
 ) -> Certificate:
     """evidence: [question][direction].   epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
     schema = query.schema
@@ -126,11 +101,9 @@ def fairness_certificate(
     for q, g in product(range(len(batch)), range(2)):
         shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
         statement = BoxStatement(
-            goal="no-flip" if epsilon is None else "no-gap",
-            lower=tuple(batch.lower[q].tolist()),
+            goal="no-flip" if epsilon is None else "no-gap", lower=tuple(batch.lower[q].tolist()),
             upper=tuple(batch.upper[q].tolist()),
-            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)},
-            classes=DIRECTIONS[g],
+            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)}, classes=DIRECTIONS[g],
             offset=shift,
         )
         proofs.append(Proof(statement=statement, evidence=evidence[q][g]))
@@ -140,12 +113,9 @@ def fairness_certificate(
         schema_sha256=schema.sha256,
         semantics=semantics(query.network),
         query=FairnessQuery(
-            kind="individual-fairness",
-            protected=tuple(query.protected),
+            kind="individual-fairness", protected=tuple(query.protected),
             box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
-            differ="all" if query.differ == "all" else "any",
-            epsilon=epsilon,
-            scale=scale,
+            differ="all" if query.differ == "all" else "any", epsilon=epsilon, scale=scale,
             relax={name: int(width) for name, width in query.relax.items()},
         ),
         features=features,

@@ -69,8 +69,7 @@ class VnnlibCertificate:
         about = {name: semantics(network) for name, network in named.items()}
         alike = len(set(about.values())) == 1
         return cls(
-            query_sha256=file_sha256(query.path),
-            networks={name: network.source_sha256 for name, network in named.items()},
+            query_sha256=file_sha256(query.path), networks={name: network.source_sha256 for name, network in named.items()},
             semantics=semantics(networks[0]) if alike else "; ".join(f"{name}: {text}" for name, text in about.items()),
             cases=tuple(evidence),
         )
@@ -122,12 +121,8 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     problem, batch, goal = part.problem, part.problem.batch, part.problem.goals[0]
     rows = np.column_stack([goal.rows, goal.constants])
     task = Task(
-        lower=batch.lower[0],
-        upper=batch.upper[0],
-        prime=batch.prime[0],
-        offset=np.zeros(len(batch.prime[0])),
-        differs=batch.protected,
-        margin=problem.margin,
+        lower=batch.lower[0], upper=batch.upper[0], prime=batch.prime[0], offset=np.zeros(len(batch.prime[0])),
+        differs=batch.protected, margin=problem.margin,
         asked=Asked(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=goal.strict),
     )
     match evidence.tree:

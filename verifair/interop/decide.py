@@ -22,7 +22,7 @@ from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree
+from verifair.checker.tree import Tree, leaf_boxes
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
@@ -34,7 +34,7 @@ INWARDS = (Fraction(1, 2**20), Fraction(1, 1024), Fraction(1, 16), Fraction(1, 2
 """Parts of the way from a point on the boundary to the centre of its case."""
 
 
-class Answered(Enum):
+class VnnlibStatus(Enum):
     """What is said of a query; the words of the VNN-LIB standard's command line."""
 
     SAT = "sat"
@@ -45,7 +45,7 @@ class Answered(Enum):
     @property
     def competition(self) -> str:
         """VNN-COMP writes the last one differently into its results files."""
-        return "timeout" if self is Answered.TIMED_OUT else self.value
+        return "timeout" if self is VnnlibStatus.TIMED_OUT else self.value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +54,7 @@ class QueryAnswer:
     unsat rests (empty: every case has a proof of the engine).   rounded: nodes that the reader had to round when folding.
     certificate: of an unsat that rests on no such word."""
 
-    answer: Answered
+    answer: VnnlibStatus
     assignment: Assignment | None
     reason: str | None
     cases: int
@@ -138,15 +138,10 @@ def check_types(query: VnnlibQuery, *, as_real: bool) -> None:
 
 
 def decide(
-    query: VnnlibQuery,
-    networks: Sequence[Network],
-    *,
-    budget: Budget,
-    method: str = "auto",
-    solver: str | None = None,
+    query: VnnlibQuery, networks: Sequence[Network], *, budget: Budget, method: str = "auto", solver: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> QueryAnswer:
-    """Decide a query. budget.seconds is for all of it; progress is told how many cases are done.
+    """Decide a query. budget.seconds is for all of it; progress is called with the number of cases done.
 
     Sound? sat: exact, over the rationals. unsat: every case proved, with bounds on real intervals; by a MILP solver where
     `claimed` says so.  Complete? for constraints with strict room on either side, within the budget.
@@ -183,17 +178,15 @@ def decide(
             reasons.append(decided.reason)
         if progress is not None:
             progress(count)
-    said = Answered.SAT if found else Answered.TIMED_OUT if late else Answered.UNKNOWN if reasons else Answered.UNSAT
+    opened = VnnlibStatus.TIMED_OUT if late else VnnlibStatus.UNKNOWN if reasons else VnnlibStatus.UNSAT
+    said = VnnlibStatus.SAT if found else opened
     return QueryAnswer(
-        answer=said,
-        assignment=found,
-        reason="; ".join(dict.fromkeys(reasons)) or None if said in (Answered.UNKNOWN, Answered.TIMED_OUT) else None,
+        answer=said, assignment=found,
+        reason="; ".join(dict.fromkeys(reasons)) or None if said in (VnnlibStatus.UNKNOWN, VnnlibStatus.TIMED_OUT) else None,
         cases=count,
-        certificate=VnnlibCertificate.of(query, networks, proofs) if said is Answered.UNSAT and not claimed else None,
-        engines=tuple(sorted(engines)),
-        claimed=tuple(sorted(claimed)) if said is Answered.UNSAT else (),
-        rounded=rounded_nodes(networks),
-        seconds=time.monotonic() - started,
+        certificate=VnnlibCertificate.of(query, networks, proofs) if said is VnnlibStatus.UNSAT and not claimed else None,
+        engines=tuple(sorted(engines)), claimed=tuple(sorted(claimed)) if said is VnnlibStatus.UNSAT else (),
+        rounded=rounded_nodes(networks), seconds=time.monotonic() - started,
     )
 
 
@@ -252,7 +245,7 @@ def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], 
     centre = [(low + high) / 2 for low, high in case.bounds]
     inwards = [] if edge is None else [
         [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
-    ]  # fmt: skip
+    ]
     points = (assignment(query, case, networks, u) for u in (case.lower, case.upper, *inwards, centre))
     return next((found for found in points if found is not None), None)
 
@@ -260,15 +253,10 @@ def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
     """Whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to be
     single network inputs."""
-    stack = [(problem.batch.lower[0], problem.batch.upper[0])]
-    for feature, cut, bound in zip(tree.feature.tolist(), tree.cut.tolist(), tree.bound.tolist(), strict=True):
-        lower, upper = stack.pop()
-        if feature < 0:
-            low, high = problem.domain.box(lower[None], upper[None])
-            if np.isnan(bound) and (low != high).any():
-                return False
-            continue
-        left, right = upper.copy(), lower.copy()
-        left[feature] = right[feature] = cut
-        stack += [(right, upper), (lower, left)]
-    return True
+    box = problem.batch.lower[0], problem.batch.upper[0]
+    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), *box, problem.domain.integer)
+    if isinstance(found, str):
+        return False
+    nodes, lower, upper = found
+    low, high = problem.domain.box(lower, upper)
+    return not (np.isnan(tree.bound[nodes]) & (low != high).any(axis=1)).any()

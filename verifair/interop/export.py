@@ -50,14 +50,8 @@ class Export:
 
 
 def export(
-    query: IndividualFairness,
-    folder: Path,
-    *,
-    enumerated: Sequence[str] = (),
-    relaxed: bool = False,
-    timeout: int = 60,
-    limit: int = MOST,
-    progress: Callable[[int, int], None] | None = None,
+    query: IndividualFairness, folder: Path, *, enumerated: Sequence[str] = (), relaxed: bool = False, timeout: int = 60,
+    limit: int = MOST, progress: Callable[[int, int], None] | None = None,
 ) -> Export:
     """Write a query for other verifiers.
 
@@ -204,9 +198,7 @@ def _write(folder: Path, models: dict[str, onnx.ModelProto], texts: dict[str, di
         (folder / version / "instances.csv").write_text(lines.getvalue(), encoding="utf-8")
 
 
-def _manifest(
-    query: IndividualFairness, pieces: Pieces, result: Export, models: dict[str, onnx.ModelProto]
-) -> dict[str, Any]:
+def _manifest(query: IndividualFairness, pieces: Pieces, result: Export, models: dict[str, onnx.ModelProto]) -> dict[str, Any]:
     batch, shifted = pieces.problem.batch, shifted_variables(pieces.problem)
     return {
         "format": "verifair-export/1",

@@ -20,7 +20,7 @@ from encoders.probability import STEEPEST, gap_rows, line_of
 from encoders.problem import TwinProblem
 from encoders.vnnlib.writer import TwinQuery
 from verifair.engine.queries import IndividualFairness
-from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
+from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
@@ -63,8 +63,7 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     for more than `limit` pieces.
     """
     schema = query.schema
-    box = box_of(schema, query.box)
-    batch, _, _ = Pairs.of(query, *box).batch(schema.domain, box[0][None], box[1][None], box)
+    box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))
     free = (box[0] < box[1]) & ~batch.protected
     listed = _listed(schema, free & schema.domain.integer, enumerated)
@@ -104,10 +103,10 @@ def _listed(schema: Schema, free: Booleans, enumerated: Sequence[str]) -> Boolea
 
 def _undecided(schema: Schema, loose: Booleans, box: tuple[Array, Array]) -> str:
     values = (box[1] - box[0] + 1).astype(int)
-    told = ", ".join(f"{schema.features[v].name} ({values[v]} values)" for v in np.flatnonzero(loose))
+    listed = ", ".join(f"{schema.features[v].name} ({values[v]} values)" for v in np.flatnonzero(loose))
     first = schema.features[int(np.flatnonzero(loose)[0])].name
     return (
-        f"VNN-LIB knows real variables only, and the box leaves whole numbers or categories open: {told}; say what to do: "
+        f"VNN-LIB knows real variables only, and the box leaves whole numbers or categories open: {listed}; say what to do: "
         f"--enumerate {first} writes a query for each of its values (--enumerate all: for those of all), --relaxed leaves the rest "
         "open as intervals (then unsat still proves, but a sat has to be confirmed), --box fixes them"
     )
@@ -135,16 +134,9 @@ def columns(pieces: Pieces, piece: Piece, rows: Array, constants: Array) -> Twin
     by = np.zeros(0) if batch.offset is None else batch.offset[0, shifted]
     open_blocks = np.flatnonzero(domain.one_hot & (piece.lower < piece.upper))
     return TwinQuery(
-        lower=lower[0],
-        upper=upper[0],
-        own=own,
-        own_value=domain.encode(batch.second(piece.lower[None]))[0, own],
-        shift=domain.start[shifted] if len(shifted) else NONE,
-        shift_value=by,
-        margin=problem.margin,
-        rows=rows,
-        constants=constants,
-        blocks=[domain.columns_of(np.array([v])) for v in open_blocks],
+        lower=lower[0], upper=upper[0], own=own, own_value=domain.encode(batch.second(piece.lower[None]))[0, own],
+        shift=domain.start[shifted] if len(shifted) else NONE, shift_value=by, margin=problem.margin, rows=rows,
+        constants=constants, blocks=[domain.columns_of(np.array([v])) for v in open_blocks],
     )
 
 

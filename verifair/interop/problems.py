@@ -53,8 +53,8 @@ def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Netw
     Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
     """
     if len(case.left) > MAX_LEFT:
-        told = f"{len(case.left):,} constraints have to hold together, beside bounds on inputs, and {MAX_LEFT:,} are the most"
-        raise VnnlibUnsupported(query.path, None, f"{told}; ask in several files")
+        many = f"{len(case.left):,} constraints have to hold together, beside bounds on inputs, and {MAX_LEFT:,} are the most"
+        raise VnnlibUnsupported(query.path, None, f"{many}; ask in several files")
     outputs = tuple(atom for atom in case.left if any(variable.side == "output" for variable, _ in atom.terms))
     twin = _twin(query, replace(case, left=outputs), networks)
     if twin is not None:
@@ -174,14 +174,8 @@ def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) ->
     return replace(
         problem,
         domain=Domain(
-            integer=one_hot,
-            lower=domain.lower[keep],
-            upper=upper[0],
-            offset=np.zeros(len(keep)),
-            scale=np.ones(len(keep)),
-            start=np.cumsum(width) - width,
-            one_hot=one_hot,
-            width=width,
+            integer=one_hot, lower=domain.lower[keep], upper=upper[0], offset=np.zeros(len(keep)), scale=np.ones(len(keep)),
+            start=np.cumsum(width) - width, one_hot=one_hot, width=width,
         ),
         batch=TwinBatch(lower=batch.lower[:, keep], upper=upper, prime=batch.prime[:, keep], protected=batch.protected[keep]),
     )
@@ -264,13 +258,7 @@ def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> 
     upper = np.array([_outward(query, high, np.inf) for _, high in bounds])
     count = len(bounds)
     domain = Domain(
-        integer=np.zeros(count, dtype=bool),
-        lower=lower,
-        upper=upper,
-        offset=np.zeros(count),
-        scale=np.ones(count),
-        start=np.arange(count),
-        one_hot=np.zeros(count, dtype=bool),
-        width=np.ones(count, dtype=np.int64),
+        integer=np.zeros(count, dtype=bool), lower=lower, upper=upper, offset=np.zeros(count), scale=np.ones(count),
+        start=np.arange(count), one_hot=np.zeros(count, dtype=bool), width=np.ones(count, dtype=np.int64),
     )
     return domain, lower, upper

@@ -44,7 +44,7 @@ Condition = Range | tuple[Word, ...]
 
 
 def _conditions(value: Any) -> Any:
-    """Each condition in its one form, a Range or a tuple of words, all problems told at once."""
+    """Each condition in its one form, a Range or a tuple of words, all problems reported at once."""
     if value is None:
         return None
     if not isinstance(value, Mapping) or not value:
@@ -173,7 +173,7 @@ def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: 
     return {label: boxes_of(c, features).contain(raw, raw) for label, c in labelled(constraints)}
 
 
-def told(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
+def violations(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
     """Which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the remedy."""
     position = {feature.name: v for v, feature in enumerate(features)}
     parts = []
@@ -220,9 +220,7 @@ def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
     return Forbidden(lower=lower, upper=upper)
 
 
-def _resolved(
-    conditions: Mapping[str, Condition], features: Sequence[Feature], lines: list[str]
-) -> dict[int, list[Interval]]:
+def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], lines: list[str]) -> dict[int, list[Interval]]:
     """Raw intervals by position of the feature; what is wrong goes to `lines`."""
     names = [feature.name for feature in features]
     found = {}

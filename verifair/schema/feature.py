@@ -18,7 +18,7 @@ from pydantic import (
     Tag,
     ValidationError,
     model_validator,
-)  # fmt: skip
+)
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file

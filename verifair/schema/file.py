@@ -57,7 +57,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
-def told(error: Exception, name: str) -> str:
+def with_name(error: Exception, name: str) -> str:
     """What is wrong with a file, one problem a line that begins with its name, as far as anybody reads."""
     lines = str(error).splitlines()
     more = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
@@ -89,7 +89,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 
 def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
-    """Every section validated on its own, so that all problems are told at once and each names its feature or constraint."""
+    """Every section validated on its own, so that all problems are reported at once and each names its feature or constraint."""
     if not isinstance(value, (list, tuple)):
         return value
     found, lines = [], []
@@ -106,9 +106,7 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     return found
 
 
-def toml(
-    model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()
-) -> str:
+def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()) -> str:
     """TOML text of the fields, in the order given."""
     lines = ["[model]", *(f"{key} = {_value(value)}" for key, value in model.items())]
     for title, sections in (("[[feature]]", features), ("[[constraint]]", constraints)):

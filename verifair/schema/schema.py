@@ -25,7 +25,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
-from verifair.schema.constraint import Constraint, broken, forbidden, nothing_left, told
+from verifair.schema.constraint import Constraint, broken, forbidden, nothing_left, violations
 from verifair.schema.feature import Feature, Scale, repeated, text
 from verifair.schema.infer import inferred
 
@@ -106,7 +106,7 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(content)
         except SchemaError as error:
-            raise SchemaError(schema_file.told(error, name)) from None
+            raise SchemaError(schema_file.with_name(error, name)) from None
 
     @classmethod
     def infer(
@@ -183,14 +183,9 @@ class Schema(BaseModel):
         ranges = np.array([f.range or (0.0, len(f.categories or ()) - 1.0) for f in self.features])
         affine = np.array([f.affine for f in self.features])
         return Domain(
-            integer=np.array([f.kind != "real" for f in self.features]),
-            lower=ranges[:, 0],
-            upper=ranges[:, 1],
-            offset=affine[:, 0],
-            scale=affine[:, 1],
-            start=np.cumsum(width) - width,
-            one_hot=np.array([f.kind == "one-hot" for f in self.features]),
-            width=width,
+            integer=np.array([f.kind != "real" for f in self.features]), lower=ranges[:, 0], upper=ranges[:, 1],
+            offset=affine[:, 0], scale=affine[:, 1], start=np.cumsum(width) - width,
+            one_hot=np.array([f.kind == "one-hot" for f in self.features]), width=width,
             forbidden=forbidden(self.constraints, self.features),
         )
 
@@ -250,7 +245,7 @@ class Schema(BaseModel):
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
         v = next((v for v in range(len(self.features)) if not self._legal(raw, v).all()), None)
         if v is None:
-            raise DataError(told(self.constraints, self.features, raw, rows))
+            raise DataError(violations(self.constraints, self.features, raw, rows))
         feature, bad = self.features[v], np.flatnonzero(~self._legal(raw, v))
         value, low, high = raw[bad[0], v], self.domain.lower[v], self.domain.upper[v]
         if feature.categories is not None:

@@ -92,7 +92,7 @@ def _bias(network: Network, schema: Schema, table: Table, rows: Integers, delta:
     """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]
-    return bias_problem(network, schema, raw, SENSITIVE, 1 - raw[:, schema.index(SENSITIVE)], delta, label, 1 - label)
+    return bias_problem(network, schema, raw, SENSITIVE, 1 - raw[:, schema.index(SENSITIVE)], delta, (label, 1 - label))
 
 
 def _difference(problem: TwinProblem) -> Array:
@@ -117,7 +117,7 @@ def robustness(name: str, delta: int, number: int, seed: int) -> TwinProblem:
     row = int(generator(f"robustness {name}", number, seed).choice(data.eligible))
     label = int(data.table.labels[row])
     raw = data.table.raw[np.array([row])]
-    return robustness_problem(data.network, data.schema, raw, float(delta), SENSITIVE, label, 1 - label)
+    return robustness_problem(data.network, data.schema, raw, float(delta), SENSITIVE, (label, 1 - label))
 
 
 def _fairness(name: str, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:

@@ -37,7 +37,8 @@ in any order and also with fused operations, is off by at most gamma_n times the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,6 +79,10 @@ class Span:
     d_low: Array
     d_high: Array
     size: Array
+
+    @property
+    def ends(self) -> tuple[Array, ...]:
+        return self.low, self.high, self.low2, self.high2, self.d_low, self.d_high
 
     def tightened(self) -> Span:
         """Each of the three enclosures cut down by the two others, rounded outwards."""
@@ -130,13 +135,8 @@ class TwinBounds:
         # Relative to the differing columns alone: exactly 0 where they do not reach a neuron.
         shift_error = self.eps * _floored(np.abs(centre2 - centre) @ weight.T)
         return Span(
-            low=self.a - radius - error,
-            high=self.a + radius + error,
-            low2=self.a2 - radius - error2,
-            high2=self.a2 + radius + error2,
-            d_low=self.shift - shift_error,
-            d_high=self.shift + shift_error,
-            size=size + size2,
+            low=self.a - radius - error, high=self.a + radius + error, low2=self.a2 - radius - error2,
+            high2=self.a2 + radius + error2, d_low=self.shift - shift_error, d_high=self.shift + shift_error, size=size + size2,
         ).tightened()
 
     def _next_span(self, k: int) -> Span:
@@ -172,32 +172,24 @@ class TwinBounds:
             radius = ((high - low) / 2) @ weight.T + error
             bounds += [middle - radius, middle + radius]
         low, high, low2, high2, d_low, d_high = bounds
-        return Span(
-            low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2
-        ).tightened()
+        return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
     def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
         """The same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
         layer = self.network.layers[k]
-        box, neuron = np.nonzero(loose)
+        at = box, neuron = np.nonzero(loose)
         rows, bias = layer.weight[neuron], layer.bias[neuron]
-        none = np.zeros_like(rows)
+        none, zero = np.zeros_like(rows), np.zeros_like(bias)
+        copies = [(rows, none, bias), (-rows, none, -bias), (none, rows, bias), (none, -rows, -bias)]
+        least = self._least_of([*copies, (-rows, rows, zero), (rows, -rows, zero)], box, k - 1)
+        ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
+        for (name, end), value in zip(ends.items(), least, strict=True):
+            end[at] = np.minimum(end[at], -value) if "high" in name else np.maximum(end[at], value)
+        return replace(span, **ends).tightened()
 
-        def least(p: Array, q: Array, constant: Array) -> Array:
-            return self.lower(p, q, box, layer=k - 1, constant=constant)[0]
-
-        low, high, low2, high2 = span.low.copy(), span.high.copy(), span.low2.copy(), span.high2.copy()
-        d_low, d_high = span.d_low.copy(), span.d_high.copy()
-        at = (box, neuron)
-        low[at] = np.maximum(low[at], least(rows, none, bias))
-        high[at] = np.minimum(high[at], -least(-rows, none, -bias))
-        low2[at] = np.maximum(low2[at], least(none, rows, bias))
-        high2[at] = np.minimum(high2[at], -least(none, -rows, -bias))
-        d_low[at] = np.maximum(d_low[at], least(-rows, rows, np.zeros_like(bias)))
-        d_high[at] = np.minimum(d_high[at], -least(rows, -rows, np.zeros_like(bias)))
-        return Span(
-            low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=span.size
-        ).tightened()
+    def _least_of(self, forms: list[tuple[Array, Array, Array]], box: Integers, layer: int) -> Sequence[Array]:
+        """Lower bounds (N,) of some forms p.y + q.y' + constant, N rows each, over the boxes `box` (N,)."""
+        return [self.lower(p, q, box, layer=layer, constant=constant)[0] for p, q, constant in forms]
 
     def lower(
         self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None
@@ -273,16 +265,13 @@ class TwinBounds:
         size, layer = self.spans[k].size, self.network.layers[k]
         return np.where(_smooth(layer), 2 * size + 4, size) if isinstance(layer, SmoothLayer) else size
 
-    def _relaxed_curves(
-        self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers
-    ) -> tuple[Array, Array, Array]:
+    def _relaxed_curves(self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
         smooth, curve = Smooth.of(layer), _smooth(layer)
         alpha, beta, offset = self._relaxed(k, layer.bend, np.where(curve, 0.0, p), np.where(curve, 0.0, q), box)
         if k not in self._curves:
             span = self.spans[k]
-            ends = (span.low, span.high, span.low2, span.high2, span.d_low, span.d_high)
-            scaled = tuple(smooth.scale * end[:, smooth.index] for end in ends)
+            scaled = [smooth.scale * end[:, smooth.index] for end in span.ends]
             shift = smooth.scale * self.shift[:, smooth.index] if k == 0 else None
             self._curves[k] = CurvePlanes.of(scaled) if shift is None else CurvePairs.of(scaled, shift)
         lines = self._curves[k]
@@ -312,8 +301,8 @@ class TwinBounds:
                 m, c = chord(p_at, q_at, span.low[at], span.high[at], self.shift[at])
                 alpha[row, neuron], beta[row, neuron] = m, 0.0
             else:
-                planes = (span.low[at], span.high[at], span.low2[at], span.high2[at], span.d_low[at], span.d_high[at])
-                alpha[row, neuron], beta[row, neuron], c = plane(p_at, q_at, *planes)
+                ends = [end[at] for end in span.ends]
+                alpha[row, neuron], beta[row, neuron], c = plane(p_at, q_at, ends)
             offset = np.asarray(np.bincount(row, weights=c, minlength=len(p)), dtype=np.float64)
         return alpha + leak, beta + leak2, offset
 

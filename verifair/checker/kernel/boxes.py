@@ -271,9 +271,7 @@ class LeafChecker:
             false |= (which == k) & np.isfinite(best) & seems
         self._decide(leaf[false & legal], raw[false & legal], "the claim is false", refuting=True)
 
-    def _halves(
-        self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array
-    ) -> tuple[Integers, Array, Array]:
+    def _halves(self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array) -> tuple[Integers, Array, Array]:
         """Both halves of each box along its heaviest variable."""
         after = np.where(self.domain.integer, middle + 1, middle)
         can = self._divisible(lower, upper)

@@ -20,7 +20,7 @@ Sound? Yes.  Complete? No.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -187,18 +187,8 @@ class CurvePlanes:
 
     def planes(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta, offset (N, s) with  p T + q T' >= alpha t + beta t' + offset: the best of three at the centre."""
-        one, c1 = self._single(p, box, 0)
-        two, c2 = self._single(q, box, 1)
-        sum1, c3 = self._single(p + q, box, 0)  # p T + q T' = (p + q) T + q d
-        dif1, c4 = self._of_difference(q, box)
-        sum2, c5 = self._single(p + q, box, 1)  # = (p + q) T' - p d
-        dif2, c6 = self._of_difference(-p, box)
-        alpha = np.stack([one, sum1 - dif1, -dif2])
-        beta = np.stack([two, dif1, sum2 + dif2])
-        offset = np.stack([c1 + c2, c3 + c4, c5 + c6])
-        best = (alpha * self.centre[0][box] + beta * self.centre[1][box] + offset).argmax(axis=0)[None]
-        alpha, beta, offset = (np.take_along_axis(one, best, axis=0)[0] for one in (alpha, beta, offset))
-        return alpha, beta, offset
+        centre = self.centre[0][box], self.centre[1][box]
+        return _best_plane(p, q, lambda c, copy: self._single(c, box, copy), lambda c: self._of_difference(c, box), centre)
 
     def _single(self, c: Array, box: Integers, copy: int) -> tuple[Array, Array]:
         under, over = self.under[copy], self.over[copy]
@@ -244,7 +234,7 @@ class CurvePairs:
             planes=CurvePlanes.of(ends), points=points, first=[tanh(t) for t in points], shift=shift,
             second=[tanh(t + shift) for t in points], size=np.abs(low) + np.abs(high) + np.abs(shift),
             steepest=1.01 * slopes(np.minimum(low, low2), np.maximum(high, high2))[1],
-        )  # fmt: skip
+        )
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta, offset (N, s) under p T(t) + q T(t + shift): the better of the planes and of a line in t alone."""
@@ -268,22 +258,32 @@ class CurvePairs:
         return alpha, beta, offset
 
 
-def plane(
-    p: Array, q: Array, low: Array, high: Array, low2: Array, high2: Array, d_low: Array, d_high: Array
+def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """alpha, beta, offset with  p r + q r' >= alpha a + beta a' + offset, the best of three at the centre of the box.
+
+    ends: low, high, low2, high2, d_low, d_high of a, a' and a' - a.
+    """
+    (low, high, low2, high2, d_low, d_high), copies = ends, (ends[:2], ends[2:4])
+    centre = (low + high) / 2, (low2 + high2) / 2
+    return _best_plane(p, q, lambda c, copy: _single(c, *copies[copy]), lambda c: _of_difference(c, d_low, d_high), centre)
+
+
+def _best_plane(
+    p: Array, q: Array, single: Callable[[Array, int], tuple[Array, Array]], apart: Callable[[Array], tuple[Array, Array]],
+    centre: tuple[Array, Array],
 ) -> tuple[Array, Array, Array]:
-    """alpha, beta, offset with  p r + q r' >= alpha a + beta a' + offset, the best of three at the centre of the box."""
-    one, c1 = _single(p, low, high)
-    two, c2 = _single(q, low2, high2)
-    sum1, c3 = _single(p + q, low, high)  # p r + q r' = (p + q) r + q d
-    dif1, c4 = _of_difference(q, d_low, d_high)
-    sum2, c5 = _single(p + q, low2, high2)  # p r + q r' = (p + q) r' - p d
-    dif2, c6 = _of_difference(-p, d_low, d_high)
-    alpha = np.stack([one, sum1 - dif1, -dif2])
-    beta = np.stack([two, dif1, sum2 + dif2])
+    """The best of three planes at the centre, from lines under c y of one copy (`single`) and under c (y' - y) (`apart`)."""
+    one, c1 = single(p, 0)
+    two, c2 = single(q, 1)
+    sum1, c3 = single(p + q, 0)  # p y + q y' = (p + q) y + q (y' - y)
+    dif1, c4 = apart(q)
+    sum2, c5 = single(p + q, 1)  # = (p + q) y' - p (y' - y)
+    dif2, c6 = apart(-p)
+    alpha, beta = np.stack([one, sum1 - dif1, -dif2]), np.stack([two, dif1, sum2 + dif2])
     offset = np.stack([c1 + c2, c3 + c4, c5 + c6])
-    value = alpha * ((low + high) / 2) + beta * ((low2 + high2) / 2) + offset
-    at = (value.argmax(axis=0), np.arange(len(p)))
-    return alpha[at], beta[at], offset[at]
+    best = (alpha * centre[0] + beta * centre[1] + offset).argmax(axis=0)[None]
+    alpha, beta, offset = (np.take_along_axis(form, best, axis=0)[0] for form in (alpha, beta, offset))
+    return alpha, beta, offset
 
 
 def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Array, Array]:

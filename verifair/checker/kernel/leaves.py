@@ -90,11 +90,8 @@ class Tasks:
     def of(cls, tasks: list[Task]) -> Tasks:
         asked = tuple(dict.fromkeys(task.asked for task in tasks))
         return cls(
-            prime=np.array([task.prime for task in tasks]),
-            offset=np.array([task.offset for task in tasks]),
-            differs=np.array([task.differs for task in tasks]),
-            margin=np.array([task.margin for task in tasks]),
-            asked=asked,
+            prime=np.array([task.prime for task in tasks]), offset=np.array([task.offset for task in tasks]),
+            differs=np.array([task.differs for task in tasks]), margin=np.array([task.margin for task in tasks]), asked=asked,
             which=np.array([asked.index(task.asked) for task in tasks]),
         )
 

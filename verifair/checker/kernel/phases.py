@@ -11,6 +11,7 @@ Complete? Of trees that the search emits, yes: it leaves room for a different or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +20,7 @@ import numpy as np
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Domain, Gap
+from encoders.problem import Batched, Domain, Gap
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.kernel.leaves import Task
 from verifair.checker.tree import PhaseTree, halves
@@ -219,21 +220,13 @@ class PhaseClaim:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Regions:
+class Regions(Batched):
     """B boxes with signs. lower, upper: (B, V). active, inactive: (B, 2 H) neurons with a >= 0, with a <= 0, as in `PhaseTree`."""
 
     lower: Array
     upper: Array
     active: Booleans
     inactive: Booleans
-
-    def __len__(self) -> int:
-        return len(self.lower)
-
-    def take(self, index: slice | Integers | Booleans) -> Regions:
-        return Regions(
-            lower=self.lower[index], upper=self.upper[index], active=self.active[index], inactive=self.inactive[index]
-        )
 
     @staticmethod
     def whole(claim: PhaseClaim, network: Network) -> Regions:
@@ -281,29 +274,21 @@ class PhaseBounds(TwinBounds):
     def _next_span(self, k: int) -> Span:
         return self._clipped(super()._next_span(k), k)
 
-    def _closer(self, span: Span, k: int, kinked: Booleans) -> Span:
-        """As in `TwinBounds`, the six substitutions stacked: a region at a time, calls cost more than arithmetic."""
-        layer = self.network.layers[k]
-        loose = ((span.low < 0) & (span.high > 0)) | ((span.low2 < 0) & (span.high2 > 0))
-        at = box, neuron = np.nonzero(loose & kinked)
-        rows, bias = layer.weight[neuron], layer.bias[neuron]
-        none = np.zeros_like(rows)
-        first, second = [rows, -rows, none, none, -rows, rows], [none, none, rows, -rows, rows, -rows]
-        constant = np.concatenate([bias, -bias, bias, -bias, np.zeros(2 * len(bias))])
-        least = self.lower(np.concatenate(first), np.concatenate(second), np.tile(box, 6), layer=k - 1, constant=constant)[0]
-        ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
-        for (name, end), value in zip(ends.items(), least.reshape(6, -1), strict=True):
-            end[at] = np.minimum(end[at], -value) if "high" in name else np.maximum(end[at], value)
-        return self._clipped(replace(span, **ends).tightened(), k)
+    def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
+        return self._clipped(super()._closer(span, k, loose), k)
+
+    def _least_of(self, forms: list[tuple[Array, Array, Array]], box: Integers, layer: int) -> Sequence[Array]:
+        """As in `TwinBounds`, all forms stacked: a region at a time, calls cost more than arithmetic."""
+        p, q, constant = (np.concatenate(part) for part in zip(*forms, strict=True))
+        least = self.lower(p, q, np.tile(box, len(forms)), layer=layer, constant=constant)[0]
+        return list(least.reshape(len(forms), -1))
 
     def _clipped(self, span: Span, k: int) -> Span:
         if k + 1 == len(self.network.layers) or not (self._active[0][k].size or self._active[1][k].size):
             return span
         (on, on2), (off, off2) = ([copy[k] for copy in signs] for signs in (self._active, self._inactive))
         return replace(
-            span,
-            low=np.where(on, np.maximum(span.low, 0.0), span.low),
-            high=np.where(off, np.minimum(span.high, 0.0), span.high),
+            span, low=np.where(on, np.maximum(span.low, 0.0), span.low), high=np.where(off, np.minimum(span.high, 0.0), span.high),
             low2=np.where(on2, np.maximum(span.low2, 0.0), span.low2),
             high2=np.where(off2, np.minimum(span.high2, 0.0), span.high2),
         ).tightened()
@@ -380,18 +365,15 @@ class PhaseBounds(TwinBounds):
         return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), self.radius[:, number]))
 
 
-def _substituted(
-    layer: Layer, span: Span, p: Array, q: Array, given: Array, given2: Array
-) -> tuple[Array, Array, Array, Booleans]:
+def _substituted(layer: Layer, span: Span, p: Array, q: Array, given: Array, given2: Array) -> tuple[Array, Array, Array, Booleans]:
     """alpha, beta (B, m), c (B,) with  p.y + q.y' >= alpha.a + beta.a' + c  over each region; (B,) which have no (a, a')."""
     leak, leak2 = layer.slope * p, layer.slope * q
     p, q = (1 - layer.slope) * p, (1 - layer.slope) * q
     slope = np.where(np.isnan(given), _default(p, span.low, span.high), given - leak)
     slope2 = np.where(np.isnan(given2), _default(q, span.low2, span.high2), given2 - leak2)
     used = np.nonzero((p != 0) | (q != 0) | (slope != 0) | (slope2 != 0))
-    ends = (span.low, span.high, span.low2, span.high2, span.d_low, span.d_high)
     least, nowhere = np.zeros(p.shape), np.zeros(p.shape, dtype=bool)
-    least[used], nowhere[used] = _least(p[used], q[used], slope[used], slope2[used], *(end[used] for end in ends))
+    least[used], nowhere[used] = _least(p[used], q[used], slope[used], slope2[used], [end[used] for end in span.ends])
     return leak + slope, leak2 + slope2, np.asarray(least.sum(axis=1)), np.asarray(nowhere.any(axis=1))
 
 
@@ -403,11 +385,10 @@ def _default(p: Array, low: Array, high: Array) -> Array:
     return p * np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, unstable))
 
 
-def _least(
-    p: Array, q: Array, slope: Array, slope2: Array, low: Array, high: Array, low2: Array, high2: Array, d_low: Array, d_high: Array
-) -> tuple[Array, Booleans]:
+def _least(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array]) -> tuple[Array, Booleans]:
     """(N,) the least of  p max(t, 0) + q max(t', 0) - slope t - slope2 t'  over t, t', t' - t in their intervals, and where there
     are surely none. Axes of the arrays below: the four sign patterns, the corners, N."""
+    low, high, low2, high2, d_low, d_high = ends
     left, right = np.stack([low, np.maximum(low, 0)]), np.stack([np.minimum(high, 0), high])
     left2, right2 = np.stack([low2, np.maximum(low2, 0)]), np.stack([np.minimum(high2, 0), high2])
     left, right = left[[0, 0, 1, 1]], right[[0, 0, 1, 1]]

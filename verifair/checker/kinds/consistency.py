@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from encoders.network import Array, Integers, Network
-from encoders.problem import Domain
+from encoders.problem import Batched, Domain
 from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.report import CheckReport, Progress, Rejection
@@ -41,7 +41,7 @@ LEAST_BOXES, MOST_BOXES = 256, 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _BoxPairs:
+class _BoxPairs(Batched):
     """Q pairs of raw boxes still to be confirmed: pair (Q,), ends (Q, 2, V) for person and counterpart, slices and cuts (Q,)."""
 
     pair: Integers
@@ -49,13 +49,6 @@ class _BoxPairs:
     upper: Array
     slices: Integers
     cuts: Integers
-
-    def take(self, index: slice | Integers) -> _BoxPairs:
-        return _BoxPairs(**{name: getattr(self, name)[index] for name in _BoxPairs.__dataclass_fields__})
-
-    @staticmethod
-    def join(parts: list[_BoxPairs]) -> _BoxPairs:
-        return _BoxPairs(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in _BoxPairs.__dataclass_fields__})
 
 
 def check_consistency(
@@ -111,9 +104,7 @@ def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
     return lower, upper
 
 
-def _confirm(
-    given: ConsistencyCertificate, network: Network, schema: Schema, pairs: Integers
-) -> tuple[dict[int, str], int]:
+def _confirm(given: ConsistencyCertificate, network: Network, schema: Schema, pairs: Integers) -> tuple[dict[int, str], int]:
     """Why some of these pairs are not accepted, and how many boxes were bounded."""
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
@@ -122,11 +113,11 @@ def _confirm(
     left = dict(zip(pairs.tolist(), np.clip(PATIENCE * given.boxes[pairs], LEAST_BOXES, MOST_BOXES).tolist(), strict=True))
     reasons: dict[int, str] = {}
     used = 0
-    while len(work.pair):
+    while len(work):
         most = int(work.slices.max())  # depth first, those of a kind together
         now = np.flatnonzero(work.slices == most)[-max(1, PAIRS_BOUNDED * SLICES // most) :]
-        part, work = work.take(now), work.take(np.setdiff1d(np.arange(len(work.pair)), now))
-        used += 2 * len(part.pair)
+        part, work = work.take(now), work.take(np.setdiff1d(np.arange(len(work)), now))
+        used += 2 * len(part)
         more = _step(given, network, schema.domain, part, left, reasons)
         work = _BoxPairs.join([work, *more])
         work = work.take(np.flatnonzero(~np.isin(work.pair, list(reasons))))
@@ -183,8 +174,6 @@ def _cut(network: Network, domain: Domain, work: _BoxPairs, one: ExplanationBoun
     return replace(work, slices=4 * work.slices)
 
 
-
-
 SHARE = 2.0**-40
 COLUMNS = 256
 """Of one explanation: the smallest beyond these join the rest."""
@@ -235,15 +224,13 @@ class _Forms:
         return np.asarray(np.abs(self.slopes).sum(axis=2) + np.abs(self.middle) + self.e)
 
 
-def explanations(
-    network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int
-) -> list[ExplanationBounds]:
+def explanations(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> list[ExplanationBounds]:
     """Explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,)."""
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = rounding_unit(network)
         ends = np.arange(slices + 1) / slices
-        inside = _walked(network, margin, baseline, low, high, ends[:-1], ends[1:], eps)
-        _, least, most = _walked(network, margin, baseline, low, high, np.ones(1), np.ones(1), eps)
+        inside = _walked(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
+        _, least, most = _walked(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)
         gradient, columns, whose = _pulled(network, margin, inside[0], len(low) * slices, slices)
         size = np.abs(margin) @ np.abs(network.layers[-1].weight)
         for layer in reversed(network.layers[:-1]):
@@ -281,9 +268,10 @@ def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: 
 
 
 def _walked(
-    network: Network, margin: Array, baseline: Array, low: Array, high: Array, start: Array, end: Array, eps: float
+    network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: tuple[Array, Array], eps: float
 ) -> tuple[list[_Mask], Array, Array]:
-    """Masks of the hidden layers on all slices (box-major), and bounds (S,) of the margin on them."""
+    """Masks of the hidden layers on all slices, from start to end, box-major; and bounds (S,) of the margin on them."""
+    start, end = slices
     middle, reach = _middle(low, high)
     moving = np.flatnonzero(reach.any(axis=0))
     boxes, count = len(low), len(start)
@@ -293,8 +281,7 @@ def _walked(
     at = baseline[:, None, :] + ((start + end) / 2)[:, None] * (middle - baseline)[:, None, :]
     rough = 2.0**-50 * (np.abs(low) + np.abs(high) + 2 * np.abs(baseline))
     z = _Forms(
-        slopes=slopes.transpose(0, 1, 3, 2).reshape(boxes * count, network.inputs, -1),
-        middle=at.reshape(boxes * count, -1),
+        slopes=slopes.transpose(0, 1, 3, 2).reshape(boxes * count, network.inputs, -1), middle=at.reshape(boxes * count, -1),
         e=np.repeat(rough, count, axis=0),
     )
     masks = []
@@ -330,9 +317,7 @@ def _activated(a: _Forms, lower: Array, upper: Array, slope: Array) -> _Forms:
     lam = np.where(lower > 0, 1.0, np.where(bends, np.clip(upper / width, 0.0, 1.0), 0.0))
     most = np.where(bends, np.maximum(np.maximum(-lam * lower, upper - lam * upper), 0.0), 0.0)
     factor, mu = slope + (1 - slope) * lam, (1 - slope) * most / 2
-    return _Forms(
-        slopes=a.slopes * factor[:, :, None], middle=a.middle * factor + mu, e=(a.e * factor + mu) * (1 + 2.0**-48)
-    )
+    return _Forms(slopes=a.slopes * factor[:, :, None], middle=a.middle * factor + mu, e=(a.e * factor + mu) * (1 + 2.0**-48))
 
 
 def _mask(a: _Forms, lower: Array, upper: Array, slope: Array, eps: float) -> _Mask:
@@ -346,10 +331,8 @@ def _mask(a: _Forms, lower: Array, upper: Array, slope: Array, eps: float) -> _M
     middle = slope + (1 - slope) * (from_ + to) / 2
     q = np.where(bends, middle, np.where(sure, 1.0, slope))
     return _Mask(
-        q=q,
-        half=np.where(bends, (1 - slope) * np.maximum(to - from_, 0.0) / 2 + SHARE, 0.0),
-        wide=np.where(bends, np.maximum(q - slope, 1 - q) + SHARE, 0.0),
-        top=np.where(bends | sure, 1.0, slope),
+        q=q, half=np.where(bends, (1 - slope) * np.maximum(to - from_, 0.0) / 2 + SHARE, 0.0),
+        wide=np.where(bends, np.maximum(q - slope, 1 - q) + SHARE, 0.0), top=np.where(bends | sure, 1.0, slope),
     )
 
 

@@ -202,9 +202,7 @@ class _KmaxChecker:
             home, low, high = np.tile(home, 2), np.concatenate([low, half]), np.concatenate([half, high])
         return most
 
-    def _in_slices(
-        self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array
-    ) -> Integers:
+    def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array) -> Integers:
         """(S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
@@ -224,11 +222,9 @@ class _KmaxChecker:
             hit[some] += 1
         return np.where(nowhere, 0, hit)
 
-    def _halves(
-        self, leaf: Integers, lower: Array, upper: Array, middle: Array
-    ) -> tuple[Integers, Array, Array] | str:
-        """Both halves of each box along the variable whose halves have the narrowest differences, all of them tried: dear, but
-        few boxes come here, and a poor choice costs many more."""
+    def _halves(self, leaf: Integers, lower: Array, upper: Array, middle: Array) -> tuple[Integers, Array, Array] | str:
+        """Both halves of each box along the variable whose halves have the narrowest differences, all of them tried: expensive,
+        but few boxes come here, and a poor choice costs many more."""
         whole = self.domain.integer
         can = np.where(whole, upper > lower, (middle > lower) & (middle < upper))
         if not can.any(axis=1).all():

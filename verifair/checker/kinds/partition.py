@@ -1,8 +1,8 @@
 """The independent re-checker of partition stores: every proved part is proved again, every witness evaluated exactly.
 
-As `check`, it imports neither the engine, nor its bounds, nor a solver; what a part is (`partition`) and how the file is laid out
-(`partition_store`) are definitions that it shares. For a part and a pair z < z' of protected combinations (with every shift of
-what is relaxed) the first copy lies in the part and the second one in the query's box; both directions are claimed.
+As `check`, it imports neither the engine, nor its bounds, nor a solver; what a part is and how the file is laid out
+(`verifair.checker.partition`) are definitions that it shares. For a part and a pair z < z' of protected combinations (with every
+shift of what is relaxed) the first copy lies in the part and the second one in the query's box; both directions are claimed.
 Chunk by chunk, so that millions of parts need no more memory than one.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,14 @@ import numpy as np
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
-from encoders.problem import Gap
+from encoders.problem import Batched, Gap
 from verifair.checker.envelope import about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
-from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of, leaves_of
+from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import PhaseTree, leaf_boxes
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
@@ -37,6 +36,17 @@ DIRECTIONS = ((1, 0), (0, 1))
 MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
 """Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Questions(Batched):
+    """Q questions: lower, upper, prime, offset (Q, V), and the part (Q,) that each is about."""
+
+    lower: Array
+    upper: Array
+    prime: Array
+    offset: Array
+    part: Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,8 +68,8 @@ class _StoredQuery:
         out[self.index] = True
         return out
 
-    def questions(self, first: int, parts: Integers) -> tuple[Array, Array, Array, Array, Integers, Integers]:
-        """lower, upper, prime, offset (Q, V), part (Q,) and pair (Q,) of the questions about some of the parts from `first` on."""
+    def questions(self, first: int, parts: Integers) -> _Questions:
+        """The questions about some of the parts from `first` on."""
         low, high = self.partition.boxes(first + parts)
         part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
         shift = self.shift[pair]
@@ -68,16 +78,14 @@ class _StoredQuery:
         lower[:, self.index] = upper[:, self.index] = self.z[pair]
         prime = lower.copy()
         prime[:, self.index] = self.z_prime[pair]
-        room = (lower <= upper).all(axis=1)
-        return lower[room], upper[room], prime[room], shift[room], parts[part[room]], pair[room]
+        every = _Questions(lower=lower, upper=upper, prime=prime, offset=shift, part=first + parts[part])
+        return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
-def check_partition(
-    path: str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
-) -> CheckReport:
+def check_partition(path: str | Path, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
     """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
 
-    A rejection names the part. progress is told chunks done and in all.
+    A rejection names the part. progress is called with the chunks done and all of them.
     """
     started = time.perf_counter()
     found: list[Rejection] = []
@@ -121,8 +129,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         epsilon = None if epsilon is None else _number(epsilon)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
-        told = f"what it says of its query {flaw}; expected {WRITTEN}"
-        raise CertificateError(f"{path}: {told}: copy it again, or run again") from error
+        said = f"what it says of its query {flaw}; expected {WRITTEN}"
+        raise CertificateError(f"{path}: {said}: copy it again, or run again") from error
     if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
         return "the query's box is empty or leaves the declared domain"
     if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
@@ -146,7 +154,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
-    )  # fmt: skip
+    )
 
 
 def _number(value: Any) -> float:
@@ -172,9 +180,7 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     """Unordered pairs of protected combinations in lexicographic order, each with every shift that the box has room for."""
     points = list(product(*(np.arange(lower[v], upper[v] + 1) for v in index)))
     enough = all if differ == "all" else any
-    pairs = [
-        (a, b) for k, a in enumerate(points) for b in points[k + 1 :] if enough(p != q for p, q in zip(a, b, strict=True))
-    ]
+    pairs = [(a, b) for k, a in enumerate(points) for b in points[k + 1 :] if enough(p != q for p, q in zip(a, b, strict=True))]
     reach = [min(width, int(upper[v] - lower[v])) for v, width in relax.items()]
     steps = list(product(*(range(-most, most + 1) for most in reach)))
     shift = np.zeros((len(steps), len(lower)))
@@ -188,72 +194,61 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
     found: list[Rejection] = []
     if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
         return [Rejection(proof=chunk.first, reason="the chunk lies outside the partition")], 0, 0
-    lower, upper, prime, offset, part, _ = query.questions(chunk.first, np.flatnonzero(chunk.status == PROVED))
-    if len(chunk.size) != len(lower):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(lower)} questions")], 0, 0
+    asked = query.questions(chunk.first, np.flatnonzero(chunk.status == PROVED))
+    if len(chunk.size) != len(asked):
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0
     if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
         return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
-    base = Task(
-        lower=lower[0] if len(lower) else query.partition.lower, upper=query.partition.upper, prime=query.partition.lower,
-        offset=np.zeros(len(query.partition.lower)), differs=query.differs, margin=query.asked[0][1], asked=query.asked[0][0],
-    )  # fmt: skip
     boxes: list[tuple[Array, Array]] = []
     ends = np.cumsum(chunk.size)
     phases = _phase_trees(chunk)
-    for q in range(len(lower)):
-        task = replace(base, lower=lower[q], upper=upper[q], prime=prime[q], offset=offset[q])
-        leaf = (lower[q : q + 1], upper[q : q + 1])
+    for q, part in enumerate(asked.part.tolist()):
+        lower, upper, reasons = asked.lower[q : q + 1], asked.upper[q : q + 1], []
         if chunk.size[q] == 0:
-            for asked, margin in query.asked:
-                why: str | None = "its proof is missing"
+            for goal, margin in query.asked:
                 tree = next(phases, None)
-                if tree is not None:
-                    why = phase_flaw(tree, replace(task, asked=asked, margin=margin), network, schema.domain)
-                if why is not None:
-                    found.append(Rejection(proof=int(chunk.first + part[q]), reason=why))
-            leaf = (lower[:0], upper[:0])
+                task = Task(
+                    lower=lower[0], upper=upper[0], prime=asked.prime[q], offset=asked.offset[q], differs=query.differs,
+                    margin=margin, asked=goal,
+                )
+                why = "its proof is missing" if tree is None else phase_flaw(tree, task, network, schema.domain)
+                reasons += [] if why is None else [why]
+            lower, upper = lower[:0], upper[:0]
         elif chunk.size[q] > 1:
             nodes = slice(int(ends[q] - chunk.size[q]), int(ends[q]))
-            feature, cut = chunk.feature[nodes], chunk.cut[nodes]
-            tree_leaves = leaves_of(Tree(feature=feature, cut=cut, bound=np.zeros(len(cut))), task, schema.domain.integer)
-            if isinstance(tree_leaves, str):
-                found.append(Rejection(proof=int(chunk.first + part[q]), reason=tree_leaves))
+            feature, cut = chunk.feature[nodes].tolist(), chunk.cut[nodes].tolist()
+            found_leaves = leaf_boxes(feature, cut, lower[0], upper[0], schema.domain.integer)
+            if isinstance(found_leaves, str):
+                reasons.append(found_leaves)
             else:
-                leaf = tree_leaves[:2]
+                _, lower, upper = found_leaves
         elif chunk.feature[ends[q] - 1] != -1:
-            found.append(Rejection(proof=int(chunk.first + part[q]), reason="its tree has no leaf"))
-        boxes.append(leaf)
+            reasons.append("its tree has no leaf")
+        found += [Rejection(proof=part, reason=reason) for reason in reasons]
+        boxes.append((lower, upper))
     if next(phases, None) is not None:
         found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
     leaves = sum(len(low) for low, _ in boxes)
     if leaves:
-        found += _confirm(chunk.first, boxes, prime, offset, part, query, network, schema)
+        found += _confirm(boxes, asked, query, network, schema)
     found += _check_witnesses(chunk, query, network, schema)
-    return found, 2 * len(lower) + int((chunk.status == VIOLATED).sum()), 2 * leaves
+    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves
 
 
 def _confirm(
-    first: int,
-    boxes: list[tuple[Array, Array]],
-    prime: Array,
-    offset: Array,
-    part: Integers,
-    query: _StoredQuery,
-    network: Network,
-    schema: Schema,
+    boxes: list[tuple[Array, Array]], asked: _Questions, query: _StoredQuery, network: Network, schema: Schema
 ) -> list[Rejection]:
     """Both directions on every leaf."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
-    for asked, margin in query.asked:
+    for goal, margin in query.asked:
         tasks = Tasks(
-            prime=prime, offset=offset, differs=np.tile(query.differs, (len(prime), 1)),
-            margin=np.tile(margin, (len(prime), 1)), asked=(asked,), which=np.zeros(len(prime), dtype=np.int64),
-        )  # fmt: skip
-        leaves = Leaves(
-            tasks=tasks, task=question, proof=first + part[question], lower=low, upper=high, bound=np.zeros(len(low))
+            prime=asked.prime, offset=asked.offset, differs=np.tile(query.differs, (len(asked), 1)),
+            margin=np.tile(margin, (len(asked), 1)), asked=(goal,), which=np.zeros(len(asked), dtype=np.int64),
         )
+        proof, bound = asked.part[question], np.zeros(len(low))
+        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound)
         found += LeafChecker(network, schema.domain, leaves).run()
     return found
 
@@ -271,7 +266,7 @@ def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
         yield PhaseTree(
             feature=chunk.phase_feature[node : node + size], cut=chunk.phase_cut[node : node + size], start=start,
             index=chunk.phase_index[many], value=chunk.phase_value[many],
-        )  # fmt: skip
+        )
         node, entry = node + size, entry + int(start[-1])
 
 

@@ -18,22 +18,20 @@ import numpy as np
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
 from encoders.network import Array, Booleans, Integers
+from encoders.problem import Batched
 
 PIECES, ROUNDS = 4, 4
 """A slice whose count is too high is cut into so many, so many times: down to 1/64 of a bucket at the last look."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Slices:
+class _Slices(Batched):
     """N slices: box (N,), bucket of the reference (N,), and t in [low, high] (N,)."""
 
     box: Integers
     bucket: Integers
     low: Array
     high: Array
-
-    def take(self, index: Booleans | Integers) -> _Slices:
-        return _Slices(box=self.box[index], bucket=self.bucket[index], low=self.low[index], high=self.high[index])
 
     def cut(self) -> _Slices:
         """Each slice in PIECES, which share their ends."""
@@ -44,7 +42,7 @@ class _Slices:
         return _Slices(
             box=np.repeat(self.box, PIECES), bucket=np.repeat(self.bucket, PIECES),
             low=edges[:, :-1].ravel(), high=edges[:, 1:].ravel(),
-        )  # fmt: skip
+        )
 
 
 def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, enough: int) -> Integers:

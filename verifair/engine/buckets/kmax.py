@@ -2,7 +2,7 @@
 
     k(x) = number of buckets hit by sigma(g(x, z)) over the protected combinations z that are legal with x,   kmax = max over x
 
-Branch-and-bound over x: boxes with the largest bound first, each bounded by `kmax_bounds.most_buckets`; witnesses come from
+Branch-and-bound over x: boxes with the largest bound first, each bounded by `bounds.most_buckets`; witnesses come from
 random points, mutations of the best ones and the centres of boxes, all K copies at once, and are decided in exact arithmetic.
 Sound? yes: `upper` rests on rigorous bounds of every leaf, `lower` on exact evaluation.
 Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides.
@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from encoders.bounds.cluster import Copies, Thresholds
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
+from encoders.problem import Batched
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
 from verifair.checker.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
-from verifair.engine.buckets.points import Point, Search
-from verifair.engine.buckets.verdict import KmaxVerdict, Outcome
+from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.engine.verdict import Reason
@@ -41,18 +41,54 @@ SEARCHING = 0.25
 """Share of the time after that which goes on looking for witnesses."""
 
 
-def kmax(
-    query: KDiscrimination, *, budget: Budget, start: Array | None = None, progress: Progress | None = None
-) -> KmaxVerdict:
+@dataclass(frozen=True, kw_only=True)
+class CombinationOutcome:
+    """One protected combination at the witness, in the schema's words. bucket: None where the row is not legal."""
+
+    combination: dict[str, Any]
+    logit: float
+    bucket: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KmaxVerdict:
+    """lower <= kmax <= upper.
+
+    lower: k at the witness, exactly.   upper: certified, never above min(K, buckets).   x: (V,) raw witness, its protected
+    entries those of the first legal combination.   witness: the same in the schema's words, without the protected features.
+    reason: why lower < upper (None: they are equal).   float32_agrees: whether onnxruntime, in float32, shows `lower` buckets at
+    the witness too (None: no model file, or no witness).   boxes: how many were bounded.
+    """
+
+    lower: int
+    upper: int
+    combinations: int
+    buckets: int
+    witness: dict[str, Any] | None
+    x: Array | None = field(repr=False)
+    outcomes: tuple[CombinationOutcome, ...] = field(repr=False)
+    certificate: KmaxCertificate = field(repr=False)
+    float32_agrees: bool | None
+    boxes: int
+    seconds: float
+    reason: Reason | None
+    semantics: str
+
+    def __post_init__(self) -> None:
+        if (self.reason is None) != (self.lower == self.upper):
+            raise ValueError("a kmax verdict needs a reason exactly when its bounds differ")
+
+
+def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, progress: Progress | None = None) -> KmaxVerdict:
     """The largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
 
     budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
-    the box are left out, protected entries do not matter.   progress: told (lower, upper) after every step.
+    the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
     query.network.require_piecewise_linear("kmax")
     started = time.monotonic()
-    run = _Run(query, budget, started)
+    run = _KmaxSearch(query, budget, started)
     try:
         reason = run.go(start, progress)
     except KeyboardInterrupt:
@@ -62,42 +98,25 @@ def kmax(
         raise Disagreement(f"a point hits {lower} buckets where the bounds allow {upper}: x = {run.search.best!r}")
     point = run.search.best
     return KmaxVerdict(
-        lower=lower,
-        upper=upper,
-        combinations=len(run.copies),
-        buckets=query.buckets,
+        lower=lower, upper=upper, combinations=len(run.copies), buckets=query.buckets,
         witness=None if point is None else _words(query, point),
         x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
-        outcomes=() if point is None else _outcomes(query, run.copies, point),
-        certificate=run.certificate(upper),
-        float32_agrees=None if point is None else _replayed(run, point),
-        boxes=run.boxes,
-        seconds=time.monotonic() - started,
-        reason=None if lower == upper else reason or Reason.NUMERICAL,
-        semantics=semantics(query.network),
+        outcomes=() if point is None else _outcomes(query, run.copies, point), certificate=run.certificate(upper),
+        float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=time.monotonic() - started,
+        reason=None if lower == upper else reason or Reason.NUMERICAL, semantics=semantics(query.network),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Boxes:
+class _Boxes(Batched):
     """N open boxes: tree nodes, and raw ends (N, V) whose protected entries are those of the first combination."""
 
     node: Integers
     lower: Array
     upper: Array
 
-    def __len__(self) -> int:
-        return len(self.node)
 
-    def take(self, index: Integers | Booleans | slice) -> _Boxes:
-        return _Boxes(node=self.node[index], lower=self.lower[index], upper=self.upper[index])
-
-    @staticmethod
-    def join(parts: list[_Boxes]) -> _Boxes:
-        return _Boxes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _Boxes.__dataclass_fields__})
-
-
-class _Run:
+class _KmaxSearch:
     """The state of one run: the tree, the open boxes by bound, the best point."""
 
     def __init__(self, query: KDiscrimination, budget: Budget, started: float) -> None:
@@ -118,7 +137,7 @@ class _Run:
         weights = margin(query.network, 1, 0)
         copies = Copies.of(query.network, domain, weights, values, protected, (self.lower, self.upper))
         self.thresholds = Thresholds.of(query.buckets)
-        self.search = Search(copies, self.thresholds, self.lower, self.upper, budget.seed)
+        self.search = PointSearch(copies, self.thresholds, self.lower, self.upper, budget.seed)
         self.copies = copies.with_references(_references(copies, self.search.uniform(64)), self.lower, self.upper)
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
@@ -269,8 +288,7 @@ class _Run:
         left_upper[index, v], right_lower[index, v] = cut, np.where(domain.integer[v], cut + 1, cut)
         children = self.tree.split(boxes.node[rows], v, cut)
         both = _Boxes(
-            node=np.concatenate([children, children + 1]),
-            lower=np.concatenate([boxes.lower[rows], right_lower]),
+            node=np.concatenate([children, children + 1]), lower=np.concatenate([boxes.lower[rows], right_lower]),
             upper=np.concatenate([left_upper, boxes.upper[rows]]),
         )
         level = np.concatenate([bound[rows]] * 2)
@@ -289,18 +307,16 @@ def _words(query: KDiscrimination, point: Point) -> dict[str, Any]:
     return {name: word for name, word in query.schema.decode(point.x).items() if name not in query.protected}
 
 
-def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[Outcome, ...]:
-    words = [
-        {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
-        for row in copies.values.tolist()
-    ]
-    return tuple(
-        Outcome(combination=words[z], logit=float(point.logits[z]), bucket=int(point.buckets[z]) if point.counted[z] else None)
-        for z in range(len(copies))
-    )
+def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[CombinationOutcome, ...]:
+    found = []
+    for z, row in enumerate(copies.values.tolist()):
+        words = {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
+        bucket = int(point.buckets[z]) if point.counted[z] else None
+        found.append(CombinationOutcome(combination=words, logit=float(point.logits[z]), bucket=bucket))
+    return tuple(found)
 
 
-def _replayed(run: _Run, point: Point) -> bool | None:
+def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
     """Whether float32 onnxruntime shows as many buckets at the witness."""
     copies = run.copies
     if copies.network.source is None:

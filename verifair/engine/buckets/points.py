@@ -46,14 +46,12 @@ class Point:
             least, most = bisect_right(upper, value), bisect_right(lower, value)  # comparing a fraction with a float is exact
             buckets.append(least if least == most else bucket(value, thresholds.buckets))
         return cls(
-            x=x,
-            counted=copies.domain.legal(rows) if counted is None else counted,
-            buckets=np.array(buckets, dtype=np.int64),
+            x=x, counted=copies.domain.legal(rows) if counted is None else counted, buckets=np.array(buckets, dtype=np.int64),
             logits=logits.to_float()[:, 0],
         )
 
 
-class Search:
+class PointSearch:
     """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly."""
 
     def __init__(self, copies: Copies, thresholds: Thresholds, lower: Array, upper: Array, seed: int) -> None:

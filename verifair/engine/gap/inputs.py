@@ -22,16 +22,17 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Goal, TwinProblem
+from encoders.problem import Batched, Goal, TwinProblem
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
-    Forest,
     Nodes,
-    borders,
+    ProofTrees,
     centre,
     corner,
+    cuts,
     divide,
     divisible,
+    impossible,
     legal_pairs,
     roots,
     rows_at,
@@ -47,19 +48,12 @@ POLISH = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Left:
+class _Left(Batched):
     """Boxes by id (N,), their bounds (N, 2) in both directions (at most what is known where closed) and slopes of lines (N, 2)."""
 
     ids: Integers
     bound: Array
     slope: Array
-
-    def take(self, index: Integers | Booleans) -> _Left:
-        return _Left(ids=self.ids[index], bound=self.bound[index], slope=self.slope[index])
-
-    @staticmethod
-    def join(parts: list[_Left]) -> _Left:
-        return _Left(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _Left.__dataclass_fields__})
 
 
 class InputSearch:
@@ -70,7 +64,7 @@ class InputSearch:
         self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem), logit, tolerance
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
-        self.forest = Forest(len(self.start), 2)
+        self.trees = ProofTrees(len(self.start), 2)
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
         self.left: list[_Left] = []
@@ -174,13 +168,9 @@ class InputSearch:
         ids = largest.ids
         alive = largest.bound > self.known
         nodes = Nodes(ids=ids, question=self.question[ids], lower=self.lower[ids], upper=self.upper[ids], open=alive)
-        variable = self.along[ids]
-        along, edge = borders(self.twin, nodes)
-        variable = np.where(along >= 0, along, variable)
-        cut = np.where(along >= 0, edge, centre(self.twin, nodes)[np.arange(len(ids)), variable])
-        _, left_upper, right_lower = divide(self.twin, nodes, variable, cut)
-        children = self.forest.split(ids, self.twin.variables[variable], cut)
-        halves = Nodes.join([replace(nodes, ids=children, upper=left_upper), replace(nodes, ids=children + 1, lower=right_lower)])
+        variable, cut = cuts(self.twin, nodes, self.along[ids])
+        children = self.trees.split(ids, self.twin.variables[variable], cut)
+        halves = divide(self.twin, nodes, variable, cut, children)
         self._remember(halves)
         self.bound(halves, *(np.concatenate([one, one]) for one in (largest.bound, largest.slope)))
         self.polish()
@@ -212,7 +202,7 @@ class InputSearch:
     def _close(self, ids: Integers, directions: Booleans) -> None:
         """Leaves of the proof: boxes (N,) in some directions (N, 2)."""
         box, direction = np.nonzero(directions)
-        self.forest.close(ids[box], direction, np.zeros(len(box)))
+        self.trees.close(ids[box], direction, np.zeros(len(box)))
 
     def bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
         """Bound boxes in their open directions, look for better points in them, and keep those that may hold one.
@@ -220,22 +210,13 @@ class InputSearch:
         bound, slope: (N, 2) what is known of the boxes' parents: their bounds, and the lines that served them best.
         """
         self.nodes += len(nodes)
-        gone = self._impossible(nodes)
+        gone = impossible(self.twin, nodes)
         self._close(nodes.ids[gone], np.ones((int(gone.sum()), 2), dtype=bool))
         nodes, bound, slope = nodes.take(~gone), bound[~gone], slope[~gone]
         self.meet(nodes, centre(self.twin, nodes))
         for start in range(0, len(nodes), LINEAR):
             part = slice(start, start + LINEAR)
             self._bound(nodes.take(part), bound[part].copy(), slope[part].copy())
-
-    def _impossible(self, nodes: Nodes) -> Booleans:
-        """(N,) boxes that hold no row that can be: they have no gap, and need no bound."""
-        domain = self.problem.domain
-        if domain.forbidden is None:
-            return np.zeros(len(nodes), dtype=bool)
-        lower, upper = rows_at(self.twin, nodes.question, nodes.lower), rows_at(self.twin, nodes.question, nodes.upper)
-        batch = self.problem.batch.take(nodes.question)
-        return np.asarray(domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper)))
 
     def _bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
         """Intervals first, and lines for the directions that these leave open."""

@@ -23,7 +23,7 @@ from verifair.checker.envelope import semantics
 from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
-from verifair.engine.questions import NO_FALL, Pairs, box_of, twin_problem
+from verifair.engine.questions import NO_FALL, questions_of, twin_problem
 from verifair.engine.verdict import Reason, Witness
 from verifair.engine.verify import fairness_certificate
 from verifair.errors import QueryError
@@ -33,9 +33,7 @@ SPARE = 0.1
 LARGEST = Fraction(np.finfo(np.float64).max)
 CLOSED = 1 + 1e-6
 """Tolerances apart that count as one: the witness is rounded down, the bound up."""
-REASONS = {
-    "time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED,
-}  # fmt: skip
+REASONS = {"time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +73,7 @@ class MaximumGap:
 
 
 def maximise(
-    query: ProbabilityGap,
-    *,
-    budget: Budget | None = None,
-    tolerance: float = 1e-4,
+    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4,
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap:
     """The largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far as
@@ -92,14 +87,12 @@ def maximise(
     query.network.require_piecewise_linear("the search for the largest gap")
     budget = budget or Budget()
     started = time.monotonic()
-    box = box_of(query.schema, query.box)
-    batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)
+    box, batch = questions_of(query)
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
     found = largest_gap(
-        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, seconds=budget.seconds,
-        max_nodes=budget.nodes, seed=budget.seed, progress=progress,
-    )  # fmt: skip
+        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, progress=progress,
+    )
     lower, witness = _witness(query, problem, found)
     certificate = None
     if found.evidence:
@@ -111,7 +104,7 @@ def maximise(
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
-    )  # fmt: skip
+    )
 
 
 def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
@@ -134,7 +127,7 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tup
         x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
         probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
         float32_agrees=_replayed(query, problem, x, x_prime, gap),
-    )  # fmt: skip
+    )
 
 
 def _float(value: Fraction) -> float:

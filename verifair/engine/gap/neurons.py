@@ -25,7 +25,7 @@ from verifair.checker.kernel.phases import PhaseClaim, Regions, check_phases
 from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
-from verifair.engine.search.neuron_lp import Relaxation, Relaxed
+from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.neurons import GrowingTree, claim_of
 
 ROOM = 1e-9
@@ -35,11 +35,11 @@ HALVINGS = 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Leaf:
+class _BoundedRegion:
     """A region (B = 1) and its number in the tree. bound: on the gap (-inf: the region proves any claim).
 
     first, second, least: A a - B b <= -least over the region, the rounding (`error`) allowed for.   slopes: (2 H,) that show it.
-    feature, cut, basis: as in `Relaxed`.
+    feature, cut, basis: as in `RelaxedRegion`.
     """
 
     number: int
@@ -66,13 +66,13 @@ class PhaseSearch:
         self.nodes = 0
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
         self._known, self._order = search.known, itertools.count()
-        self._heap: list[tuple[float, int, _Leaf]] = []
-        self._done: list[_Leaf] = []  # at most what was known, or not to be split
+        self._heap: list[tuple[float, int, _BoundedRegion]] = []
+        self._done: list[_BoundedRegion] = []  # at most what was known, or not to be split
         self._stuck = -np.inf  # the largest bound of the latter
         claim = self._claim(self._known + spare)
         self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
         if claim is not None and self.possible:
-            self._relaxation = Relaxation(self._problem.network, self._problem.domain, claim)
+            self._relaxation = RegionRelaxation(self._problem.network, self._problem.domain, claim)
             self._tree = GrowingTree(2 * sum(self._problem.network.hidden))
 
     @property
@@ -119,7 +119,7 @@ class PhaseSearch:
             self._relaxation.aim(claim)
         return True
 
-    def _look(self, regions: Regions, numbers: list[int], parent: _Leaf | None, deadline: float) -> None:
+    def _look(self, regions: Regions, numbers: list[int], parent: _BoundedRegion | None, deadline: float) -> None:
         """Bound regions by what their multipliers prove, and offer the points of their LPs."""
         self.nodes += len(regions)
         basis = None if parent is None else parent.basis
@@ -139,7 +139,7 @@ class PhaseSearch:
             if relaxed.raw is not None and not relaxed.proved:
                 self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
 
-    def _leaf(self, number: int, region: Regions, relaxed: Relaxed) -> _Leaf:
+    def _leaf(self, number: int, region: Regions, relaxed: RelaxedRegion) -> _BoundedRegion:
         claim = self._relaxation.claim
         b, a = (relaxed.weights @ claim.rows)[:: 1 if self.direction else -1]
         first, second, least = float(-a), float(b), relaxed.bound - float(relaxed.weights @ claim.constants)
@@ -147,12 +147,12 @@ class PhaseSearch:
             bound = -np.inf
         else:
             bound = self._known if relaxed.proved else self._gap(first, second, least)
-        return _Leaf(
+        return _BoundedRegion(
             number=number, region=region, bound=bound, first=first, second=second, least=least, error=relaxed.error,
             slopes=relaxed.slopes, feature=relaxed.feature, cut=relaxed.cut, basis=relaxed.basis,
-        )  # fmt: skip
+        )
 
-    def _inherited(self, relaxed: Relaxed, region: Regions, parent: _Leaf) -> Relaxed:
+    def _inherited(self, relaxed: RelaxedRegion, region: Regions, parent: _BoundedRegion) -> RelaxedRegion:
         """With the parent's multipliers instead."""
         weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.claim.rows, self.direction)
         found = self._relaxation.bounded(region, weights, parent.slopes[None])
@@ -225,10 +225,10 @@ class PhaseSearch:
         own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
         return own, np.where(own, slope, 1.0)
 
-    def _leaves(self) -> list[_Leaf]:
+    def _leaves(self) -> list[_BoundedRegion]:
         return [*self._done, *(leaf for _, _, leaf in self._heap)]
 
-    def _lines(self, leaves: list[_Leaf]) -> tuple[Array, Array, Array]:
+    def _lines(self, leaves: list[_BoundedRegion]) -> tuple[Array, Array, Array]:
         """A, B and the constants that their lines need (N,), with room for summing in another order."""
         lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
         first, second, need = np.array(lines).reshape(-1, 3).T

@@ -23,6 +23,7 @@ import numpy as np
 
 from encoders.network import Array
 from encoders.problem import TwinProblem
+from solvers.outcome import Budget
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
@@ -33,7 +34,7 @@ OTHER = 6
 """Every so many turns are for the search that is behind."""
 ANEW = 0.1
 """Share of a turn for another attack."""
-SHORTEST, LONGEST, TOLD = 0.05, 10.0, 0.25
+SHORTEST, LONGEST, REPORTED = 0.05, 10.0, 0.25
 """Seconds of a turn, and between reports of progress."""
 FORGET = 0.7
 """What an older rate of progress counts beside the last one."""
@@ -61,26 +62,19 @@ class Extreme:
 
 
 def largest_gap(
-    problem: TwinProblem,
-    *,
-    logit: bool,
-    tolerance: float,
-    spare: float,
-    seconds: float,
-    max_nodes: int | None = None,
-    seed: int = 0,
+    problem: TwinProblem, *, logit: bool, tolerance: float, spare: float, budget: Budget,
     progress: Callable[[float, float], None] | None = None,
 ) -> Extreme:
-    """Bracket the largest gap over all questions of a problem, whatever its goals. progress is told (witness, bound).
+    """Bracket the largest gap over all questions of a problem, whatever its goals. progress is called with (witness, bound).
 
     tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.
     Ctrl-C ends it early, with what is known by then.
     """
-    most = max_nodes if max_nodes is not None else 1 << 62
-    with held_back() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
+    seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
+    with deferred_interrupt() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
         end = time.monotonic() + (1 - LAST) * seconds
-        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(seed))
-        search = _Search(inputs, spare, end, most, progress)
+        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed))
+        search = _GapSearch(inputs, spare, end, most, progress)
         turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
         inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
         inputs.begin(lambda: search.over or interrupted())
@@ -94,7 +88,7 @@ def largest_gap(
     return Extreme(
         upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
         point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of,
-    )  # fmt: skip
+    )
 
 
 class _Pace:
@@ -117,7 +111,7 @@ class _Pace:
         return -np.inf if self.last is None or np.isinf(self.rate) else self.last[1] - self.rate * seconds
 
 
-class _Search:
+class _GapSearch:
     """Both searches, and whose turn it is."""
 
     def __init__(
@@ -167,25 +161,25 @@ class _Search:
         return True
 
     def _cut(self, until: float, interrupted: Callable[[], bool]) -> None:
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         while not self.inputs.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
             self.inputs.step()
-            told = self._tell(told)
+            reported = self._report(reported)
         self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at, self.spare))
         while not one.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
-            one.run(min(until, told + TOLD), self.most - self.nodes + one.nodes)
-            told = self._tell(told)
+            one.run(min(until, reported + REPORTED), self.most - self.nodes + one.nodes)
+            reported = self._report(reported)
         self.inputs.taken[at] = one.bound <= self.inputs.known
         self.of_phases.note(time.monotonic() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
 
-    def _tell(self, told: float) -> float:
+    def _report(self, reported: float) -> float:
         """Report progress when it is time; returns when that was last."""
-        if time.monotonic() < told + TOLD:
-            return told
+        if time.monotonic() < reported + REPORTED:
+            return reported
         if self.progress is not None:
             self.progress(self.inputs.value, self.upper)
         return time.monotonic()
@@ -217,12 +211,12 @@ class _Search:
             if not larger:
                 break
             upper = max(float(np.nextafter(upper, np.inf)), *larger)
-        of_boxes = self.inputs.forest.tree
+        of_boxes = self.inputs.trees.tree
         return float(upper), [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
 
 
 @contextmanager
-def held_back() -> Iterator[Callable[[], bool]]:
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Within the context a first Ctrl-C only makes the function that is given out return True; a second one interrupts.
 
     Where Python does not turn Ctrl-C into KeyboardInterrupt (another thread, a handler of the caller's) nothing is changed.

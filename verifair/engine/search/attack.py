@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Integers
-from encoders.problem import TwinProblem
+from encoders.problem import Batched, TwinProblem
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 
 Objective = Literal["gap", "logit", "flip"]
@@ -38,7 +38,8 @@ KICKED = 3
 """Variables that are drawn anew in a point that cannot climb."""
 PLATEAU = 1e-7
 """What the difference of the margins counts beside the objective: it leads off plateaus, and outweighs no gain worth having."""
-CHUNK = 8192
+POINTS_SCORED = 8192
+"""Points evaluated at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,23 +66,13 @@ def attack(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Climbers:
+class Climbers(Batched):
     """N points (N, v) of the moving variables with their questions, directions and scores (N,), each."""
 
     point: Array
     question: Integers
     direction: Integers
     score: Array
-
-    def __len__(self) -> int:
-        return len(self.score)
-
-    def take(self, index: Integers) -> Climbers:
-        return Climbers(**{name: getattr(self, name)[index] for name in Climbers.__dataclass_fields__})
-
-    @staticmethod
-    def join(parts: list[Climbers]) -> Climbers:
-        return Climbers(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Climbers.__dataclass_fields__})
 
 
 class Climb:
@@ -136,8 +127,8 @@ class Climb:
     def score(self, question: Integers, point: Array, direction: Integers) -> Array:
         """(N,) the objective and a little of the difference; -inf where the pair cannot be."""
         score = np.empty(len(point))
-        for start in range(0, len(point), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(point), POINTS_SCORED):
+            part = slice(start, start + POINTS_SCORED)
             value, difference = self.values(question[part], point[part], direction[part])
             score[part] = value + PLATEAU * difference / (1 + np.abs(difference))
         return np.where(legal_pairs(self.twin, question, point) & np.isfinite(score), score, -np.inf)
@@ -190,7 +181,7 @@ class Climb:
         return Climbers(
             question=climbers.question, direction=climbers.direction, score=np.where(better, score[at], climbers.score),
             point=np.where(better[:, None], point.reshape(n, m, -1)[at], climbers.point),
-        )  # fmt: skip
+        )
 
     def _values_to_try(self, climbers: Climbers, v: int) -> Array:
         """(N, m) values of one variable: its ends, steps to both sides, and all values or random ones."""
@@ -231,4 +222,3 @@ class Climb:
         one, two = one.take(same), two.take(same)
         point = np.where(self.rng.random(one.point.shape) < 0.5, one.point, two.point)
         return self.of(one.question, point, one.direction)
-

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
+from encoders.problem import Batched
 from verifair.checker.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Nodes:
-    """N boxes: forest ids, their questions, raw boxes (N, v) of the moving variables, and the goals open in them (N, G)."""
+class Nodes(Batched):
+    """N boxes: numbers in the proof trees, questions, raw boxes (N, v) of the moving variables, and the goals open there (N, G)."""
 
     ids: Integers
     question: Integers
@@ -21,32 +22,13 @@ class Nodes:
     upper: Array
     open: Booleans
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, index: Integers | Booleans | slice) -> Nodes:
-        return Nodes(
-            ids=self.ids[index],
-            question=self.question[index],
-            lower=self.lower[index],
-            upper=self.upper[index],
-            open=self.open[index],
-        )
-
-    @staticmethod
-    def join(parts: list[Nodes]) -> Nodes:
-        return Nodes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Nodes.__dataclass_fields__})
-
 
 def roots(twin: Twin) -> Nodes:
     """The whole boxes of all questions, every goal open."""
     batch = twin.problem.batch
     count = len(batch)
     return Nodes(
-        ids=np.arange(count),
-        question=np.arange(count),
-        lower=batch.lower[:, twin.variables],
-        upper=batch.upper[:, twin.variables],
+        ids=np.arange(count), question=np.arange(count), lower=batch.lower[:, twin.variables], upper=batch.upper[:, twin.variables],
         open=np.ones((count, len(twin.problem.goals)), dtype=bool),
     )
 
@@ -111,19 +93,31 @@ def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
     return np.asarray(by_variable.argmax(axis=1))
 
 
-def halve(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Array, Array, Array]:
-    """Halve every box along a variable (N,) position: the cuts, the left halves' upper and the right halves' lower ends."""
-    return divide(twin, nodes, variable, centre(twin, nodes)[np.arange(len(nodes)), variable])
-
-
-def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array) -> tuple[Array, Array, Array]:
-    """Divide every box at a cut (N,) along a variable (N,): the cuts, the left parts' upper and the right parts' lower ends. A real
+def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array, ids: Integers) -> Nodes:
+    """All left parts of boxes divided at a cut (N,) along a variable (N,), numbered `ids`, then all right ones, `ids` + 1. A real
     interval shares its cut, an integer one does not."""
     at = (np.arange(len(nodes)), variable)
     left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
     left_upper[at] = cut
     right_lower[at] = np.where(twin.local.integer[variable], cut + 1, cut)
-    return cut, left_upper, right_lower
+    return Nodes.join([replace(nodes, ids=ids, upper=left_upper), replace(nodes, ids=ids + 1, lower=right_lower)])
+
+
+def cuts(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
+    """(N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables given."""
+    along, edge = borders(twin, nodes)
+    middle = centre(twin, nodes)[np.arange(len(nodes)), variable]
+    return np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle)
+
+
+def impossible(twin: Twin, nodes: Nodes) -> Booleans:
+    """(N,) boxes that hold no legal row, or no legal partner: nothing is claimed about them, so they need no bound."""
+    domain = twin.problem.domain
+    if domain.forbidden is None:
+        return np.zeros(len(nodes), dtype=bool)
+    lower, upper = rows_at(twin, nodes.question, nodes.lower), rows_at(twin, nodes.question, nodes.upper)
+    batch = twin.problem.batch.take(nodes.question)
+    return np.asarray(domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper)))
 
 
 def borders(twin: Twin, nodes: Nodes) -> tuple[Integers, Array]:
@@ -158,13 +152,11 @@ def borders(twin: Twin, nodes: Nodes) -> tuple[Integers, Array]:
     return variable, cut
 
 
+class ProofTrees:
+    """The proof trees of all questions, as arrays of nodes that grow.
 
-
-
-
-
-class Forest:
-    """Growing arrays of nodes. Roots are nodes 0 ... Q - 1; a split node's children are `left` and `left + 1`."""
+    Roots are nodes 0 ... Q - 1; a split node's children are `left` and `left + 1`.
+    """
 
     def __init__(self, roots: int, goals: int) -> None:
         self.count = roots

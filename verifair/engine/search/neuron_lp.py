@@ -32,7 +32,7 @@ ROUNDINGS = 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Relaxed:
+class RelaxedRegion:
     """What is known of a region.
 
     proved: by the kernel.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
@@ -54,7 +54,7 @@ class Relaxed:
     basis: Any
 
 
-class Relaxation:
+class RegionRelaxation:
     """The regions of one claim. The LP has one shape, that of the first regions asked about: they have to hold all others."""
 
     def __init__(self, network: Network, domain: Domain, claim: PhaseClaim) -> None:
@@ -70,7 +70,7 @@ class Relaxation:
         self.claim = claim
         self._lp = None
 
-    def solve(self, regions: Regions, basis: Any, seconds: float) -> list[Relaxed]:
+    def solve(self, regions: Regions, basis: Any, seconds: float) -> list[RelaxedRegion]:
         """What is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = PhaseBounds(self.network, self.domain, self.claim, regions)
         point = bounds.point
@@ -91,10 +91,10 @@ class Relaxation:
             if values is not None:
                 raw = self._raw(bounds, b, region, values)
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
-            one = Relaxed(
+            one = RelaxedRegion(
                 proved=bool(proved[b]), plain=bool(plain[b]), value=self._value(values), raw=raw, weights=weights[b],
                 slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own,
-            )  # fmt: skip
+            )
             out.append(one)
         return out
 

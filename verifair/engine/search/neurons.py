@@ -22,14 +22,10 @@ import numpy as np
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
-from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.phases import PhaseClaim, Regions
 from verifair.checker.tree import PhaseTree
-from verifair.engine.search.neuron_lp import Relaxation, Relaxed
+from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.verdict import Reason, Status
-
-WIDE = 8
-"""Whole values beyond which an input counts as wide."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,41 +52,17 @@ def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, ma
     if flaw is not None:
         raise ValueError(flaw)
     with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
-        return _Search(one, claim, time.monotonic() + seconds, max_nodes).run()
+        return _NeuronSearch(one, claim, time.monotonic() + seconds, max_nodes).run()
 
 
 def claim_of(problem: TwinProblem) -> PhaseClaim:
     """The only goal of the only question as numbers."""
     batch, goal = problem.batch, problem.goals[0]
     return PhaseClaim(
-        lower=batch.lower[0],
-        upper=batch.upper[0],
-        prime=np.where(batch.protected, batch.prime[0], 0.0),
-        differs=batch.protected,
-        offset=None if batch.offset is None else batch.offset[0],
-        margin=problem.margin,
-        rows=goal.rows,
-        constants=goal.constants,
+        lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
+        offset=None if batch.offset is None else batch.offset[0], margin=problem.margin, rows=goal.rows, constants=goal.constants,
         gap=goal.gap,
     )
-
-
-def unstable_and_wide(problem: TwinProblem) -> tuple[Integers, Integers]:
-    """(Q,) hidden neurons of both copies whose sign is open at the root, by linear bounds; (Q,) moving inputs with more than WIDE
-    values left (real ones always have)."""
-    batch, domain = problem.batch, problem.domain
-    boxes = [domain.box(*ends) for ends in ((batch.lower, batch.upper), (batch.second(batch.lower), batch.second(batch.upper)))]
-    unstable = np.zeros(len(batch), dtype=np.int64)
-    with np.errstate(all="ignore"):
-        for start in range(0, len(batch), 128):
-            part = slice(start, start + 128)
-            bounds = TwinBounds(problem.network, *(end[part] for ends in boxes for end in ends), close=True)
-            for span, layer in zip(bounds.spans, problem.network.layers[:-1], strict=False):
-                for low, high in ((span.low, span.high), (span.low2, span.high2)):
-                    unstable[part] += ((low < 0) & (high > 0) & (layer.slope < 1)).sum(axis=1)
-    width = batch.upper - batch.lower
-    wide = np.where(domain.integer, width >= WIDE, width > 0).sum(axis=1)
-    return unstable, wide
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,10 +71,10 @@ class _Node:
 
     number: int
     region: Regions
-    relaxed: Relaxed
+    relaxed: RelaxedRegion
 
 
-class _Search:
+class _NeuronSearch:
     """The state of one run."""
 
     def __init__(self, problem: TwinProblem, claim: PhaseClaim, deadline: float, max_nodes: int) -> None:
@@ -110,7 +82,7 @@ class _Search:
         self.network, self.domain = problem.network, problem.domain
         self.deadline, self.max_nodes = deadline, max_nodes
         self.nodes, self.order = 0, itertools.count()
-        self.relaxation = Relaxation(problem.network, problem.domain, claim)
+        self.relaxation = RegionRelaxation(problem.network, problem.domain, claim)
         self.tree = GrowingTree(2 * sum(self.network.hidden))
         self.heap: list[tuple[float, int, _Node]] = []
         self.witness: tuple[Array, Array] | None = None
@@ -201,8 +173,6 @@ class GrowingTree:
         parts = [self.multipliers.get(number, nothing) for number in order]
         return PhaseTree(
             feature=np.array([self.nodes[number][0] for number in order], dtype=np.int64),
-            cut=np.array([self.nodes[number][1] for number in order]),
-            start=np.cumsum([0, *(len(index) for index, _ in parts)]),
-            index=np.concatenate([index for index, _ in parts]),
-            value=np.concatenate([value for _, value in parts]),
+            cut=np.array([self.nodes[number][1] for number in order]), start=np.cumsum([0, *(len(index) for index, _ in parts)]),
+            index=np.concatenate([index for index, _ in parts]), value=np.concatenate([value for _, value in parts]),
         )

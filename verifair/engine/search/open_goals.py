@@ -13,7 +13,7 @@ from encoders.bounds.twin import Twin
 from encoders.evaluate import seems_unmet, settled_goals
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
-from verifair.engine.search.boxes import Forest, Nodes, legal_pairs, rows_at
+from verifair.engine.search.boxes import Nodes, ProofTrees, legal_pairs, rows_at
 
 OPEN, PROVED, VIOLATED = 0, 1, 2
 MAX_WIDE = 10
@@ -21,7 +21,7 @@ MAX_WIDE = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Decision:
+class BatchDecision:
     """What was decided of Q questions with G goals each.
 
     status: (Q, G) OPEN, PROVED or VIOLATED.   lower: (Q, G) certified lower bound of the goal's best row over the box.
@@ -36,14 +36,14 @@ class Decision:
     margins: Array
     nodes: Integers
     out_of: npt.NDArray[np.str_]
-    forest: Forest
+    trees: ProofTrees
 
 
-class Ledger:
+class OpenGoals:
     """Statuses, witnesses, bounds and proof trees of Q questions; `pending` counts the open boxes of each goal."""
 
-    def __init__(self, twin: Twin, slots: Slots, group: Integers | None) -> None:
-        self.problem, self.twin, self.slots = twin.problem, twin, slots
+    def __init__(self, twin: Twin, goal_rows: GoalRows, group: Integers | None) -> None:
+        self.problem, self.twin, self.goal_rows = twin.problem, twin, goal_rows
         count, goals = len(self.problem.batch), len(self.problem.goals)
         self.grouped = group is not None
         self.group = np.arange(count) if group is None else group
@@ -57,7 +57,7 @@ class Ledger:
         self.margins = np.full((count, goals, 2), np.nan)
         self.nodes = np.zeros(count, dtype=np.int64)
         self.out_of = np.full(count, "", dtype="<U5")
-        self.forest = Forest(count, goals)
+        self.trees = ProofTrees(count, goals)
         # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
         self.noise = 2 * twin.error[-1][:, 0]
 
@@ -86,13 +86,13 @@ class Ledger:
         margins (N, 2)."""
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
         values = margins @ self.problem.rows.T + self.problem.constants
-        best = self.slots.best(values)
+        best = self.goal_rows.best(values)
         legal = legal_pairs(self.twin, nodes.question, point)
         np.minimum.at(self.upper, nodes.question, np.where(nodes.open & legal[:, None], best, np.inf))
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
         if len(index):
-            # One candidate a group is enough: confirming is the dear part.
+            # One candidate a group is enough: confirming is the expensive part.
             _, first = np.unique(self.group[nodes.question[index]], return_index=True)
             index = index[first]
             self.confirm(nodes.question[index], point[index])
@@ -110,12 +110,12 @@ class Ledger:
         self.pending[question[index], goal] = 0
         if self.grouped:
             self.refuted[self.group[question[index]]] = True
-        values = self.slots.best(margins @ self.problem.rows.T + self.problem.constants)
+        values = self.goal_rows.best(margins @ self.problem.rows.T + self.problem.constants)
         return met, values - self.noise[question, None]
 
     def close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
         """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row can be)."""
-        self.forest.close(ids, goal, bound)
+        self.trees.close(ids, goal, bound)
         np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.subtract.at(self.pending, (question, goal), 1)
         done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
@@ -148,24 +148,14 @@ class Ledger:
                     met, lower = met & here[0], np.minimum(lower, value[0])
             self.close_one(one, met, lower)
 
-    def decision(self) -> Decision:
+    def decision(self) -> BatchDecision:
         """All that is known, as the result of a run."""
         # The least bound of the leaves of a finished proof; infinite where no row can be.
         leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)
-        return Decision(
-            status=self.status,
-            lower=np.maximum(self.root_lower, leaves),
-            upper=self.upper,
-            witness=self.witness,
-            margins=self.margins,
-            nodes=self.nodes,
-            out_of=self.out_of,
-            forest=self.forest,
+        return BatchDecision(
+            status=self.status, lower=np.maximum(self.root_lower, leaves), upper=self.upper, witness=self.witness,
+            margins=self.margins, nodes=self.nodes, out_of=self.out_of, trees=self.trees,
         )
-
-
-
-
 
 
 FEW = 3
@@ -180,15 +170,15 @@ MIXTURES = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chosen:
-    """Rows (B, S, 2) and constants (B, S) for a batch of boxes; goal: (S,) the goal that each slot belongs to."""
+class ChosenRows:
+    """Rows (B, S, 2) and constants (B, S) for a batch of boxes; goal: (S,) that each row belongs to."""
 
     rows: Array
     constants: Array
     goal: Integers
 
     def best(self, bounds: GoalBounds, radius: Array, goals: int) -> Array:
-        """Lower bounds (B, G) of each goal's best row from those of its slots, single or mixed; -inf for goals without slots."""
+        """Lower bounds (B, G) of each goal's best row from those chosen, single or mixed; -inf for goals without any."""
         out = np.full((len(radius), goals), -np.inf)
         for goal in np.unique(self.goal):
             mine = np.flatnonzero(self.goal == goal)
@@ -201,7 +191,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Slots:
+class GoalRows:
     """The rows of a problem's goals: first: (G,) position of each goal's first row; strict: (G,); single: (G,) goals of one row."""
 
     problem: TwinProblem
@@ -210,7 +200,7 @@ class Slots:
     single: Booleans
 
     @classmethod
-    def of(cls, problem: TwinProblem) -> Slots:
+    def of(cls, problem: TwinProblem) -> GoalRows:
         first = np.searchsorted(problem.goal_of, np.arange(len(problem.goals)))
         strict = np.array([goal.strict for goal in problem.goals])
         return cls(problem=problem, first=first, strict=strict, single=np.array([len(goal.rows) == 1 for goal in problem.goals]))
@@ -219,8 +209,8 @@ class Slots:
         """(B, G) the best row of each goal, from values or bounds (B, R)."""
         return np.maximum.reduceat(values, self.first, axis=1)
 
-    def choose(self, goals: Integers, rough: Array, margins: Array) -> Chosen:
-        """Slots for the given goals, from interval bounds (B, R) of all rows and the margins (B, 2) at the boxes' centres.
+    def choose(self, goals: Integers, rough: Array, margins: Array) -> ChosenRows:
+        """GoalRows for the given goals, from interval bounds (B, R) of all rows and the margins (B, 2) at the boxes' centres.
 
         Of many rows: the one that the intervals come closest to proving, and the one that lies farthest from the centre.
         """
@@ -237,4 +227,4 @@ class Slots:
             index.append(picks)
             owner += [goal] * picks.shape[1]
         chosen = np.concatenate(index, axis=1)
-        return Chosen(rows=rows[chosen], constants=constants[chosen], goal=np.array(owner))
+        return ChosenRows(rows=rows[chosen], constants=constants[chosen], goal=np.array(owner))

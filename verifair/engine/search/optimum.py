@@ -15,13 +15,13 @@ from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from verifair.engine.search.boxes import Nodes, centre, corner, divisible, halve, roots, rows_at, widest
-from verifair.engine.search.branch_and_bound import CHUNK
+from verifair.engine.search.boxes import Nodes, centre, corner, divide, divisible, roots, rows_at, widest
+from verifair.engine.search.branch_and_bound import STEP_BOXES
 from verifair.errors import QueryError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Minimum:
+class RowMinimum:
     """lower <= min <= upper, (Q,) each; point: (Q, V) raw points with value `upper` (float64 evaluation)."""
 
     lower: Array
@@ -29,7 +29,7 @@ class Minimum:
     point: Array
 
 
-def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = np.inf) -> Minimum:
+def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = np.inf) -> RowMinimum:
     """Bracket the least value of the problem's single row over each box, to `tolerance` unless time runs out.
 
     Raises QueryError when the problem has more than one row.
@@ -41,7 +41,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
     upper, lower = np.full(count, np.inf), np.full(count, np.inf)
     point = np.full((count, problem.domain.variables), np.nan)
     start = roots(twin)
-    stack = [(start.take(slice(k, k + CHUNK)), np.full(len(start), -np.inf)[k : k + CHUNK]) for k in range(0, count, CHUNK)]
+    stack = [(start, np.full(len(start), -np.inf))]
 
     def meet(nodes: Nodes, raw: Array) -> None:
         values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0] + problem.constants[0]
@@ -52,9 +52,9 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
 
     while stack:
         nodes, known = stack.pop()
-        if len(nodes) > CHUNK:
-            stack.append((nodes.take(slice(CHUNK, None)), known[CHUNK:]))
-            nodes, known = nodes.take(slice(0, CHUNK)), known[:CHUNK]
+        if len(nodes) > STEP_BOXES:
+            stack.append((nodes.take(slice(STEP_BOXES, None)), known[STEP_BOXES:]))
+            nodes, known = nodes.take(slice(0, STEP_BOXES)), known[:STEP_BOXES]
         if time.monotonic() > deadline:
             np.minimum.at(lower, nodes.question, known)
             continue
@@ -68,8 +68,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
         np.minimum.at(lower, nodes.question[done], known[done])
         rest = nodes.take(~done)
         if len(rest):
-            _, left_upper, right_lower = halve(twin, rest, widest(twin, rest, bounds.score[~done]))
-            left = Nodes(ids=rest.ids, question=rest.question, lower=rest.lower, upper=left_upper, open=rest.open)
-            right = Nodes(ids=rest.ids, question=rest.question, lower=right_lower, upper=rest.upper, open=rest.open)
-            stack.append((Nodes.join([left, right]), np.concatenate([known[~done]] * 2)))
-    return Minimum(lower=lower, upper=upper, point=point)
+            variable = widest(twin, rest, bounds.score[~done])
+            halves = divide(twin, rest, variable, centre(twin, rest)[np.arange(len(rest)), variable], rest.ids)
+            stack.append((halves, np.concatenate([known[~done]] * 2)))
+    return RowMinimum(lower=lower, upper=upper, point=point)

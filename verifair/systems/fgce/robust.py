@@ -20,10 +20,10 @@ import pandas as pd
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
-from verifair.engine.answer import Answer
+from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness
 from verifair.engine.questions import classes, decisions, margin, robustness_problem
@@ -33,7 +33,7 @@ from verifair.schema.schema import Schema
 
 POSITIVE = 1
 """The class that a counterfactual is to have, and to keep."""
-Answers = dict[int, Answer]
+Answers = dict[int, GoalAnswer]
 """Of one row at one delta: for each other class, whether the positive one beats it throughout the neighbourhood."""
 
 
@@ -183,7 +183,7 @@ def _answers(query: Robustness, raw: Array, delta: float, method: str, solver: s
     losers, deadline = _losers(query.network), time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
-        problem = robustness_problem(query.network, query.schema, raw, delta, None, POSITIVE, loser)
+        problem = robustness_problem(query.network, query.schema, raw, delta, None, (POSITIVE, loser))
         seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
         for row, (answer,) in zip(out, solve(problem, method=method, solver=solver, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer
@@ -217,20 +217,15 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
     }
 
 
-def _proofs(row: Array, delta: float, answers: Mapping[int, Answer]) -> list[Proof]:
+def _proofs(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> list[Proof]:
     """One for each other class, where all of them are beaten."""
     if any(answer.status is not Status.PROVED for answer in answers.values()):
         return []
     out = []
     for loser, answer in answers.items():
         statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
-        out.append(Proof(statement=statement, evidence=answer.tree if answer.tree is not None else _claim(answer)))
+        out.append(Proof(statement=statement, evidence=answer.evidence))
     return out
-
-
-def _claim(answer: Answer) -> Claim:
-    last = answer.outcomes[-1]
-    return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
 
 
 def _certificate(query: Robustness, proofs: Sequence[Proof]) -> Certificate:

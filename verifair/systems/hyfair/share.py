@@ -16,8 +16,7 @@ from scipy.special import expit
 
 from encoders.evaluate import gap
 from encoders.network import Array, Integers
-from verifair.checker.partition import Partition
-from verifair.checker.partition_store import UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of

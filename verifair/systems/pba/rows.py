@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,12 +24,12 @@ from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
-from verifair.engine.answer import Answer
+from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.questions import bias_problem, classes, decisions, robustness_problem
-from verifair.engine.store import Record, Store, dump_tree
+from verifair.engine.store import Store, VerdictRecord, dump_tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
@@ -238,7 +238,7 @@ def _left_over(batch: Batch, table: Table, done: set[tuple[object, ...]]) -> Bat
     )  # fmt: skip
 
 
-def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadline) -> list[Record]:
+def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadline) -> list[VerdictRecord]:
     """One batch with its raw rows (B, V), in whatever process joblib runs it; BLAS keeps to the budget's threads."""
     run = common.value
     query, budget = run.query, run.budget
@@ -246,28 +246,25 @@ def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadl
     own = raw[:, query.schema.index(query.sensitive)] if query.sensitive else np.zeros(len(raw))
     if run.replay is not None:
         run.replay.open()
+    classes = (batch.winner, batch.loser)
     with threadpool_limits(limits=budget.threads):
         if batch.kind == "bias":
-            problem = bias_problem(
-                query.network, query.schema, raw, batch.sensitive, batch.to, batch.delta, batch.winner, batch.loser
-            )
+            problem = bias_problem(query.network, query.schema, raw, batch.sensitive, batch.to, batch.delta, classes)
         else:
             if batch.kind == "robust-flipped":
                 raw = raw.copy()
                 raw[:, query.schema.index(batch.sensitive)] = batch.to
-            problem = robustness_problem(
-                query.network, query.schema, raw, batch.delta, query.sensitive, batch.winner, batch.loser
-            )
+            problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, classes)
         answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
     return list(_records(batch, own, answers))
 
 
-def _records(batch: Batch, own: Array, answers: Sequence[Sequence[Answer]]) -> Iterator[Record]:
+def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) -> Iterator[VerdictRecord]:
     """own: (B,) the sensitive value of each row."""
     for row, to, group, of_row in zip(batch.rows, batch.to, own, answers, strict=True):
         for goal, answer in zip(batch.goals, of_row, strict=True):
             proved = answer.status is Status.PROVED
-            yield Record(
+            yield VerdictRecord(
                 sensitive=batch.sensitive,
                 goal=goal,
                 delta=batch.delta,
@@ -287,10 +284,5 @@ def _records(batch: Batch, own: Array, answers: Sequence[Sequence[Answer]]) -> I
                 witness=None if answer.witness is None else json.dumps(answer.witness.tolist()),
                 margins=None if answer.margins is None else json.dumps(answer.margins),
                 tree=dump_tree(answer.tree if isinstance(answer.tree, Tree) else None),  # strict goals: no other trees
-                claim=_claim(answer) if proved and answer.tree is None else None,
+                claim=json.dumps(asdict(answer.claim)) if proved and answer.tree is None else None,
             )
-
-
-def _claim(answer: Answer) -> str:
-    last = answer.outcomes[-1]
-    return json.dumps({"backend": last.backend, "version": last.version, "tolerance": last.tolerance})

@@ -17,7 +17,7 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions
 from tests.soundness.random_twins import STYLES, random_problem
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.engine.search.open_goals import MIXTURES, Slots
+from verifair.engine.search.open_goals import MIXTURES, GoalRows
 
 ROWS = 6
 POINTS = 100
@@ -121,7 +121,7 @@ def test_rows_chosen_for_a_box_are_rows_of_the_goal(epsilon: float, rise: bool, 
     for seed in range(4):
         problem = random_problem(seed, style, (goal,))
         rng = np.random.default_rng(seed)
-        twin, slots, question = Twin.of(problem), Slots.of(problem), np.arange(len(problem.batch))
+        twin, slots, question = Twin.of(problem), GoalRows.of(problem), np.arange(len(problem.batch))
         lower, upper = inner_boxes(rng, problem)
         low, high = twin.local.box(lower[:, twin.variables], upper[:, twin.variables])
         layers = interval_bounds(twin, question, low, high)

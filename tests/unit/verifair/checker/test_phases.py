@@ -18,7 +18,7 @@ from tests.brute_force import fractions
 from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, Regions, check_phases
 from verifair.checker.tree import PhaseTree
 from verifair.engine.questions import no_gap
-from verifair.engine.search.neurons import claim_of, decide_by_phases, unstable_and_wide
+from verifair.engine.search.neurons import claim_of, decide_by_phases
 from verifair.engine.verdict import Status
 
 ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])
@@ -226,12 +226,3 @@ def test_numbers_out_of_range_prove_nothing() -> None:
     layers = tuple(replace(layer, bias=layer.bias * 1e120) for layer in problem.network.layers)
     huge = replace(problem, network=replace(problem.network, layers=layers))
     assert verdict(huge, tree) is not None
-
-
-def test_counts_of_unstable_neurons_and_wide_inputs() -> None:
-    problem = problem_of(2)
-    unstable, wide = unstable_and_wide(problem)
-    assert wide.tolist() == [0]
-    assert 0 < unstable[0] <= 18
-    point = replace(problem, batch=replace(problem.batch, upper=problem.batch.lower))
-    assert unstable_and_wide(point)[0].tolist() == [0]

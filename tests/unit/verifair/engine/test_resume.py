@@ -11,12 +11,12 @@ import pytest
 
 import verifair as vf
 from verifair import datasets
-from verifair.checker.partition_store import UNKNOWN, PartitionStore
+from verifair.checker.partition import UNKNOWN, PartitionStore
 from verifair.engine.partition import certify_partition
-from verifair.engine.store import Record, Store
+from verifair.engine.store import Store, VerdictRecord
 from verifair.systems.pba import rows
 
-RECORD = Record(
+RECORD = VerdictRecord(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="unknown", reason="nodes",
     lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=50, witness=None, margins=None, tree=None, claim=None,
 )  # fmt: skip

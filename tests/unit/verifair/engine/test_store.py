@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from verifair.engine.store import COLUMNS, Record, Store
+from verifair.engine.store import COLUMNS, Store, VerdictRecord
 from verifair.errors import DataError
 
-RECORD = Record(
+RECORD = VerdictRecord(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="proved", reason="",
     lower=float("-inf"), upper=0.25, engine="bound", trust="checked", float32_agrees=True, nodes=1, witness=None, margins=None,
     tree='{"feature": [-1], "cut": [0.0], "bound": [0.1]}', claim=None,

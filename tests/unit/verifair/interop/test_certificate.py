@@ -20,14 +20,14 @@ from verifair.checker.envelope import semantics
 from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
 from verifair.interop.certificate import CaseProof, VnnlibCertificate, rejections
-from verifair.interop.decide import Answered, decide, networks_of
+from verifair.interop.decide import VnnlibStatus, decide, networks_of
 from verifair.interop.export import NETWORK, PRODUCT, export
 from verifair.interop.problems import case_problems
 
 
 def proof(asked: VnnlibQuery, *networks) -> VnnlibCertificate:
     found = decide(asked, networks, budget=Budget(seconds=20), method="bnb")
-    assert found.answer is Answered.UNSAT, found
+    assert found.answer is VnnlibStatus.UNSAT, found
     assert found.certificate is not None
     return found.certificate
 

@@ -22,11 +22,11 @@ from tests.builders import random_network
 from verifair.checker.tree import Tree
 from verifair.errors import QueryError
 from verifair.interop import problems
-from verifair.interop.decide import Answered, QueryAnswer, check_types, covers_reals, decide, networks_of
+from verifair.interop.decide import QueryAnswer, VnnlibStatus, check_types, covers_reals, decide, networks_of
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import number, written
 
-SAT, UNSAT, UNKNOWN = Answered.SAT, Answered.UNSAT, Answered.UNKNOWN
+SAT, UNSAT, UNKNOWN = VnnlibStatus.SAT, VnnlibStatus.UNSAT, VnnlibStatus.UNKNOWN
 
 
 def network(*layers: tuple[list[list[float]], list[float]]) -> Network:
@@ -109,9 +109,9 @@ HAT = network(([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0]))
         (HAT, ["(<= X_0 -3.0)"], {UNSAT}),
     ],
 )  # fmt: skip
-def test_boundaries(net: Network, asserts: list[str], expected: set[Answered], tmp_path: Path) -> None:
+def test_boundaries(net: Network, asserts: list[str], expected: set[VnnlibStatus], tmp_path: Path) -> None:
     found = ask(query(tmp_path, old(1, 1, *asserts)), net, seconds=2.0).answer
-    assert (UNKNOWN if found is Answered.TIMED_OUT else found) in expected
+    assert (UNKNOWN if found is VnnlibStatus.TIMED_OUT else found) in expected
 
 
 def test_bounds_that_are_no_float32_numbers(tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ def test_unknown_and_timed_out_say_so(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     net = random_network(rng, (6, 30, 30, 1))
     asked = query(tmp_path, old(6, 1, "(>= Y_0 1e-3)", "(<= Y_0 1.0001e-3)"))
-    assert decide(asked, [net], budget=Budget(seconds=1e-3)).answer is Answered.TIMED_OUT
+    assert decide(asked, [net], budget=Budget(seconds=1e-3)).answer is VnnlibStatus.TIMED_OUT
     few = decide(asked, [net], budget=Budget(seconds=20, nodes=2), method="bnb")
     assert few.answer in {UNKNOWN, SAT}
-    assert Answered.TIMED_OUT.value == "timed-out"
-    assert Answered.TIMED_OUT.competition == "timeout"
+    assert VnnlibStatus.TIMED_OUT.value == "timed-out"
+    assert VnnlibStatus.TIMED_OUT.competition == "timeout"
 
 
 def test_witnesses_are_written_for_both_versions(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_witnesses_are_written_for_both_versions(tmp_path: Path) -> None:
 def test_a_point_on_the_boundary_leads_to_one_inside(asserts: tuple[str, str], tmp_path: Path) -> None:
     """The engine closes strict bounds, and its point may lie on one; others beside it meet the query."""
     found = ask(query(tmp_path, old(1, 1, *asserts)), stored(HAT, tmp_path / "hat.onnx"))
-    assert found.answer is Answered.SAT
+    assert found.answer is VnnlibStatus.SAT
 
 
 def test_numbers_of_witnesses() -> None:
@@ -281,7 +281,7 @@ def test_more_constraints_than_a_maximum_is_made_of(tmp_path: Path, monkeypatch:
     """Their maximum would be dense layers: a million would fill any memory."""
     asked = query(tmp_path, old(1, 1, *[f"(>= Y_0 -{k}.5)" for k in range(20)]))
     monkeypatch.setattr(problems, "MAX_LEFT", 20)
-    assert decide(asked, [HAT], budget=Budget(seconds=20), method="bnb").answer is Answered.SAT
+    assert decide(asked, [HAT], budget=Budget(seconds=20), method="bnb").answer is VnnlibStatus.SAT
     monkeypatch.setattr(problems, "MAX_LEFT", 19)
     with pytest.raises(VnnlibUnsupported, match="20 constraints have to hold together"):
         decide(asked, [HAT], budget=Budget(seconds=20), method="bnb")

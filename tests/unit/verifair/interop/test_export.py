@@ -25,7 +25,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 from verifair.errors import QueryError
-from verifair.interop.decide import Answered, decide, networks_of
+from verifair.interop.decide import VnnlibStatus, decide, networks_of
 from verifair.interop.export import Export, export
 from verifair.interop.pieces import against, pieces_of
 from verifair.schema.schema import Schema
@@ -54,7 +54,7 @@ def files(written: Export, version: str) -> list[tuple[VnnlibQuery, dict[str, Pa
     return found
 
 
-def answer(asked: VnnlibQuery, models: dict[str, Path]) -> Answered:
+def answer(asked: VnnlibQuery, models: dict[str, Path]) -> VnnlibStatus:
     return decide(asked, networks_of(asked, models), budget=Budget(seconds=10)).answer
 
 
@@ -104,7 +104,7 @@ def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_ex
     assert verify(asked).status is Status.PROVED
     written = export(asked, tmp_path / "out")
     answers = {version: [answer(*one) for one in files(written, version)] for version in ("1.0", "2.0")}
-    assert answers == {"1.0": [Answered.SAT, Answered.UNSAT], "2.0": [Answered.UNSAT, Answered.UNSAT]}
+    assert answers == {"1.0": [VnnlibStatus.SAT, VnnlibStatus.UNSAT], "2.0": [VnnlibStatus.UNSAT, VnnlibStatus.UNSAT]}
     assert any("exactly 0" in line for line in written.relaxed_1)
     assert written.relaxed_2 == ()
 
@@ -123,10 +123,10 @@ def test_our_own_answers_to_the_files_agree_with_the_verdict(seed: int, fields: 
     for version in ("1.0", "2.0"):
         answers = {answer(*one) for one in files(written, version)}
         if verdict.status is Status.PROVED and asked.epsilon is None:
-            assert answers == {Answered.UNSAT}
+            assert answers == {VnnlibStatus.UNSAT}
         if verdict.status is Status.VIOLATED:
-            assert Answered.SAT in answers
-        if answers == {Answered.UNSAT}:
+            assert VnnlibStatus.SAT in answers
+        if answers == {VnnlibStatus.UNSAT}:
             assert verdict.status is Status.PROVED
 
 

@@ -268,7 +268,7 @@ def build(content: Mapping[str, Any], *, name: str = "causal model", folder: Pat
     try:
         return _build(content, folder or Path())
     except SchemaError as error:
-        raise SchemaError(schema_file.told(error, name)) from None
+        raise SchemaError(schema_file.with_name(error, name)) from None
 
 
 def _build(content: Mapping[str, Any], folder: Path) -> CausalFile:

@@ -267,7 +267,7 @@ class _Search:
             return []
         people = self.people
         lower, upper = np.array([part.lower for part in parts]), np.array([part.upper for part in parts])
-        problem = decided_problem(people.network, people.schema, lower, upper, winner, 1 - winner)
+        problem = decided_problem(people.network, people.schema, lower, upper, (winner, 1 - winner))
         seconds = max(self.deadline - time.monotonic(), 1e-3)
         limit = Budget(
             seconds=seconds, nodes=self.budget.nodes or BOXES, memory_mb=self.budget.memory_mb, threads=self.budget.threads,

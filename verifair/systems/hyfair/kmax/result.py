@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import ConfigDict, Field
 
-from verifair.engine.buckets.verdict import KmaxVerdict
+from verifair.engine.buckets.kmax import KmaxVerdict
 from verifair.engine.verdict import Reason
 from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, outcomes, person
 from verifair.systems.hyfair.search.space import Space

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import logit
 
 from tests.builders import categorical, integer, network_of, schema_of
-from verifair.checker.partition_store import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.engine.partition import describe
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of
