@@ -17,8 +17,8 @@ from benchmarks.shared import show
 from encoders.network import Array, Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import audit
+from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.measures import population
 from verifair.systems.cec.people import merit_columns, people_of

@@ -17,10 +17,10 @@ from benchmarks.shared import data_folder
 from encoders.network import Integers
 from verifair import datasets
 from verifair.datasets import Dataset
+from verifair.systems.cec.explanations import regimes
 from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.people import People, people_of
-from verifair.systems.cec.score import regimes
 from verifair.systems.cec.training import ColumnRoles, TrainedDecider, audit_decider
 from verifair.training.onnx_writer import onnx_model
 

@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from verifair.systems.cec.score import REGIMES, THRESHOLD
+from verifair.systems.cec.explanations import REGIMES
+from verifair.systems.cec.settings import THRESHOLD
 
 COLOURS = {"A": "#2a9d8f", "B": "#e76f51", "C": "#e9c46a", "D": "#6d597a"}
 FLIPS = 0.2

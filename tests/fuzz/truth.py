@@ -23,8 +23,7 @@ from tests.builders import lattice
 from tests.fuzz import world
 from tests.soundness.fairness_truth import Case, sigma
 from verifair.checker.partition import PROVED, VIOLATED, Partition, PartitionStore
-from verifair.systems.cec.attributions import explanations
-from verifair.systems.cec.score import cec_score
+from verifair.systems.cec.explanations import cec_score, explanations
 
 SCHEMA = world.SCHEMA
 NAMES = [feature.name for feature in SCHEMA.features]

@@ -16,7 +16,7 @@ from encoders.network import Array, Network
 from tests.builders import network_of
 from tests.soundness.random_twins import STYLES, random_network
 from verifair.checker.kinds.consistency import explanations, surely_near
-from verifair.systems.cec.score import EPSILON, cec_score
+from verifair.systems.cec.explanations import EPSILON, cec_score
 
 POINTS, CLIMBS, N = 24, 12, 4
 BOXES = ("point", "narrow", "wide", "one-moves", "at-baseline", "around-baseline")

@@ -19,9 +19,8 @@ from verifair.checker.kinds.consistency import _near, check_consistency, explana
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
 from verifair.systems.cec.audit import audit
-from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.certified import Certified, boxes, certify_consistency, raw_rows
 from verifair.systems.cec.matching import Reference
-from verifair.systems.cec.neighbourhoods import boxes, raw_rows
 from verifair.systems.cec.people import merit_columns, people_of
 
 Exact = npt.NDArray[np.object_]

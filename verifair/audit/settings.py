@@ -163,18 +163,6 @@ class Fgce(Grouped):
         return "[analyses.fgce]"
 
 
-class Cec(Grouped):
-    """[analyses.cec]: see `verifair.systems.cec.audit`.   certify: prove regime A wherever both move within so many units."""
-
-    tau: Positive | None = None
-    threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
-    certify: Units | None = None
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.cec]"
-
-
 class Cst(OfRows):
     """[analyses.cst]: under the causal model of a file, whose [situation] counts where nothing is said here.
 
@@ -192,7 +180,7 @@ class Cst(OfRows):
         return "[analyses.cst]"
 
 
-OLD: dict[str, type[Analysis]] = {"certify": Certify, "fgce": Fgce, "cec": Cec, "cst": Cst}
+OLD: dict[str, type[Analysis]] = {"certify": Certify, "fgce": Fgce, "cst": Cst}
 ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
 """Every analysis that an audit file may ask for."""
 

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, audit, bench, consistency, groups, rules, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, audit, bench, groups, rules, situation, tools, verdicts
+from verifair.systems.cec.result import CecResult
 from verifair.systems.hyfair.kmax.result import KmaxResult
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.system import SYSTEMS
@@ -25,7 +26,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "explain": ("verifair explain --json", TypeAdapter(rules.Explain)),
     "guard": ("verifair guard --json", TypeAdapter(rules.Guard)),
     "fgce": ("verifair fgce --json", TypeAdapter(groups.Fgce)),
-    "cec": ("verifair cec --json", TypeAdapter(consistency.Cec)),
+    "cec": ("verifair cec --json", TypeAdapter(CecResult)),
     "cst": ("verifair cst --json", TypeAdapter(situation.Cst)),
     "verify": ("verifair verify --json", TypeAdapter(verdicts.Verify)),
     "check": ("verifair check --json", TypeAdapter(tools.Check)),

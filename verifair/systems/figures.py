@@ -13,6 +13,9 @@ from typing import Any
 
 from verifair.systems.findings import Picture
 
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
+"""Of groups, the same in all figures: Okabe and Ito's, told apart by the colour-blind."""
+
 
 @contextmanager
 def figure(

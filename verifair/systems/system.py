@@ -76,6 +76,7 @@ class System:
 SYSTEMS: dict[str, str] = {
     "pba": "verifair.systems.pba",
     "kmax": "verifair.systems.hyfair.kmax",
+    "cec": "verifair.systems.cec",
 }
 """verb -> the system's folder. A new system is one more folder and one more line here."""
 

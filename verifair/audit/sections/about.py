@@ -15,11 +15,6 @@ ABOUT = {
         question="What would people refused have to change, and is that harder for one group?",
         source="FGCE: Feasible Group Counterfactual Explanations (Fragkathoulas, Papanikou, Pitoura, Terzi)",
     ),
-    "cec": About(
-        title="Like people, like reasons",
-        question="Are comparable people of different groups decided alike, and for the same reasons?",
-        source="Do Fair Models Reason Fairly? Counterfactual Explanation Consistency (CEC)",
-    ),
     "cst": About(
         title="Situation testing",
         question="Would people of a protected group have been decided on alike, had they not been of that group?",

@@ -12,12 +12,12 @@ from scipy.special import expit
 from encoders.network import Array, Booleans, Integers, Network
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
-from verifair.systems.cec.attributions import explanations, positive_margin
-from verifair.systems.cec.matching import Matches, Reference, Ties, match, match_within
+from verifair.systems.cec.explanations import cec_score, explanations, positive_margin, regimes
+from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
-from verifair.systems.cec.score import THRESHOLD, cec_score, regimes
+from verifair.systems.cec.settings import THRESHOLD, Ties
+from verifair.systems.work import Progress
 
-Progress = Callable[[int, int], None]
 CHUNK = 4096
 """Attributions between two signs of progress."""
 
@@ -66,7 +66,7 @@ def audit(
     network: Network, reference: Reference, people: People, *, tau: float | None = None, steps: int | None = None,
     threshold: float = THRESHOLD, ties: Ties = "first", seed: int = 0, threads: int = 2, progress: Progress | None = None,
     matches: Matches | None = None,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """Explanation consistency of a network for these people against the reference.
 
     tau, ties, seed: see `match`.   matches: other pairs than those, such as `match_within`.   steps: see `explanations`.
@@ -89,13 +89,13 @@ def audit(
         decision=decisions(network, x)[place], decision_tilde=decisions(network, x_tilde),
         probability=probability(network, x)[place], probability_tilde=probability(network, x_tilde),
         method="exact path integral" if steps is None else f"{steps}-step Riemann sum", seed=seed if ties == "random" else None,
-    )  # fmt: skip
+    )
 
 
 def control(
     network: Network, reference: Reference, found: Audit, *, steps: int | None = None, ties: Ties = "first", seed: int = 0,
     threads: int = 2, progress: Progress | None = None,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """The people of an audit beside the nearest other person of their *own* group: how much of `found` the group does not explain.
 
     Comparable people agree in merit alone and may differ in all else, whatever their groups, and so may their reasons: what tells
@@ -108,7 +108,7 @@ def control(
     return audit(
         network, reference, found.people, matches=matches, steps=steps, threshold=found.threshold, ties=ties, seed=seed,
         threads=threads, progress=progress,
-    )  # fmt: skip
+    )
 
 
 def _explained(
@@ -125,7 +125,7 @@ def _explained(
 def scored(
     people: People, matches: Matches, g: Array, g_tilde: Array, *, decision: Integers, decision_tilde: Integers, probability: Array,
     probability_tilde: Array, threshold: float = THRESHOLD, method: str, seed: int | None = None,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """An audit from attributions and decisions that somebody else computed, for deciders that are no single network.
 
     Everything but people and matches is about the matched pairs, in the order of `matches.matched`: g, g_tilde (M, n_0), the
@@ -137,7 +137,7 @@ def scored(
         details={"pairs": len(matches.row), "matched": len(score), "threshold": threshold, "tau": matches.tau},
         people=people, matches=matches, pair=matches.matched, g=g, g_tilde=g_tilde, score=score, decision=decision,
         decision_tilde=decision_tilde, probability=probability, probability_tilde=probability_tilde, threshold=threshold,
-    )  # fmt: skip
+    )
 
 
 def probability(network: Network, x: Array) -> Array:

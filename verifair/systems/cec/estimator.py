@@ -13,10 +13,11 @@ from encoders.network import Network
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_number
-from verifair.systems.cec.audit import Audit, Progress, audit, control
-from verifair.systems.cec.matching import Reference, Ties
+from verifair.systems.cec.audit import Audit, audit, control
+from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
-from verifair.systems.cec.score import THRESHOLD
+from verifair.systems.cec.settings import THRESHOLD, Ties
+from verifair.systems.work import Progress
 
 
 class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
@@ -33,7 +34,7 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, network: Network, schema: Schema, *, tau: float | None = None, threshold: float = THRESHOLD, steps: int | None = None,
         ties: Ties = "first", seed: int = 0, threads: int = 2,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
         self.ties, self.seed, self.threads = ties, seed, threads
 
@@ -62,7 +63,7 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         return audit(
             self.network, self.reference_, people, tau=self.tau, steps=self.steps, threshold=self.threshold, ties=self.ties,
             seed=self.seed, threads=self.threads, progress=progress,
-        )  # fmt: skip
+        )
 
     def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
         """The people of an audit beside the nearest other person of their own group: see `audit.control`, and `measures.excess`."""
@@ -70,7 +71,7 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         return control(
             self.network, self.reference_, found, steps=self.steps, ties=self.ties, seed=self.seed, threads=self.threads,
             progress=progress,
-        )  # fmt: skip
+        )
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
         """(N,) each person's CEC score: the mean over the other groups with a counterpart, NaN where there is none."""

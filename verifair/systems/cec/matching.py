@@ -9,7 +9,6 @@ Reference: CEC, definition 2 and algorithm 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -17,9 +16,8 @@ from scipy.spatial import KDTree
 from encoders.network import Array, Integers
 from verifair.errors import DataError, QueryError
 from verifair.systems.cec.people import People
+from verifair.systems.cec.settings import Ties
 
-Ties = Literal["first", "random"]
-"""first: among equally near people the lowest row.   random: one drawn with the seed."""
 SAME = 1e-9
 """Distances that differ by less, relatively or in standard deviations, count as equal."""
 
@@ -128,7 +126,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     found = Matches(
         individual=np.nonzero(wanted)[0], other=other[wanted], row=row[wanted], distance=distance[wanted], ties=equal[wanted],
         tau=tau,
-    )  # fmt: skip
+    )
     if tau is not None:
         found.row[found.distance > tau] = -1
         if not len(found.matched):
@@ -141,7 +139,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
 
 def match_within(
     reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0
-) -> Matches:  # fmt: skip
+) -> Matches:
     """The nearest *other* person of everybody's own group with the same label: what `match` is to be compared with.
 
     Rows that are the person in every input are passed over: nobody of another group can be that when the network sees the group.

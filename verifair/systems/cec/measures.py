@@ -6,17 +6,17 @@ groups is drawn with all of them.   Reference: CEC, "Evaluation Metrics", figure
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from pydantic import computed_field
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
 from encoders.network import Array
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
-from verifair.systems.cec.score import REGIMES, contributions, regimes
+from verifair.systems.cec.explanations import REGIMES, contributions, regimes
+from verifair.systems.result import Interval, Measured, Shape, Share
 
 FLAT = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
@@ -24,15 +24,6 @@ ONE_SIDED = 0.95
 """Decisions of which more than this share are the same are hardly decisions."""
 GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A mean over people with a bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def interval(audit: Audit, values: Array, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
@@ -45,7 +36,7 @@ def interval(audit: Audit, values: Array, *, level: float = 0.95, resamples: int
     found = bootstrap(
         (total, count), lambda t, c, axis: t.sum(axis=axis) / c.sum(axis=axis), paired=True, vectorized=True, method="percentile",
         confidence_level=level, n_resamples=resamples, rng=seed, batch=max(1, 2**22 // len(total)),
-    )  # fmt: skip
+    )
     return Interval(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
@@ -64,7 +55,7 @@ def excess(audit: Audit, control: Audit, *, level: float = 0.95, resamples: int 
     found = bootstrap(
         (both,), np.mean, confidence_level=level, n_resamples=count, method="percentile", rng=seed,
         batch=max(1, 2**22 // len(both)),
-    )  # fmt: skip
+    )
     return Interval(mean=float(both.mean()), low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
@@ -134,22 +125,22 @@ def to_review(audit: Audit, schema: Schema, top: int = 20) -> pd.DataFrame:
         "probability": audit.probability[order], "its probability": audit.probability_tilde[order],
         "distance": matches.distance[audit.pair[order]], "ties": matches.ties[audit.pair[order]],
         "most different": [", ".join(features[line]) for line in ranked],
-    })  # fmt: skip
+    })
 
 
-@dataclass(frozen=True, kw_only=True)
-class Triviality:
-    """Whether a low score is that of a model that hardly decides: a constant one explains everybody alike.
-
-    variance: of the probability of class 1.   positive: share decided positively.   auc: of the probability against the true label,
-    NaN with one label only.   silent: share of people whose attributions are all below 1e-6 (their score says nothing).
-    """
+class Triviality(Shape):
+    """Whether a low score is that of a model that hardly decides: a constant one explains everybody alike."""
 
     variance: float
-    positive: float
-    auc: float
-    silent: float
+    """Of the probability of class 1."""
+    positive: Share
+    """Decided positively."""
+    auc: Measured
+    """Of the probability against the true label; null with one label only."""
+    silent: Share
+    """People whose attributions are all below 1e-6: their score says nothing."""
 
+    @computed_field(alias="hardly")  # type: ignore[prop-decorator]
     @property
     def hardly_decides(self) -> str | None:
         """Why a low CEC would say nothing of this model, in words; None where there is no such reason."""

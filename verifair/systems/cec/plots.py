@@ -7,14 +7,15 @@ dark where the decision is the same. Every figure is drawn from a table that `ve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from verifair.systems.fgce.plots import COLORS
-from verifair.systems.figures import figure
+from verifair.systems.cec.result import CecResult
+from verifair.systems.figures import COLORS, figure
 
 REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
 GROUPS = len(COLORS) - 1
@@ -24,6 +25,19 @@ FILLED = 3
 BARS = 15
 """Features in one picture."""
 BINS = 25
+
+
+def plots(result: CecResult) -> dict[str, Callable[[Path], None]]:
+    """Return file name -> what draws it."""
+    pairs, table, threshold = result.pairs, result.group_table(), result.query.threshold
+    groups = groups_drawn(table)
+    return {
+        "scores.png": partial(scores, pairs, groups, threshold),
+        "thresholds.png": partial(regimes_by_threshold, result.thresholds, threshold),
+        "features.png": partial(contributions, result.features),
+        "distances.png": partial(distances, pairs, groups, result.query.tau),
+        "pfr-cec.png": partial(plane, table, groups, threshold),
+    }
 
 
 def groups_drawn(groups: pd.DataFrame) -> list[str]:
@@ -60,11 +74,11 @@ def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> N
     with figure(path, (8, 4.2)) as drawn:
         (axis,) = drawn.axes
         labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
-                  "D": "D different decision, different reasons", "C": "C different decision, same reasons"}  # fmt: skip
+                  "D": "D different decision, different reasons", "C": "C different decision, same reasons"}
         axis.stackplot(
             table["threshold"], *(100 * table[name] for name in labels), labels=list(labels.values()),
             colors=[REGIMES[name] for name in labels], alpha=0.9,
-        )  # fmt: skip
+        )
         _threshold_line(axis.axvline, threshold)
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 100)
@@ -122,7 +136,7 @@ def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Pa
                 label=line["group"],
                 xerr=[[line["pfr"] - line["pfr_low"]], [line["pfr_high"] - line["pfr"]]],
                 yerr=[[line["cec"] - line["cec_low"]], [line["cec_high"] - line["cec"]]],
-            )  # fmt: skip
+            )
         _threshold_line(axis.axhline, threshold)
         axis.set_xlim(0, min(1.01, max(0.5, 1.15 * float(table["pfr_high"].max()))))
         axis.set_ylim(0, 1)

@@ -1,19 +1,25 @@
-"""CEC on the screen: groups side by side, the features behind different reasons, whom to review, who has no counterpart."""
+"""CEC on the screen and in files: groups side by side, the features behind different reasons, whom to review, the unmatched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
 from rich.table import Table as Grid
 
-from verifair.systems.cec.findings import Consistency, GroupFindings
-from verifair.systems.cec.measures import Interval
-from verifair.systems.cec.score import REGIMES
+from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
+from verifair.systems.cec.explanations import REGIMES, Regime
+from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
+from verifair.systems.result import Interval
+from verifair.systems.words import units
 
 TITLE = "Explanation consistency: measured, not proved"
-SHORT = {"A": "same, same reasons", "B": "same, other reasons", "C": "flips, same reasons", "D": "flips, other reasons"}
+SHORT: dict[Regime, str] = {
+    "A": "same, same reasons", "B": "same, other reasons", "C": "flips, same reasons", "D": "flips, other reasons",
+}
 """The regimes in few words; `legend` says them in full."""
 WIDE = 2
 """Up to so many groups stand side by side, beside everybody; more stand one below the other."""
@@ -27,12 +33,96 @@ NAMED = 5
 FOLLOWS = 0.1
 """A rank correlation from which scores are said to grow with the distance."""
 OTHER_THRESHOLDS = (0.25, 0.5, 0.75)
+WHY = {
+    LEAVES: "some rows of the neighbourhoods are in another regime",
+    DECISION: "the decision could not be bounded",
+    SCORE: "the score could not be bounded",
+    TIME: "time was up",
+}
+"""What the screen says of the pairs that are unknown."""
 
 
-def overview(found: Consistency, protected: Sequence[str]) -> Grid:
-    """The answer: everybody and each group in a column, or where groups are many in a line. protected: what makes the groups."""
+def show(result: CecResult, console: Console) -> None:
+    """Print groups, threshold, features, people to review; then what the figures depend on, and what is certified."""
+    console.print(_about(result), soft_wrap=True)
+    console.print(overview(result))
+    console.print(legend(), soft_wrap=True)
+    if len(result.groups) > WIDE + 1:
+        console.print(between_grid(result))
+    console.print(features_grid(result))
+    if result.top:
+        console.print(review_grid(result))
+    last = f"Measured on these rows, not proved; nothing is said of other people. 95 % by bootstrap. {result.seconds:.1f} s."
+    lines = [
+        *_notes(result), threshold_line(result), everybody_line(result), within_line(result), ties_line(result),
+        distance_line(result), *unmatched_lines(result), model_line(result), last,
+        *(_certified_lines(result.certified) if result.certified else []),
+        "Nothing was certified: interrupted." if result.interrupted else None,
+    ]
+    for line in lines:
+        if line:
+            console.print(line, soft_wrap=True)
+
+
+def tables(result: CecResult) -> dict[str, pd.DataFrame]:
+    """Return file name -> table."""
+    found = {
+        "groups.csv": result.group_table(), "between-groups.csv": result.between_groups, "features.csv": result.features,
+        "review.csv": result.review, "thresholds.csv": result.thresholds, "pairs.csv": result.pairs,
+        "unmatched.csv": result.unmatched, "attributions.csv": result.attributions(),
+    }
+    return found | ({} if result.certified is None else {"certified.csv": result.certified.people})
+
+
+def write(result: CecResult, folder: Path) -> None:
+    """Remove the proofs of an earlier run, which are not about this one."""
+    if result.certified is None:
+        (folder / "certified.csv").unlink(missing_ok=True)
+
+
+def _about(found: CecResult) -> str:
+    asked = found.asked
+    whom = f"the {len(asked.reference.people):,} rows of {asked.apart}" if asked.apart else "the audited table"
+    dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
+    return (
+        f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {whom}, by "
+        f"merit ({', '.join(asked.merit)}). Reasons: integrated gradients, {found.query.attributions}.{dropped}"
+    )
+
+
+def _notes(found: CecResult) -> list[str]:
+    """Return what the reader should know of the question itself."""
+    asked = found.asked
+    merit = asked.reference.people.x[:, asked.reference.columns]
+    alike = "note: everybody has the same merit, so anybody of another group with the same label is as near as any other"
+    return ([] if np.ptp(merit, axis=0).any() else [alike]) + [
+        f"note: {name!r} makes the groups and is merit as well: counterparts differ in it by construction; drop merit there"
+        for name in asked.protected if name in asked.merit
+    ]
+
+
+def _certified_lines(found: CertifiedPairs) -> list[str | None]:
+    """Return what was proved, of the rest why not, and where the proofs are."""
+    if not found.regime_A:
+        return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", found.note]
+    why = [f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown]
+    return [
+        f"Certified A: {found.certified:,} of the {found.regime_A:,} pairs in regime A ({found.share:.1%}) are decided "
+        f"alike, with a score below {found.threshold:g}, {where(found.delta)}{'' if found.delta else ' (delta 0)'} "
+        f"({found.seconds:.1f} s).",
+        f"Unknown: {', '.join(why)}." if why else None, found.note,
+    ]
+
+
+def where(delta: float) -> str:
+    """Return what is certified of a pair, in words."""
+    return f"wherever both move within {units(delta)}" if delta else "as they are"
+
+
+def overview(found: CecResult) -> Grid:
+    """The answer: everybody and each group in a column, or where groups are many in a line."""
     if len(found.groups) > WIDE + 1:
-        return _short(found.groups, protected)
+        return _short(found.groups, found.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
     grid.add_column("")
     for one in found.groups:
@@ -48,8 +138,8 @@ def overview(found: Consistency, protected: Sequence[str]) -> Grid:
         "  95 %": [_ends(one.cec) for one in found.groups],
         "PFR, flips": [_percent(None if one.pfr is None else one.pfr.mean) for one in found.groups],
         "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
-    }  # fmt: skip
-    if found.inner is not None:
+    }
+    if found.controlled:
         lines["score within group"] = [_number(one.within) for one in found.groups]
         lines["  across more by, 95 %"] = [_ends(one.beyond) for one in found.groups]
     for label, cells in lines.items():
@@ -71,11 +161,11 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
         grid.add_row(
             _brief(one.name, protected), f"{one.people:,}", _whole(one.coverage), _number(cec), _number(one.within),
             _whole(pfr), *shares,
-        )  # fmt: skip
+        )
     return grid
 
 
-def everybody_line(found: Consistency) -> str | None:
+def everybody_line(found: CecResult) -> str | None:
     """What the short table has no room for; None beside the long one."""
     one = found.everybody
     if len(found.groups) <= WIDE + 1:
@@ -90,9 +180,9 @@ def legend() -> str:
     return "Regimes, person and counterpart: " + "; ".join(f"{letter} {meaning}" for letter, meaning in REGIMES.items()) + "."
 
 
-def between_grid(found: Consistency, protected: Sequence[str]) -> Grid:
+def between_grid(found: CecResult) -> Grid:
     """Groups against each other, for more than two of them: those with the highest mean score."""
-    table = found.between[found.between["matched"] >= MANY].nlargest(BETWEEN, "CEC")
+    table = found.between_groups[found.between_groups["matched"] >= MANY].nlargest(BETWEEN, "CEC")
     grid = Grid(title=f"Highest mean scores between two groups (of at least {MANY} pairs)", title_justify="left")
     for column in ("group", "counterparts in"):
         grid.add_column(column)
@@ -100,23 +190,23 @@ def between_grid(found: Consistency, protected: Sequence[str]) -> Grid:
         grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
         grid.add_row(
-            _brief(line["group"], protected), _brief(line["other"], protected), f"{int(line['matched']):,}",
+            _brief(line["group"], found.query.protected), _brief(line["other"], found.query.protected), f"{int(line['matched']):,}",
             _number(line["CEC"]), _whole(line["PFR"]), _whole(line["A"]), _whole(line["B"]),
-        )  # fmt: skip
+        )
     return grid
 
 
-def threshold_line(found: Consistency) -> str:
+def threshold_line(found: CecResult) -> str:
     """How much the named threshold matters."""
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
     parts = [f"{_percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
-        f"Regimes are told at threshold {found.audit.threshold:g} (--threshold), the paper names none. Regime B would be "
+        f"Regimes are told at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
         + ", ".join(parts) + "."
-    )  # fmt: skip
+    )
 
 
-def features_grid(found: Consistency) -> Grid:
+def features_grid(found: CecResult) -> Grid:
     """The features whose attributions differ most between counterparts; their parts sum to the mean squared score."""
     total = float(found.features["part"].sum())
     grid = Grid(title=f"What makes reasons differ\n(mean squared score {_number(total)})", title_justify="left")
@@ -131,32 +221,33 @@ def features_grid(found: Consistency) -> Grid:
     return grid
 
 
-def _name(feature: str, found: Consistency) -> str:
-    described = found.schema[feature]
+def _name(feature: str, found: CecResult) -> str:
+    described = found.described[feature]
     marks = [mark for mark, true in (("merit", described.merit), ("protected", described.protected)) if true]
     return feature + (f" ({', '.join(marks)})" if marks else "")
 
 
-def review_grid(found: Consistency, top: int, reference: str | None) -> Grid:
-    """Whom to look at first: the same decision for the most different reasons. reference: the counterparts' table, if another."""
+def review_grid(found: CecResult) -> Grid:
+    """Whom to look at first: the same decision for the most different reasons."""
+    reference = found.asked.apart.name if found.asked.apart else None
     where = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
     grid = Grid(title=f"To review first ({where})", title_justify="left")
     for column in ("row", "like row", "score"):
         grid.add_column(column, justify="right")
     for column in ("regime", "decision", "reasons (own / counterpart's)"):
         grid.add_column(column)
-    for line in found.review.head(top).to_dict(orient="records"):
+    for line in found.review.head(found.top).to_dict(orient="records"):
         both = line["decision"] if line["decision"] == line["its decision"] else f"{line['decision']} / {line['its decision']}"
         grid.add_row(
             str(line["row"]), str(line["counterpart"]), f"{line['score']:.3f}", str(line["regime"]), both,
             line["reasons"].replace("; ", "\n"),
-        )  # fmt: skip
+        )
     return grid
 
 
-def unmatched_lines(found: Consistency) -> list[str]:
+def unmatched_lines(found: CecResult) -> list[str]:
     """Who has no counterpart, and why."""
-    table = found.unmatched()
+    table = found.unmatched
     if not len(table):
         return []
     lines = [f"{len(table):,} pairs are unmatched: nobody of the other group with the same label is within tau."]
@@ -169,9 +260,9 @@ def unmatched_lines(found: Consistency) -> list[str]:
     return lines
 
 
-def model_line(found: Consistency) -> str:
+def model_line(found: CecResult) -> str:
     """Whether the model decides anything, since a constant one explains everybody alike."""
-    model = found.trivial
+    model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     line = (
         f"The model: decides {_percent(model.positive)} of the matched people positively, variance of the probability "
@@ -181,20 +272,20 @@ def model_line(found: Consistency) -> str:
     return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
 
 
-def distance_line(found: Consistency) -> str | None:
+def distance_line(found: CecResult) -> str | None:
     """Whether scores are larger where counterparts are farther."""
-    if found.follows != found.follows:
+    if found.score_follows_distance != found.score_follows_distance:
         return None
-    line = f"Rank correlation of score and distance: {found.follows:+.2f}"
-    if found.follows < FOLLOWS:
+    line = f"Rank correlation of score and distance: {found.score_follows_distance:+.2f}"
+    if found.score_follows_distance < FOLLOWS:
         return f"{line}, so nearer counterparts would not have more similar reasons."
     return f"{line}: part of the scores comes of people who differ, not of how they are treated; --tau leaves out the far ones."
 
 
-def within_line(found: Consistency) -> str | None:
+def within_line(found: CecResult) -> str | None:
     """What the groups add to the differences that there are among comparable people anyway."""
     one = found.everybody
-    if found.inner is None or one.beyond is None:
+    if not found.controlled or one.beyond is None:
         return None
     line = f"Like people of the same group score {one.within:.3f} in the mean: across groups it is "
     line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
@@ -203,12 +294,13 @@ def within_line(found: Consistency) -> str | None:
     return line
 
 
-def ties_line(found: Consistency, ties: str) -> str:
+def ties_line(found: CecResult) -> str:
     one = found.everybody
     if one.ties[1] <= 1:
         return "Every counterpart is the only nearest one."
-    rule = "the first in the table is taken (--ties first)" if ties == "first" else "one is drawn with --seed (--ties random)"
-    rows = len(np.unique(found.audit.counterpart))
+    first = found.query.ties == "first"
+    rule = "the first in the table is taken (--ties first)" if first else "one is drawn with --seed (--ties random)"
+    rows = len(np.unique(found.measured.counterpart))
     how_many = f"up to {one.ties[1]:,}" if one.ties[0] < 2 else f"{one.ties[0]:g} or more (half of them)"
     return (
         f"Pairs have {how_many} equally near counterparts: {rule}, so scores depend on that rule; "

@@ -17,9 +17,8 @@ import pandas as pd
 from verifair.systems.fgce.burden import Burden
 from verifair.systems.fgce.findings import GroupSummary, words
 from verifair.systems.fgce.instance import Cost
-from verifair.systems.figures import figure
+from verifair.systems.figures import COLORS, figure
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
 UNITS: dict[Cost, str] = {
     "l2": "L2 distance, each feature on [0, 1]", "path": "weight of the shortest path", "hops": "number of moves",
 }  # fmt: skip

@@ -17,8 +17,8 @@ from scipy.linalg import block_diag
 
 from encoders.network import Array, Integers, Layer, Link, Network
 from verifair.engine.questions import decisions
-from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit, probability, scored
+from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Matches, Reference, match
 from verifair.systems.cec.people import People
 from verifair.systems.cec.training.repair import Repair

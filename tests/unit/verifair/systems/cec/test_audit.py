@@ -15,8 +15,8 @@ import verifair as vf
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit, audit, control, scored
+from verifair.systems.cec.explanations import cec_score, contributions, explanations, normalised, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.measures import (
     by_feature,
@@ -30,7 +30,6 @@ from verifair.systems.cec.measures import (
     triviality,
 )
 from verifair.systems.cec.people import People, merit_columns, people_of
-from verifair.systems.cec.score import cec_score, contributions, normalised, regimes
 
 SCHEMA = schema_of(
     integer("income", 0, 6, merit=True),

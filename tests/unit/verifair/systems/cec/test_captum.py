@@ -8,7 +8,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from verifair import datasets
-from verifair.systems.cec.attributions import explanations
+from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 

@@ -21,13 +21,11 @@ from verifair.checker.kinds.consistency import check_consistency
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
-from verifair.systems.cec.attributions import explanations
 from verifair.systems.cec.audit import Audit, audit
-from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.certified import Certified, certify_consistency, raw_rows
+from verifair.systems.cec.explanations import cec_score, explanations
 from verifair.systems.cec.matching import Reference
-from verifair.systems.cec.neighbourhoods import raw_rows
 from verifair.systems.cec.people import People, merit_columns, people_of
-from verifair.systems.cec.score import cec_score
 
 FEATURES: list[dict[str, Any]] = [
     integer("income", 0, 12, scale="minmax", unit=1, merit=True),

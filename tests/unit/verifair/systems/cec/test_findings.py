@@ -11,13 +11,13 @@ import pytest
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
-from verifair.systems.cec import plots as consistency_plots
-from verifair.systems.cec import tables as consistency_tables
+from verifair.systems.cec import plots, tables
 from verifair.systems.cec.audit import Audit, scored
-from verifair.systems.cec.findings import EVERYBODY, Consistency, replace_pairs
-from verifair.systems.cec.matching import Matches
+from verifair.systems.cec.explanations import cec_score, normalised
+from verifair.systems.cec.matching import Matches, Reference
 from verifair.systems.cec.people import People
-from verifair.systems.cec.score import cec_score, normalised
+from verifair.systems.cec.result import EVERYBODY, Asked, CecResult, replace_pairs
+from verifair.systems.cec.settings import Ties
 
 SCHEMA = schema_of(
     real("income", 0, 1, merit=True),
@@ -49,9 +49,17 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
     )
 
 
-def told(audit: Audit, *, inner: Audit | None = None, top: int = 20) -> Consistency:
-    rows = pd.Index([f"p{n}" for n in range(len(audit.people))])
-    return Consistency.of(audit, SCHEMA, rows, pd.Index([f"q{n}" for n in range(len(audit.people))]), inner=inner, top=top)
+def told(audit: Audit, *, inner: Audit | None = None, ties: Ties = "first") -> CecResult:
+    names = range(len(audit.people))
+    asked = Asked(
+        people=audit.people, reference=Reference.of(audit.people, np.array([0])), rows=pd.Index([f"p{n}" for n in names]),
+        reference_rows=pd.Index([f"q{n}" for n in names]), words="all rows", apart=None, dropped=0, protected=("sex",),
+        merit=("income",),
+    )
+    return CecResult.of(
+        audit, inner, SCHEMA, asked, ties=ties, certified=None, model_sha256="0" * 64, schema_sha256=SCHEMA.sha256,
+        seconds=0.0,
+    )
 
 
 def test_groups_partition_everybody() -> None:
@@ -93,9 +101,9 @@ def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path)
     assert found.groups[1].coverage == 0
     assert found.groups[2].coverage == 1
     table = found.group_table()
-    consistency_plots.plane(table, consistency_plots.groups_drawn(table), 0.5, tmp_path / "plane.png")
+    plots.plane(table, plots.groups_drawn(table), 0.5, tmp_path / "plane.png")
     assert (tmp_path / "plane.png").stat().st_size > 0
-    assert consistency_tables.overview(found, ["sex"]).row_count > 0
+    assert tables.overview(found).row_count > 0
 
 
 def test_the_control_is_subtracted_person_by_person() -> None:
@@ -114,31 +122,31 @@ def test_the_control_is_subtracted_person_by_person() -> None:
 
 def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
     across = audit_of(seed=1)
-    line = consistency_tables.within_line(told(across, inner=across))
+    line = tables.within_line(told(across, inner=across))
     assert line is not None
     assert "+0.000 (+0.000 .. +0.000)" in line
     assert "not clear" in line
     lower = replace(across, score=np.zeros(40))
-    clear = consistency_tables.within_line(told(across, inner=lower))
+    clear = tables.within_line(told(across, inner=lower))
     assert clear is not None
     assert "not clear" not in clear
 
 
 def test_the_unmatched_are_named_with_the_reason_farthest_first() -> None:
     audit = audit_of(unmatched=4)
-    table = told(audit).unmatched()
+    table = told(audit).unmatched
     assert sorted(table["row"]) == ["p0", "p1", "p2", "p3"]
     assert (np.diff(table["distance"]) <= 0).all()
     first = table.iloc[0]
     assert first["reason"] == f"the nearest is {first['distance']:.4g} away, tau = 2"
-    lines = consistency_tables.unmatched_lines(told(audit))
+    lines = tables.unmatched_lines(told(audit))
     assert lines[0].startswith("4 pairs are unmatched")
-    assert not consistency_tables.unmatched_lines(told(audit_of()))
+    assert not tables.unmatched_lines(told(audit_of()))
 
 
 def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
     audit = audit_of(unmatched=2)
-    table = told(audit).pairs()
+    table = told(audit).pairs
     assert table["row"].tolist() == [f"p{n}" for n in range(40)]
     assert table["counterpart"].tolist() == [None, None, *(f"q{n ^ 1}" for n in range(2, 40))]
     assert table["group"].tolist() == [NAMES[n % 2] for n in range(40)]
@@ -147,7 +155,7 @@ def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
     assert table["score"].dropna().to_numpy() == pytest.approx(audit.score)
     assert table["decision"].dropna().tolist() == audit.decision.tolist()
     inner = replace_pairs(audit_of(seed=2), np.arange(5, 40))
-    inside = told(audit, inner=inner).pairs()["score within"]
+    inside = told(audit, inner=inner).pairs["score within"]
     assert inside[:5].isna().all()
     assert inside[5:].to_numpy() == pytest.approx(inner.score)
 
@@ -168,7 +176,7 @@ def test_attributions_by_feature_explain_the_score() -> None:
 
 def test_people_to_review_come_in_the_schemas_words() -> None:
     audit = audit_of()
-    table = told(audit, top=5).review
+    table = told(audit).review.head(5)
     alike = np.flatnonzero(audit.same_decision)
     worst = alike[np.argsort(-audit.score[alike])][:5]
     assert table["row"].tolist() == [f"p{n}" for n in worst]
@@ -190,8 +198,8 @@ def test_people_to_review_come_in_the_schemas_words() -> None:
 ])
 def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str | None) -> None:
     found = told(audit_of(probability=probability))
-    assert (found.trivial.hardly_decides is None) == (words is None)
-    line = consistency_tables.model_line(found)
+    assert (found.model_decides.hardly_decides is None) == (words is None)
+    line = tables.model_line(found)
     assert ("Beware" in line) == (words is not None)
     assert words is None or words in line
 
@@ -200,28 +208,28 @@ def test_a_model_without_attributions_is_called_so(tmp_path: Path) -> None:
     audit = audit_of()
     silent = replace(audit, g=0 * audit.g, g_tilde=0 * audit.g_tilde, score=0 * audit.score)
     found = told(silent)
-    assert "no attribution above 1e-6" in str(found.trivial.hardly_decides)
+    assert "no attribution above 1e-6" in str(found.model_decides.hardly_decides)
     assert found.features["share"].tolist() == [0, 0, 0]
-    consistency_plots.contributions(found.features, tmp_path / "features.png")
+    plots.contributions(found.features, tmp_path / "features.png")
     assert (tmp_path / "features.png").stat().st_size > 0
 
 
 def test_scores_that_grow_with_the_distance_are_warned_of() -> None:
     audit = audit_of()
     near = replace(audit, matches=replace(audit.matches, distance=audit.score.copy()))
-    assert "--tau leaves out" in str(consistency_tables.distance_line(told(near)))
+    assert "--tau leaves out" in str(tables.distance_line(told(near)))
     assert "nearer counterparts would not" in str(
-        consistency_tables.distance_line(told(replace(audit, matches=replace(audit.matches, distance=-audit.score))))
+        tables.distance_line(told(replace(audit, matches=replace(audit.matches, distance=-audit.score))))
     )
     flat = replace(audit, matches=replace(audit.matches, distance=np.zeros(40)))
-    assert consistency_tables.distance_line(told(flat)) is None
+    assert tables.distance_line(told(flat)) is None
 
 
 def test_ties_are_told_with_their_rule() -> None:
     audit = audit_of()
     alone = replace(audit, matches=replace(audit.matches, ties=np.ones(40, dtype=np.int64)))
-    assert consistency_tables.ties_line(told(alone), "first") == "Every counterpart is the only nearest one."
-    line = consistency_tables.ties_line(told(audit), "random")
+    assert tables.ties_line(told(alone)) == "Every counterpart is the only nearest one."
+    line = tables.ties_line(told(audit, ties="random"))
     assert "--seed (--ties random)" in line
     assert f"{np.median(audit.matches.ties):g} or more" in line
     assert "40 rows serve as counterparts" in line
@@ -230,4 +238,4 @@ def test_ties_are_told_with_their_rule() -> None:
 def test_many_groups_keep_the_largest_and_their_colours() -> None:
     sizes = {EVERYBODY: 99, **{f"g{n}": 10 + n for n in range(12)}}
     table = pd.DataFrame({"group": list(sizes), "people": list(sizes.values())})
-    assert consistency_plots.groups_drawn(table) == [f"g{n}" for n in range(12 - consistency_plots.GROUPS, 12)]
+    assert plots.groups_drawn(table) == [f"g{n}" for n in range(12 - plots.GROUPS, 12)]

@@ -1,18 +1,22 @@
-"""The CEC score of a pair of explanations, its parts by column, and the four regimes.  (CEC, definition 3, table 1)"""
+"""Explanations, the CEC score of a pair of them, its parts by column, and the four regimes.  (CEC, definition 3, table 1)"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Booleans
+from encoders.gradients import integrated_gradients
+from encoders.network import Array, Booleans, Network
+from verifair.engine.questions import margin
 from verifair.errors import QueryError
+from verifair.systems.cec.settings import MOST_STEPS, THRESHOLD
 
 EPSILON = 1e-8
 """The paper's, in the norms: explanations much smaller than this shrink towards 0 instead of being scaled up."""
-THRESHOLD = 0.5
-"""Explanations more than 60 degrees apart differ: the score is sin(angle / 2). The paper names no threshold."""
-REGIMES = {
+Regime = Literal["A", "B", "C", "D"]
+REGIMES: dict[Regime, str] = {
     "A": "same decision, same reasons",
     "B": "same decision, different reasons (hidden bias)",
     "C": "different decision, same reasons",
@@ -20,8 +24,30 @@ REGIMES = {
 }
 
 
+def positive_margin(network: Network) -> Array:
+    """Weights (n_N,) of f = logit_1 - logit_0, or of the only logit. Raises QueryError for more than two classes."""
+    if network.outputs > 2:
+        raise QueryError(
+            f"the network has {network.outputs} classes; explanation consistency is about one score f, the margin of class 1: "
+            "pass a network with one or two outputs"
+        )
+    return margin(network, 1, 0)
+
+
+def explanations(network: Network, x: Array, baseline: Array, steps: int | None = None, *, threads: int = 2) -> Array:
+    """Return the integrated gradients IG(x; b) (B, n_0) of f for network inputs x and baselines (B, n_0).
+
+    steps: None for the exact path integral (the network is piecewise linear), T for the paper's Riemann sum.
+    Raises QueryError for steps outside 1 .. MOST_STEPS, or more than two classes.
+    Reference: CEC, "Integrated Gradients Background".
+    """
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        raise QueryError(f"steps = {steps}: expected 1 to {MOST_STEPS}, the paper's 32, or none for the exact integral")
+    return integrated_gradients(network, positive_margin(network), x, baseline, steps, threads=threads)
+
+
 def normalised(g: Array) -> Array:
-    """g / (|g|_2 + 1e-8) for attributions g (B, n_0)."""
+    """Return g / (|g|_2 + 1e-8) for attributions g (B, n_0)."""
     largest = np.maximum(np.abs(g).max(axis=1, keepdims=True, initial=0.0), np.finfo(float).tiny)
     norm = np.linalg.norm(g / largest, axis=1, keepdims=True) * largest  # squares neither overflow nor vanish
     return np.asarray(g / (norm + EPSILON))

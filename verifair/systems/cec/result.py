@@ -1,0 +1,467 @@
+"""What CEC finds, in the schema's words: groups, features, people to review, the unmatched; and which pairs are certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import ConfigDict, Field, computed_field
+from scipy.stats import spearmanr
+
+from encoders.network import Array, Booleans, Integers
+from verifair.schema.schema import Schema
+from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.certified import ELSEWHERE, Certified
+from verifair.systems.cec.explanations import REGIMES, Regime, contributions, normalised
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.measures import (
+    Triviality,
+    by_feature,
+    by_group,
+    excess,
+    feature_parts,
+    interval,
+    sensitivity,
+    to_review,
+    triviality,
+)
+from verifair.systems.cec.people import People
+from verifair.systems.cec.settings import Ties
+from verifair.systems.result import (
+    Count,
+    Interval,
+    Measured,
+    MeasuredTrust,
+    Probability,
+    Result,
+    RowName,
+    RowsOf,
+    Seconds,
+    Shape,
+    Share,
+)
+from verifair.systems.words import units
+
+EVERYBODY = "everybody"
+FEW = 10
+"""Pairs below which a correlation says nothing."""
+REVIEWED = 20
+"""Pairs to review, at least."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """people: (N,) whose explanations are compared.   reference: with whom.   rows, reference_rows: what their tables call them.
+
+    words: which rows are audited.   apart: file of the rows to compare with; None for the audited table.   dropped: rows outside
+    the schema, of both tables.   protected: what makes the groups.   merit: names of the features that make people comparable.
+    """
+
+    people: People
+    reference: Reference
+    rows: pd.Index
+    reference_rows: pd.Index
+    words: str
+    apart: Path | None
+    dropped: int
+    protected: tuple[str, ...]
+    merit: tuple[str, ...]
+
+
+class CecQuery(Shape):
+    kind: Literal["cec"] = "cec"
+    protected: tuple[str, ...]
+    merit: tuple[str, ...]
+    audit: str
+    reference: str | None
+    tau: float | None
+    """Farthest match, in standard deviations of merit; null: however far."""
+    threshold: Share
+    attributions: str
+    ties: Ties
+
+
+class Control(Shape):
+    within: Measured
+    """Mean score of the same people and the nearest of their own group; null: not asked for."""
+    across_more_by: Interval | None
+
+
+class GroupFindings(Shape):
+    """One group, or everybody."""
+
+    name: str
+    people: Count
+    """Audited."""
+    pairs: Count
+    """With each other group."""
+    matched: Count
+    """Pairs with a counterpart."""
+    distance: tuple[Measured, Measured, Measured]
+    """To the nearest, matched or not: median, 90 %, largest; standard deviations of merit."""
+    twins: Share | None
+    """Of the matched pairs, those with a counterpart of the same merit."""
+    ties: tuple[Measured, Count]
+    """Median and largest number of equally near counterparts."""
+    cec: Interval | None
+    pfr: Interval | None
+    """Prediction flip rate."""
+    regimes: dict[Regime, Share]
+    """Shares of the matched pairs; no keys where nobody is matched."""
+    within: Measured
+    """Mean score of the same people and the nearest comparable ones of their own group."""
+    beyond: Interval | None
+    """How much higher the scores across are, for those with both."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def coverage(self) -> Share:
+        return self.matched / self.pairs
+
+    def flat(self) -> dict[str, Any]:
+        """Return the group in one line of a table."""
+        line: dict[Any, Any] = {
+            "group": self.name, "people": self.people, "pairs": self.pairs, "matched": self.matched, "coverage": self.coverage,
+            "median distance": self.distance[0], "90% distance": self.distance[1], "largest distance": self.distance[2],
+            "share with equal merit": self.twins, "median ties": self.ties[0], "most ties": self.ties[1], **_ends("cec", self.cec),
+            **_ends("pfr", self.pfr), "within": self.within, **_ends("beyond", self.beyond),
+        }
+        return {**line, **self.regimes}
+
+
+class Between(Shape):
+    group: str
+    other: str
+    people: Count
+    matched: Count
+    distance: float | None
+    ties: float | None
+    CEC: float | None
+    PFR: float | None
+    A: Share | None
+    B: Share | None
+    C: Share | None
+    D: Share | None
+
+
+class FeaturePart(Shape):
+    feature: str
+    part: float
+    """Of the mean score."""
+    share: float | None
+
+
+class ThresholdLine(Shape):
+    threshold: Share
+    A: Share
+    B: Share
+    C: Share
+    D: Share
+
+
+class Review(Shape):
+    """Whom to look at first."""
+
+    row: RowName
+    group: str
+    counterpart: RowName
+    other: str
+    score: Share
+    regime: Regime
+    decision: str
+    its_decision: Annotated[str, Field(alias="its decision")]
+    probability: Probability
+    its_probability: Annotated[Probability, Field(alias="its probability")]
+    distance: float
+    ties: Count
+    most_different: Annotated[str, Field(alias="most different")]
+    reasons: str
+
+
+class Unmatched(Shape):
+    row: RowName
+    group: str
+    other: str
+    label: int
+    distance: float
+    reason: str
+
+
+class Pair(Shape):
+    """An audited person and their counterpart in another group; nulls where there is none."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    row: RowName
+    group: str
+    other: str
+    label: int
+    counterpart: RowName | None
+    distance: float
+    ties: Count
+    score_within: Annotated[float | None, Field(alias="score within")] = None
+    score: Share | None
+    regime: Regime | None
+    decision: int | None
+    its_decision: Annotated[int | None, Field(alias="its decision")]
+    probability: Probability | None
+    its_probability: Annotated[Probability | None, Field(alias="its probability")]
+
+
+class CertifiedPair(Shape):
+    row: RowName
+    counterpart: RowName
+    status: Literal["certified", "unknown"]
+    reason: str | None
+    score: float | None
+    bound: float | None
+    """Of the score, throughout both neighbourhoods."""
+
+
+class CertifiedPairs(Shape):
+    """Whose regime A is proved wherever both move within delta units."""
+
+    delta: float
+    threshold: Share
+    pairs: Count
+    regime_A: Count
+    certified: Count
+    share: Share | None
+    unknown: dict[str, Count]
+    """Reason -> how many."""
+    largest_bound: float | None
+    median_slack: float | None
+    """By how much the bounds of the certified pairs exceed their measured scores."""
+    seconds: Seconds
+    certificate_file: str | None
+    people: Annotated[pd.DataFrame, RowsOf(CertifiedPair)]
+    found: Certified = Field(exclude=True)
+    note: str | None = Field(exclude=True)
+    """What became of the certificate."""
+
+    @classmethod
+    def of(cls, found: Certified, measured: Audit, asked: Asked, *, file: Path | None, note: str | None) -> CertifiedPairs:
+        """Return what was certified of the audit's pairs, with rows called as in their tables."""
+        sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
+        return cls(
+            delta=found.delta, threshold=found.threshold, pairs=len(found.status), regime_A=found.candidates,
+            certified=int(sure.sum()), share=found.share if found.candidates else None,
+            unknown={reason: count for reason, count in found.reasons.items() if reason != ELSEWHERE},
+            largest_bound=float(found.bound[sure].max()) if sure.any() else None,
+            median_slack=float(np.median((found.bound - found.score)[sure])) if sure.any() else None,
+            seconds=found.seconds, certificate_file=str(file) if file else None, found=found, note=note,
+            people=pd.DataFrame({
+                "row": asked.rows[measured.individual[mine]], "counterpart": asked.reference_rows[measured.counterpart[mine]],
+                "status": found.status[mine], "reason": [str(reason) or None for reason in found.reason[mine]],
+                "score": found.score[mine], "bound": found.bound[mine],
+            }),
+        )
+
+
+class CecResult(Result):
+    """`verifair cec`: are people of different groups and the same merit decided alike, and for like reasons?"""
+
+    query: CecQuery
+    finding: Literal["explanation consistency"] = "explanation consistency"
+    proved: Literal[False] = False
+    regime_meaning: dict[Regime, str] = REGIMES
+    groups: tuple[GroupFindings, ...]
+    """Everybody first."""
+    between_groups: Annotated[pd.DataFrame, RowsOf(Between)]
+    features: Annotated[pd.DataFrame, RowsOf(FeaturePart)]
+    thresholds: Annotated[pd.DataFrame, RowsOf(ThresholdLine)]
+    review: Annotated[pd.DataFrame, RowsOf(Review)]
+    unmatched: Annotated[pd.DataFrame, RowsOf(Unmatched)]
+    model_decides: Triviality
+    score_follows_distance: Measured
+    """Rank correlation."""
+    pairs: Annotated[pd.DataFrame, RowsOf(Pair)]
+    certified: CertifiedPairs | None
+    described: Schema = Field(exclude=True)
+    measured: Audit = Field(exclude=True)
+    asked: Asked = Field(exclude=True)
+    top: int = Field(exclude=True)
+    """People to review on the screen."""
+
+    @classmethod
+    def of(
+        cls, measured: Audit, inner: Audit | None, schema: Schema, asked: Asked, *, ties: Ties = "first", top: int = REVIEWED,
+        seed: int = 0, **more: Any,
+    ) -> CecResult:
+        """Return what an audit found.
+
+        inner: the same people beside the nearest of their own group, if that was measured.   seed: of the bootstrap.
+        more: the fields that all results have, and `certified`.
+        """
+        belongs = measured.people.groups[measured.matches.individual]
+        names = [(k, name) for k, name in enumerate(measured.people.names) if (belongs == k).any()]
+        everybody = _findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool), seed)
+        pairs = _pairs(measured, inner, asked)
+        return cls(
+            query=CecQuery(
+                protected=asked.protected, merit=asked.merit, audit=asked.words, tau=measured.matches.tau, ties=ties,
+                reference=str(asked.apart) if asked.apart else None, threshold=measured.threshold, attributions=measured.method,
+            ),
+            groups=(everybody, *(_findings(measured, inner, name, belongs == k, seed) for k, name in names)),
+            between_groups=by_group(measured), features=feature_parts(measured, schema), thresholds=sensitivity(measured),
+            review=_review(measured, schema, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
+            model_decides=triviality(measured), pairs=pairs, described=schema, measured=measured, asked=asked, top=top, seed=seed,
+            score_follows_distance=_rank_correlation(measured.score, measured.matches.distance[measured.pair]), **more,
+        )
+
+    @property
+    def everybody(self) -> GroupFindings:
+        return self.groups[0]
+
+    @property
+    def controlled(self) -> bool:
+        """Whether scores within groups were measured, too."""
+        return "score within" in self.pairs.columns
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def cec(self) -> Interval | None:
+        return self.everybody.cec
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pfr(self) -> Interval | None:
+        return self.everybody.pfr
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def control(self) -> Control:
+        return Control(within=self.everybody.within, across_more_by=self.everybody.beyond)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def regimes(self) -> dict[Regime, Share]:
+        """Shares of the matched pairs; no keys where nobody is matched."""
+        return self.everybody.regimes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def coverage(self) -> Share:
+        return self.everybody.coverage
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def trust(self) -> MeasuredTrust:
+        sure = self.certified
+        return MeasuredTrust(
+            proved=[f"regime A of {sure.certified:,} pairs within {units(sure.delta)}"] if sure and sure.certified else [],
+            measured=["scores, decisions and regimes, on the rows of the table", "intervals, by percentile bootstrap"],
+        )
+
+    def group_table(self) -> pd.DataFrame:
+        """Return the groups in lines of numbers."""
+        return pd.DataFrame([one.flat() for one in self.groups])
+
+    def attributions(self) -> pd.DataFrame:
+        """Return every matched pair's normalised attributions by feature (they differ where reasons do), the person's own first."""
+        names = [feature.name for feature in self.described.features]
+        own, other = (by_feature(self.described, normalised(g)) for g in (self.measured.g, self.measured.g_tilde))
+        key = self.pairs.loc[self.measured.pair, ["row", "counterpart", "score"]].reset_index(drop=True)
+        key.columns = pd.Index(["pair's row", "pair's counterpart", "pair's score"])
+        columns = [*names, *(f"its {name}" for name in names)]
+        return key.join(pd.DataFrame(np.hstack([own, other]), columns=pd.Index(columns)))
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
+    """Return an interval in three columns."""
+    mean, low, high = (None, None, None) if interval is None else (interval.mean, interval.low, interval.high)
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
+
+
+def _pairs(audit: Audit, inner: Audit | None, asked: Asked) -> pd.DataFrame:
+    """One line for each audited person and other group: rows, labels, distance, ties, and what was measured of the matched."""
+    matches, who = audit.matches, audit.matches.individual
+    names = np.array(audit.people.names, dtype=object)
+    table = pd.DataFrame({
+        "row": asked.rows[who], "group": names[audit.people.groups[who]], "other": names[matches.other],
+        "label": audit.people.labels[who], "counterpart": _called(matches.row, asked.reference_rows),
+        "distance": matches.distance, "ties": matches.ties,
+    })
+    measured = pd.DataFrame({
+        "score": audit.score, "regime": audit.regime, "decision": audit.decision, "its decision": audit.decision_tilde,
+        "probability": audit.probability, "its probability": audit.probability_tilde,
+    }, index=audit.pair)
+    measured = measured.astype({"decision": "Int64", "its decision": "Int64"})
+    if inner is not None:
+        table["score within"] = pd.Series(inner.score, index=inner.individual).reindex(who).to_numpy()
+    return table.join(measured)
+
+
+def _unmatched(pairs: pd.DataFrame, audit: Audit) -> pd.DataFrame:
+    """The pairs without a counterpart, the farthest first, with the reason."""
+    table = pairs.loc[audit.matches.row < 0, ["row", "group", "other", "label", "distance"]]
+    table["reason"] = [f"the nearest is {d:.4g} away, tau = {audit.matches.tau:g}" for d in table["distance"]]
+    return table.sort_values("distance", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _findings(audit: Audit, inner: Audit | None, name: str, mine: Booleans, seed: int) -> GroupFindings:
+    """mine: (P,) the pairs of one group's people."""
+    matches = audit.matches
+    own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
+    near, ties = matches.distance[mine], matches.ties[own.pair]
+    measured = len(own.pair) > 0
+    inside, beyond = _beyond(own, inner, seed)
+    return GroupFindings(
+        name=name, people=len(np.unique(matches.individual[mine])), pairs=int(mine.sum()), matched=len(own.pair),
+        distance=(float(np.median(near)), float(np.quantile(near, 0.9)), float(near.max())),
+        twins=float((matches.distance[own.pair] == 0).mean()) if measured else None,
+        ties=(float(np.median(ties)), int(ties.max())) if measured else (float("nan"), 0),
+        cec=interval(own, own.score, seed=seed) if measured else None,
+        pfr=interval(own, (~own.same_decision).astype(float), seed=seed) if measured else None,
+        regimes={letter: float((own.regime == letter).mean()) for letter in REGIMES} if measured else {},
+        within=inside, beyond=beyond,
+    )
+
+
+def _beyond(own: Audit, inner: Audit | None, seed: int) -> tuple[float, Interval | None]:
+    """Mean score of these people within their group, and by how much their scores across exceed it."""
+    kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
+    if inner is None or not len(kept):
+        return float("nan"), None
+    control = replace_pairs(inner, kept)
+    return float(control.score.mean()), excess(own, control, seed=seed)
+
+
+def replace_pairs(audit: Audit, kept: Integers) -> Audit:
+    """The audit of some of its matched pairs only. kept: (K,) positions among the matched."""
+    fields = ("pair", "g", "g_tilde", "score", "decision", "decision_tilde", "probability", "probability_tilde")
+    return replace(audit, **{field: getattr(audit, field)[kept] for field in fields})
+
+
+def _review(audit: Audit, schema: Schema, asked: Asked, top: int) -> pd.DataFrame:
+    """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
+    table = to_review(audit, schema, top)
+    names = list(audit.people.names)
+    pairs = zip(audit.individual.tolist(), audit.matches.other[audit.pair].tolist(), strict=True)
+    place = {pair: n for n, pair in enumerate(pairs)}
+    at = [place[row, names.index(other)] for row, other in zip(table["row"], table["other"], strict=True)]
+    own, other = (by_feature(schema, normalised(g[at])) for g in (audit.g, audit.g_tilde))
+    part = by_feature(schema, contributions(audit.g[at], audit.g_tilde[at]))
+    two = np.argsort(-part, axis=1, kind="stable")[:, :2]
+    table["reasons"] = [
+        "; ".join(f"{schema.features[v].name} {own[n, v]:+.2f} / {other[n, v]:+.2f}" for v in most) for n, most in enumerate(two)
+    ]
+    table["row"] = asked.rows[table["row"]]
+    table["counterpart"] = asked.reference_rows[table["counterpart"]]
+    for column in ("decision", "its decision"):
+        table[column] = [schema.outcomes[int(one)] for one in table[column]]
+    return table
+
+
+def _rank_correlation(score: Array, distance: Array) -> float:
+    if len(score) < FEW or np.ptp(score) == 0 or np.ptp(distance) == 0:
+        return float("nan")
+    return float(spearmanr(score, distance).statistic)
+
+
+def _called(row: Integers, names: pd.Index) -> pd.Series:
+    """(P,) names of rows, None for -1; objects, so that 308 stays 308 beside a None."""
+    return pd.Series([names[r] if r >= 0 else None for r in row], dtype=object)

@@ -1,0 +1,84 @@
+"""What can be asked of CEC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from verifair.systems.settings import Grouped, Inputs, Option, Positive, Run, Units
+from verifair.systems.system import About, System
+
+MOST_STEPS = 10_000
+"""Steps beyond these cost memory and time for nothing: the exact integral is at hand."""
+Ties = Literal["first", "random"]
+"""first: among equally near people the lowest row.   random: one drawn with the seed."""
+
+
+def _steps(value: Any) -> int | str:
+    """Return "exact", or a number of steps, from what was typed."""
+    if value == "exact":
+        return "exact"
+    typed = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
+    if (typed or isinstance(value, int)) and 0 < int(value) <= MOST_STEPS:
+        return int(value)
+    raise ValueError(f"expected exact, or a number of steps in 1 .. {MOST_STEPS}, such as the paper's 32")
+
+
+class CecSettings(Grouped):
+    """Explanations of everybody beside those of comparable people of other groups."""
+
+    reference: Path | None = None
+    """Table of the counterparts and baselines, such as the training rows."""
+    tau: Positive | None = None
+    """Farther people are no counterparts; in standard deviations of merit."""
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Scores above it are different reasons, 0 .. 1."""
+    steps: Annotated[int | Literal["exact"], BeforeValidator(_steps), Option(type=str)] = "exact"
+    """exact (integral), or a number: steps of a Riemann sum, 32 in the paper."""
+    ties: Ties = "first"
+    """Among equally near people: the first, or random with --seed."""
+    rows: Annotated[int | None, Field(ge=1)] = None
+    """Audit so many of them only, drawn with --seed."""
+    within: bool = True
+    """Beside it scores of like people of the same group."""
+    certify: Units | None = None
+    """Prove regime A of pairs wherever both move within DELTA units."""
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        if run.certificate is not None and self.certify is None:
+            raise ValueError("--certificate holds proofs that pairs are in regime A: add --certify DELTA, or drop it")
+
+
+THRESHOLD = CecSettings().threshold
+"""Explanations more than 60 degrees apart differ: the score is sin(angle / 2). The paper names no threshold."""
+SYSTEM = System(
+    verb="cec",
+    help="""
+Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
+alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
+proved.
+
+Example: verifair cec --demo german --protected sex
+
+Proofs for regime A (same decision, same reasons): verifair cec --demo german --protected sex --certify 1 --certificate a.json
+
+With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
+""",
+    settings=CecSettings,
+    run=("top", "certificate", "nodes", "out", "jobs", "timeout", "seed", "json_file"),
+    defaults={"jobs": 2},
+    helps={
+        "protected": "Column that makes groups, input or not; several combine.",
+        "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
+        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
+        "jobs": "Threads for the attributions.",
+    },
+    about=About(
+        title="Like people, like reasons",
+        question="Are comparable people of different groups decided alike, and for the same reasons?",
+        source="Do Fair Models Reason Fairly? Counterfactual Explanation Consistency (CEC)",
+    ),
+    keys=("protected", "split", "rows", "tau", "threshold", "certify"),
+)

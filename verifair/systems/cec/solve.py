@@ -1,0 +1,106 @@
+"""CEC at work: whose explanations are compared, with whom, and which pairs are certified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from encoders.network import Integers
+from verifair.datasets import Dataset, read_table
+from verifair.errors import DataError
+from verifair.systems.cec.audit import audit, control
+from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.explanations import positive_margin
+from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import merit_columns, people_of
+from verifair.systems.cec.result import Asked, CecResult, CertifiedPairs
+from verifair.systems.cec.settings import CecSettings
+from verifair.systems.groups import Rows, rows_of
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Work
+
+
+def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
+    """Compare everybody's explanation with that of comparable people, and certify the pairs in regime A where that was asked for.
+
+    Scores of some of the people only would be of those who happen to stand first: an audit that does not end in time has no answer.
+    Raises QueryError, DataError and SchemaError for what does not fit, OutOfTime, Interrupted.
+    """
+    network, schema = subject.network, subject.schema
+    positive_margin(network)
+    if settings.certify:
+        schema.steps([])  # a schema without units has no neighbourhoods: said before the work
+    asked = _asked(settings, subject, work.seed)
+    steps = None if settings.steps == "exact" else settings.steps
+    label, inner, certified, interrupted = f"explanations {', '.join(asked.protected)}", None, None, None
+    try:
+        with work.bar(label) as progress:
+            tell = work.stopping(label, progress)
+            measured = audit(
+                network, asked.reference, asked.people, tau=settings.tau, steps=steps, threshold=settings.threshold,
+                ties=settings.ties, seed=work.seed, threads=work.jobs, progress=tell,
+            )
+            if settings.within:
+                inner = control(
+                    network, asked.reference, measured, steps=steps, ties=settings.ties, seed=work.seed, threads=work.jobs,
+                    progress=tell,
+                )
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted during {label}: nothing is kept; --rows N audits a sample") from None
+    if settings.certify is not None:
+        try:
+            with work.bar(f"certified pairs {', '.join(asked.protected)}") as progress:
+                found = certify_consistency(
+                    network, schema, measured, asked.reference, asked.people, settings.certify, budget=work.budget(),
+                    progress=progress,
+                )
+            certified = CertifiedPairs.of(found, measured, asked, **_saved(found, work))
+        except KeyboardInterrupt:
+            interrupted = "what was measured until then is kept"
+    return CecResult.of(
+        measured, inner, schema, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,
+        model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, interrupted=interrupted,
+    )
+
+
+def _saved(found: Certified, work: Work) -> dict[str, Any]:
+    """Write the certificate where the user asked for it; return the file, and what became of it in words."""
+    file = work.save_certificate(found.certificate) if found.certified.any() else None
+    note = f"certificate: {work.check_line(file)}" if file else work.unsaved_line("no pair was certified")
+    return {"file": file, "note": note}
+
+
+def _asked(settings: CecSettings, subject: Subject, seed: int) -> Asked:
+    """Return the people and their reference. Raises QueryError, DataError, SchemaError for settings that do not fit the tables."""
+    schema = subject.schema
+    table = own = rows_of(settings, subject, "cec")
+    columns = merit_columns(schema)
+    try:
+        if settings.reference is not None:
+            frame, words = read_table(settings.reference), str(settings.reference)
+            other = replace(subject, frame=frame, dataset=Dataset(name=words, frame=frame, schema=schema))
+            table = rows_of(settings.model_copy(update={"audit": "all"}), other, "cec")
+        pool = people_of(schema, table.frame, table.groups)
+        reference = Reference.of(pool, columns)
+    except DataError as error:  # which of the two tables
+        if settings.reference is None or str(error).startswith(f"{settings.reference}:"):
+            raise
+        raise DataError(f"--reference {settings.reference}: {error}") from None
+    chosen, words = _chosen(own, settings.rows, seed)
+    people = pool if table is own else people_of(schema, own.frame, own.groups, names=pool.names)
+    return Asked(
+        people=people.take(chosen), reference=reference, rows=own.frame.index[chosen], reference_rows=table.frame.index,
+        words=words, apart=settings.reference, dropped=own.dropped + (0 if table is own else table.dropped),
+        protected=tuple(own.groups.columns), merit=tuple(feature.name for feature in schema.features if feature.merit),
+    )
+
+
+def _chosen(rows: Rows, sample: int | None, seed: int) -> tuple[Integers, str]:
+    """Positions of the audited rows, and which these are in words."""
+    asked = np.flatnonzero(rows.audit)
+    if sample is None or sample >= len(asked):
+        return asked, rows.audited
+    drawn = np.random.default_rng(seed).choice(asked, size=sample, replace=False)
+    return np.sort(drawn), f"{sample:,} of {len(asked):,} ({rows.audited}), drawn with seed {seed}"

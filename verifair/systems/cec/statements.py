@@ -1,0 +1,154 @@
+"""CEC for a page: are comparable people of different groups decided alike, and for the same reasons?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from verifair.checker.envelope import semantics
+from verifair.checker.kinds.consistency import check_consistency
+from verifair.systems.cec import plots
+from verifair.systems.cec.certified import TIME
+from verifair.systems.cec.result import CecResult, CertifiedPairs
+from verifair.systems.cec.settings import SYSTEM, CecSettings
+from verifair.systems.cec.solve import solve
+from verifair.systems.cec.tables import where
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.subject import Subject
+from verifair.systems.words import firmly, of, percent
+from verifair.systems.work import Work, called, standing
+
+SHOWN = 100
+"""Pairs to review in the table."""
+PROOFS = 0.7
+"""Share of the time left that goes to certified pairs, of all features together."""
+UNSAID = {"query", "pairs", "trust", "model_sha256", "schema_sha256", "seconds", "seed", "versions"}
+"""Of a result, what the section does not repeat."""
+
+
+def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
+    """Return what the page says of CEC: by each protected feature alone."""
+    names, everybody = list(dict.fromkeys(settings.protected)), len(subject.rows())
+    statements: list[Statement] = []
+    pictures: list[Picture] = []
+    tables: list[DataTable] = []
+    evidence: list[Evidence] = []
+    answers: list[dict[str, Any]] = []
+    for n, name in enumerate(names):
+        split = {one: cuts for one, cuts in settings.split.items() if one == name}
+        share = replace(work, top=SHOWN, checks=1 - PROOFS / (len(names) - n))
+        found = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        statements += _measured(subject, name, found)
+        if found.certified is not None:
+            proof, said = _certified(found.certified, subject, name, work)
+            evidence += [proof] if proof is not None else []
+            statements.append(said)
+        pictures += _pictures(n, name, found)
+        tables += [_groups(name, found), _review(name, found)]
+        answers.append({"protected": name, **found.model_dump(exclude=UNSAID)})
+    asked = len(found.asked.people)
+    who = f"all {everybody:,} people of the table"
+    if asked < everybody:
+        who = f"{asked:,} of the table's {everybody:,} people, drawn with seed {work.seed}"
+    rows = who + subject.without
+    assert SYSTEM.about is not None
+    return Section(
+        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        method=(
+            f"Asked of {rows}: each is compared with the person of every other group who has the same true outcome and is nearest "
+            f"in merit ({', '.join(found.query.merit)}). Reasons are integrated gradients ({found.query.attributions}). Above a "
+            f"score of {settings.threshold:g}, reasons count as different. Measured on these rows; the certified part is proved "
+            "for everybody near each pair."
+        ),
+        semantics=semantics(subject.network), statements=tuple(statements), pictures=tuple(pictures), tables=tuple(tables),
+        evidence=tuple(evidence),
+        settings={
+            "protected": names, "tau": settings.tau, "threshold": settings.threshold, "certify": settings.certify, "rows": rows,
+            "seed": work.seed,
+        },
+        answer={"by_feature": answers},
+    )
+
+
+def _measured(subject: Subject, name: str, found: CecResult) -> Iterator[Statement]:
+    one = found.everybody
+    if not one.matched:
+        text = f"{name}: nobody has a comparable counterpart in another group; allow a larger tau."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH)
+        return
+    regimes = one.regimes
+    hidden, other = regimes["B"], regimes["C"] + regimes["D"]
+    yield Statement(
+        text=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
+        f"differently. Another {percent(hidden)} are decided alike, but for different reasons.",
+        standing=Standing.MEASURED, tone=Tone.WATCH if other > 0 else Tone.PLAIN, headline=True,
+    )
+    if one.beyond is None:
+        return
+    text = (
+        f"{name}: reasons differ by {one.beyond.mean:+.3f} more across groups than among comparable people of the same group "
+        f"({one.beyond.low:+.3f} to {one.beyond.high:+.3f}, 95 %; scores run from 0 to 1)"
+    )
+    clear = one.beyond.low > 0
+    text += ": the group adds to the difference." if clear else ": whether the group adds anything is not clear."
+    yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN)
+    if one.matched < one.pairs:
+        text = f"{name}: {of(one.pairs - one.matched, one.pairs)} pairs have no counterpart within tau, and are left out."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN)
+
+
+def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, Statement]:
+    """Which pairs stay decided alike, for like reasons, wherever both move."""
+    count, there = found.certified, where(found.delta)
+    if not count:
+        why = "there is none" if not found.regime_A else "none of them could be certified in the time given"
+        text = f"{name}: no pair of people decided alike for like reasons is proved to stay so {there}: {why}."
+        return None, Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN)
+    proof = work.keep(
+        f"cec-{called(name)}.json.gz", found.found.certificate,
+        f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {there}.",
+        lambda path, tell: check_consistency(path, network=subject.network, schema=subject.schema, progress=tell),
+    )
+    text = (
+        f"{firmly(standing(proof))}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay "
+        f"so, {there}."
+    )
+    late = found.unknown.get(TIME, 0)
+    text += f" {late:,} were not decided in time." if late else ""
+    return proof, Statement(text=text, standing=standing(proof), tone=Tone.GOOD)
+
+
+def _pictures(n: int, name: str, found: CecResult) -> Iterator[Picture]:
+    groups = plots.groups_drawn(found.group_table())
+    yield picture(
+        f"cec-{n}-scores", f"How much reasons differ, by {name}",
+        f"Distribution of the scores of all pairs (0: the same reasons, 1: opposite ones), by group; the mean is "
+        f"{found.everybody.cec.mean if found.everybody.cec else float('nan'):.2f}, the threshold {found.query.threshold:g}.",
+        lambda path: plots.scores(found.pairs, groups, found.query.threshold, path),
+    )
+    yield picture(
+        f"cec-{n}-features", f"Which features the reasons differ in, by {name}",
+        "Share of each feature in the difference of reasons; the table of pairs names them one by one.",
+        lambda path: plots.contributions(found.features, path),
+    )
+
+
+def _groups(name: str, found: CecResult) -> DataTable:
+    return DataTable(
+        title=f"Groups by {name}", rows=found.group_table(),
+        note="cec: mean score, 0 (same reasons) to 1. pfr: share decided differently. A: same decision, same reasons; B: same "
+        "decision, other reasons; C: other decision, same reasons; D: both differ. within: score among the same group; beyond: "
+        "how much more across.",
+    )
+
+
+def _review(name: str, found: CecResult) -> DataTable:
+    return DataTable(
+        title=f"Pairs to review, by {name}", rows=found.review,
+        note=f"The {len(found.review)} pairs of most concern; rows are counted from 0. reasons: the two features that differ "
+        "most, as the share of the person's own reasons / of the counterpart's.",
+    )
