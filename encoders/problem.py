@@ -94,14 +94,9 @@ class Domain:
         and does not come along."""
         width = self.width[variables]
         return Domain(
-            integer=self.integer[variables],
-            lower=self.lower[variables],
-            upper=self.upper[variables],
-            offset=self.offset[variables],
-            scale=self.scale[variables],
-            start=np.cumsum(width) - width,
-            one_hot=self.one_hot[variables],
-            width=width,
+            integer=self.integer[variables], lower=self.lower[variables], upper=self.upper[variables],
+            offset=self.offset[variables], scale=self.scale[variables], start=np.cumsum(width) - width,
+            one_hot=self.one_hot[variables], width=width,
         )
 
     def columns_of(self, variables: Integers) -> Integers:
@@ -219,7 +214,6 @@ class Gap:
 
     epsilon: float
     rise: bool
-
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -88,9 +88,7 @@ def attributions(zonotopes: Zonotopes, baseline: Array, low: Array, high: Array)
     with np.errstate(all="ignore"):
         for k in range(len(low)):
             generator = zonotopes.generator[ends[k] : ends[k + 1]]
-            centre[k], v, rest = _multiplied(
-                zonotopes.centre[k], generator, zonotopes.error[k], middle[k] - baseline[k], reach[k]
-            )
+            centre[k], v, rest = _multiplied(zonotopes.centre[k], generator, zonotopes.error[k], middle[k] - baseline[k], reach[k])
             generators.append(v)
             norms.append(_norms(centre[k], v, rest))
     rest, radius, length = np.array(norms).reshape(-1, 3).T

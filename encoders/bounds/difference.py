@@ -213,9 +213,7 @@ class _Functional:
         self.delta = slope * self.delta + plus_delta * lines.low_slope + minus_delta * lines.up_slope
         open_delta = np.where(lines.up_constant > 0, lines.up_constant, 0.0)
         narrowest = np.minimum(open_delta, one.up_constant + two.up_constant)
-        return np.asarray(
-            np.abs(first) * one.up_constant + np.abs(second) * two.up_constant + np.abs(difference) * narrowest
-        )
+        return np.asarray(np.abs(first) * one.up_constant + np.abs(second) * two.up_constant + np.abs(difference) * narrowest)
 
     def relax_first(self, layer: Layer, narrow: LayerBounds, shift: Array) -> Array:
         """From outputs to pre-activations of the first layer, both copies as one function of a; `second`, `delta` are used up."""

@@ -40,10 +40,7 @@ def _first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> Lay
     slack = twin.error[0][question]
     lower, upper = centre - spread, centre + spread
     return LayerBounds(
-        lower=lower,
-        upper=upper,
-        lower_prime=lower - shift - slack,
-        upper_prime=upper - shift + slack,
+        lower=lower, upper=upper, lower_prime=lower - shift - slack, upper_prime=upper - shift + slack,
         delta_lower=np.where(twin.equal[question], 0.0, shift - slack),
         delta_upper=np.where(twin.equal[question], 0.0, shift + slack),
     )
@@ -75,11 +72,7 @@ def _next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> L
     delta_lower, delta_upper = image(d, 0.0, np.where(dead[:, None], 0.0, error))
     return crossed(
         LayerBounds(
-            lower=lower,
-            upper=upper,
-            lower_prime=lower_prime,
-            upper_prime=upper_prime,
-            delta_lower=delta_lower,
+            lower=lower, upper=upper, lower_prime=lower_prime, upper_prime=upper_prime, delta_lower=delta_lower,
             delta_upper=delta_upper,
         ),
         error,
@@ -96,10 +89,7 @@ def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
     lower_prime = np.maximum(bounds.lower_prime, lower - bounds.delta_upper - error)
     upper_prime = np.minimum(bounds.upper_prime, upper - bounds.delta_lower + error)
     return LayerBounds(
-        lower=lower,
-        upper=upper,
-        lower_prime=lower_prime,
-        upper_prime=upper_prime,
+        lower=lower, upper=upper, lower_prime=lower_prime, upper_prime=upper_prime,
         delta_lower=np.maximum(bounds.delta_lower, lower - upper_prime - error),
         delta_upper=np.minimum(bounds.delta_upper, upper - lower_prime + error),
     )

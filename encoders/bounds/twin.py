@@ -98,31 +98,17 @@ class Twin:
             base, shift = base @ problem.margin[:, None], shift @ problem.margin[:, None]
             reached = reached @ np.abs(problem.margin)[:, None]
         weights[0] = weights[0][:, moving]
-        charged = [
-            2 * one + 4 if isinstance(layer, SmoothLayer) else one for one, layer in zip(sizes, network.layers, strict=True)
-        ]
+        charged = [2 * one + 4 if isinstance(layer, SmoothLayer) else one for one, layer in zip(sizes, network.layers, strict=True)]
         # A form inherits the rounding of those below it, so the widest sum so far counts.
         widest = np.maximum.accumulate([domain.columns, *(layer.weight.shape[1] for layer in network.layers[1:])]).tolist()
         form_error = [
             factor(terms) * size for terms, size in zip(widest[1:], form_magnitudes(network.layers, sizes[0]), strict=False)
         ]
         return cls(
-            problem=problem,
-            variables=variables,
-            local=domain.take(variables),
-            moving=moving,
-            weights=tuple(weights),
-            absolute=tuple(np.abs(w) for w in weights),
-            biases=tuple(biases),
-            hidden=network.layers[:-1],
-            base=base,
-            shift=shift,
-            equal=reached == 0,
-            error=tuple(error),
-            form_error=tuple(form_error),
-            magnitude=tuple(charged),
-            rows=problem.rows,
-            constants=problem.constants,
+            problem=problem, variables=variables, local=domain.take(variables), moving=moving, weights=tuple(weights),
+            absolute=tuple(np.abs(w) for w in weights), biases=tuple(biases), hidden=network.layers[:-1], base=base,
+            shift=shift, equal=reached == 0, error=tuple(error), form_error=tuple(form_error),
+            magnitude=tuple(charged), rows=problem.rows, constants=problem.constants,
         )
 
     def evaluate(self, question: Integers, x: Array) -> Array:

@@ -16,9 +16,9 @@ from onnx.reference import ReferenceEvaluator
 from encoders.errors import ModelError
 from encoders.exact.affine import exact
 from encoders.onnx.file import LogitsModel, attributes, node_name, opset, producers
+from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
-from encoders.onnx.operators.table import SUPPORTED
 from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, graph_inputs
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
@@ -185,8 +185,7 @@ def _same_numbers(before: Constant, after: Constant) -> bool:
 
 def _evaluate(reading: Reading, proto: onnx.NodeProto) -> list[Constant]:
     given = {i: reading.constants[i] for i in proto.input if i}
-    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-             for i, v in given.items()]
+    infos = [helper.make_tensor_value_info(i, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for i, v in given.items()]
     graph = helper.make_graph([proto], "constant", infos, [onnx.ValueInfoProto(name=o) for o in proto.output if o])
     model = helper.make_model(graph, opset_imports=reading.model.opset_import)
     try:

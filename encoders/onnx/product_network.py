@@ -89,11 +89,8 @@ def network_model(network: Network, metadata: Mapping[str, str]) -> onnx.ModelPr
                 stored.append(numpy_helper.from_array(layer.slope.astype(dtype), f"slope_{k}"))
     kind = TensorProto.FLOAT if single else TensorProto.DOUBLE
     graph = helper.make_graph(
-        nodes,
-        "verifair",
-        [helper.make_tensor_value_info("x", kind, [1, network.inputs])],
-        [helper.make_tensor_value_info("y", kind, [1, network.outputs])],
-        initializer=stored,
+        nodes, "verifair", [helper.make_tensor_value_info("x", kind, [1, network.inputs])],
+        [helper.make_tensor_value_info("y", kind, [1, network.outputs])], initializer=stored,
     )
     model = helper.make_model(
         graph, producer_name="verifair", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
@@ -123,8 +120,7 @@ def _plain(network: Network) -> list[Layer]:
         above = layers[k + 1]
         layers[k] = Layer(
             weight=np.concatenate([layer.weight, -layer.weight[through]]),
-            bias=np.concatenate([layer.bias, -layer.bias[through]]),
-            slope=np.zeros(len(layer.slope) + len(through)),
+            bias=np.concatenate([layer.bias, -layer.bias[through]]), slope=np.zeros(len(layer.slope) + len(through)),
         )
         layers[k + 1] = Layer(
             weight=np.concatenate([above.weight, -above.weight[:, through]], axis=1), bias=above.bias, slope=above.slope

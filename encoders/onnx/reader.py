@@ -89,8 +89,7 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
             return
 
 
-def _points(path: Path, n: int, count: int, random: np.random.Generator,
-            box: tuple[Array, Array] | None) -> Floats:
+def _points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
     """Points (count, n) for the comparison, as float32."""
     if box is not None:
         lower, upper = (np.asarray(side, dtype=np.float64) for side in box)
@@ -212,8 +211,7 @@ def _check_rewritten(path: Path, x: Floats, neurons: Neurons, tensor: Tensor, va
     compare(path, x, here, found, allowed, [name] * here.shape[1])
 
 
-def compare(path: Path, x: Floats, here: Array, there: Array, allowed: Array,
-             nodes: Sequence[str]) -> None:
+def compare(path: Path, x: Floats, here: Array, there: Array, allowed: Array, nodes: Sequence[str]) -> None:
     if here.shape != there.shape:
         raise ModelError(path, f"the import gives {here.shape[1]} numbers, onnxruntime {there.shape[1]}; please report this model",
                          node=nodes[0] if nodes else None, op="import check" if nodes else None)

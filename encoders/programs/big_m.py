@@ -73,8 +73,7 @@ def _goal_rows(layout: Layout) -> list[RowBlock]:
     used = np.flatnonzero(values.any(axis=0))
     return [
         RowBlock(
-            columns=np.broadcast_to(used, (len(goals), len(used))),
-            values=values[:, used],
+            columns=np.broadcast_to(used, (len(goals), len(used))), values=values[:, used],
             lower=layout.box.rows_lower - layout.box.twin.constants - goals @ layout.constants,
             upper=np.full(len(goals), np.inf),
         )

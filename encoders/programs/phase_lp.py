@@ -156,13 +156,10 @@ class PhaseLP:
         data, indices = (np.concatenate([getattr(part, name) for part in both]) for name in ("data", "indices"))
         starts = np.concatenate([self.fixed.indptr, sparse.indptr[1:] + self.fixed.nnz])
         return Program(
-            lower=lower,
-            upper=np.maximum(lower, upper),
-            integer=np.zeros(self.width, dtype=bool),
+            lower=lower, upper=np.maximum(lower, upper), integer=np.zeros(self.width, dtype=bool),
             rows=sp.csr_array((data, indices, starts), shape=(len(starts) - 1, self.width)),
             row_lower=np.concatenate([self.fixed_lower, row_lower]),
-            row_upper=np.concatenate([self.fixed_upper, row_upper]),
-            objective=np.eye(1, self.width, self.t)[0],
+            row_upper=np.concatenate([self.fixed_upper, row_upper]), objective=np.eye(1, self.width, self.t)[0],
         )
 
     def slopes(self, duals: Array) -> tuple[Array, Array]:

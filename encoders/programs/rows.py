@@ -37,10 +37,8 @@ class RowBlock:
         """Rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
         m = len(columns[0])
         return cls(
-            columns=np.stack(columns, axis=1),
-            values=np.stack([np.broadcast_to(v, m) for v in values], axis=1),
-            lower=np.broadcast_to(lower, m),
-            upper=np.broadcast_to(upper, m),
+            columns=np.stack(columns, axis=1), values=np.stack([np.broadcast_to(v, m) for v in values], axis=1),
+            lower=np.broadcast_to(lower, m), upper=np.broadcast_to(upper, m),
         )
 
     @classmethod
@@ -133,8 +131,7 @@ def refined(goal: Goal, margins: Array) -> Goal | None:
     if not row @ (first, second) + constant * scale > LEAST_GAIN:
         return None
     return replace(
-        goal,
-        rows=np.concatenate([goal.rows, row[None, ::-1] if goal.gap.rise else row[None, :]]),
+        goal, rows=np.concatenate([goal.rows, row[None, ::-1] if goal.gap.rise else row[None, :]]),
         constant=np.concatenate([goal.constants, [constant * scale]]),
     )
 
@@ -153,13 +150,11 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
     objective = np.zeros(n + 3)
     objective[-1] = 1.0
     return replace(
-        program,
-        lower=np.concatenate([program.lower, [-np.inf, -np.inf, floor - 1e-6 * (1 + abs(floor))]]),
+        program, lower=np.concatenate([program.lower, [-np.inf, -np.inf, floor - 1e-6 * (1 + abs(floor))]]),
         upper=np.concatenate([program.upper, np.full(3, np.inf)]),
         integer=np.concatenate([program.integer, np.zeros(3, dtype=bool)]),
         rows=sp.csr_array(sp.vstack([sp.hstack([program.rows, sp.csr_array((len(program.row_lower), 3))]), defining, at_least])),
         row_lower=np.concatenate([program.row_lower, constants, goal.constants]),
-        row_upper=np.concatenate([program.row_upper, constants, np.full(count, np.inf)]),
-        objective=objective,
+        row_upper=np.concatenate([program.row_upper, constants, np.full(count, np.inf)]), objective=objective,
         constant=0.0,
     )

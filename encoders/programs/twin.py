@@ -113,14 +113,9 @@ class Layout:
         for copy, margin in zip(copies, margins, strict=True):
             margin[copy.columns] = copy.coefficients[0]
         return cls(
-            box=box,
-            inputs=inputs,
-            lower=np.concatenate(lower),
-            upper=np.concatenate(upper),
+            box=box, inputs=inputs, lower=np.concatenate(lower), upper=np.concatenate(upper),
             integer=np.concatenate([inputs.integer, np.zeros(width - len(inputs.column), dtype=bool)]),
-            neurons=tuple(neurons),
-            rows=tuple(rows),
-            margins=margins,
+            neurons=tuple(neurons), rows=tuple(rows), margins=margins,
             constants=np.array([copy.constant[0] for copy in copies]),
         )
 
@@ -186,8 +181,7 @@ class _Copy:
         return RowBlock(
             columns=np.concatenate([at, np.stack(columns, axis=1)], axis=1),
             values=np.concatenate([factor[:, None] * self.coefficients[neurons.index], np.stack(values, axis=1)], axis=1),
-            lower=lower,
-            upper=upper,
+            lower=lower, upper=upper,
         )
 
     def ascend(self, k: int, neurons: NeuronColumns) -> None:
@@ -235,9 +229,7 @@ class Encoding:
             lower=np.concatenate([layout.lower, np.zeros(binaries + spare)]),
             upper=np.concatenate([layout.upper, np.ones(binaries), np.zeros(spare)]),
             integer=np.concatenate([layout.integer, np.ones(binaries, dtype=bool), np.zeros(spare, dtype=bool)]),
-            rows=block,
-            row_lower=lower,
-            row_upper=upper,
+            rows=block, row_lower=lower, row_upper=upper,
         )
         margins = np.concatenate([layout.margins, np.zeros((2, binaries + spare))], axis=1)
         return cls(program=program, inputs=layout.inputs, margins=margins, constants=layout.constants)
@@ -264,8 +256,7 @@ class Encoding:
         limit = RowBlock.single(used, coefficients[used], -np.inf, float(threshold - row @ self.constants))
         extra, lower, upper = matrix([limit], self.program.columns)
         return replace(
-            self.program,
-            rows=sp.csr_array(sp.vstack([self.program.rows, extra])),
+            self.program, rows=sp.csr_array(sp.vstack([self.program.rows, extra])),
             row_lower=np.concatenate([self.program.row_lower, lower]),
             row_upper=np.concatenate([self.program.row_upper, upper]),
         )
@@ -320,12 +311,8 @@ def _first_difference(layout: Layout, first: NeuronColumns, second: NeuronColumn
 def _deeper_difference(layout: Layout, k: int, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:
     bounds = layout.box.layers[k]
     narrow = LayerBounds(
-        lower=first.lower,
-        upper=first.upper,
-        lower_prime=second.lower,
-        upper_prime=second.upper,
-        delta_lower=bounds.delta_lower[0, first.index],
-        delta_upper=bounds.delta_upper[0, first.index],
+        lower=first.lower, upper=first.upper, lower_prime=second.lower, upper_prime=second.upper,
+        delta_lower=bounds.delta_lower[0, first.index], delta_upper=bounds.delta_upper[0, first.index],
     )
     lines = relu_difference_lines(narrow)
     columns = [first.positive, first.negative, second.positive, second.negative]

@@ -53,9 +53,7 @@ class TwinBox:
     rows_lower: Array
 
     @classmethod
-    def of(
-        cls, twin: Twin, question: int, lower: Array | None = None, upper: Array | None = None, *, method: Method
-    ) -> TwinBox:
+    def of(cls, twin: Twin, question: int, lower: Array | None = None, upper: Array | None = None, *, method: Method) -> TwinBox:
         """Bound one question over its root box, or over the raw box lower, upper (V,) within it. CurveError for smooth networks:
         no program here can say what a sigmoid or tanh does."""
         twin.problem.network.require_piecewise_linear("an LP, MILP or SMT program")
@@ -72,13 +70,7 @@ class TwinBox:
             goals = np.maximum(goals, bounds_of_rows.lower)
             _, layers = hidden_forms(twin, index, layers, first_forms(twin, index, (low + high) / 2, (high - low) / 2))
         return cls(
-            twin=twin,
-            question=question,
-            lower=lower,
-            upper=upper,
-            low=low[0],
-            high=high[0],
-            layers=tuple(layers),
+            twin=twin, question=question, lower=lower, upper=upper, low=low[0], high=high[0], layers=tuple(layers),
             rows_lower=goals[0],
         )
 
@@ -126,16 +118,8 @@ class InputColumns:
         upper = np.where(counted, box.upper[variable] - box.lower[variable], 1.0)
         unit = (high - low) / (upper - lower)
         return cls(
-            box=box,
-            column=column,
-            variable=variable,
-            lower=lower,
-            upper=upper,
-            integer=whole,
-            origin=low - unit * lower,
-            unit=unit,
-            one_hot=one_hot,
-            category=column - local.start[owner],
+            box=box, column=column, variable=variable, lower=lower, upper=upper, integer=whole,
+            origin=low - unit * lower, unit=unit, one_hot=one_hot, category=column - local.start[owner],
         )
 
     @classmethod
@@ -143,12 +127,8 @@ class InputColumns:
         """The moving network columns themselves, in their own units; categories are binary when `integer`."""
         inputs = cls.of(box, integer=False)
         return replace(
-            inputs,
-            lower=box.low[inputs.column],
-            upper=box.high[inputs.column],
-            integer=inputs.one_hot & integer,
-            origin=np.zeros(len(inputs.column)),
-            unit=np.ones(len(inputs.column)),
+            inputs, lower=box.low[inputs.column], upper=box.high[inputs.column], integer=inputs.one_hot & integer,
+            origin=np.zeros(len(inputs.column)), unit=np.ones(len(inputs.column)),
         )
 
     def sums(self) -> list[RowBlock]:

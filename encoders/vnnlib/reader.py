@@ -250,9 +250,7 @@ class _Reader:
             raise VnnlibError(self.path, None, "declares no network and no variables")
         if not asserted:
             raise VnnlibError(self.path, None, "asserts nothing")
-        return VnnlibQuery(
-            path=self.path, version="2.0" if new else "1.0", networks=tuple(self.networks), asserted=tuple(asserted)
-        )
+        return VnnlibQuery(path=self.path, version="2.0" if new else "1.0", networks=tuple(self.networks), asserted=tuple(asserted))
 
     # Declarations
 

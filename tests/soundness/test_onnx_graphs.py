@@ -84,7 +84,7 @@ def test_verdicts_are_those_of_enumeration(method: str, tmp_path: Path) -> None:
 
 def test_a_lost_kink_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutations of the rewriting: the comparison with the stored graph must notice each of them."""
-    from encoders.onnx.operators import maxima as onnx_maxima
+    from encoders.onnx.operators import activations as onnx_maxima
 
     right = onnx_maxima._relu
     paths = [save(random_graph(seed, 4, steps=4), 4, tmp_path / f"{seed}.onnx") for seed in range(20)]

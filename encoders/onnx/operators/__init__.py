@@ -1,1 +1,9 @@
-"""What each ONNX operator does to affine expressions: one file per family of operators."""
+"""What each ONNX operator does to affine expressions: one function an operator; `SUPPORTED` is the table of them."""
+
+from encoders.onnx.operators.activations import ACTIVATIONS
+from encoders.onnx.operators.affine import AFFINE_OPERATORS
+from encoders.onnx.operators.convolution import CONVOLUTION_OPERATORS
+from encoders.onnx.operators.pipelines import ML_OPERATORS
+from encoders.onnx.operators.shapes import SHAPE_OPERATORS
+
+SUPPORTED = SHAPE_OPERATORS | ML_OPERATORS | CONVOLUTION_OPERATORS | ACTIVATIONS | AFFINE_OPERATORS

@@ -1,14 +1,20 @@
-"""Affine maps that several operators share: NumPy's broadcasting beside the batch, and a matrix along the last axis."""
+"""Affine operators (sums, products with constants, matrices, batch normalisation), and the affine maps that other operators share.
+
+Operators and attributes follow the ONNX specification (github.com/onnx/onnx/blob/main/docs/Operators.md). The batch
+axis is axis 0 throughout: an operator that would move it, cut it or mix rows is refused.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from encoders.exact.affine import Exact, exact, matrix
+from encoders.exact.affine import Exact, exact, matrix, reciprocal, reciprocal_root
 from encoders.network import Array
-from encoders.onnx.tensor import NeuronSource, OnnxNode, Tensor, source_tensor
+from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_tensor
 
 
 def broadcast(node: OnnxNode, x: Tensor, values: Array) -> tuple[Tensor, Exact]:
@@ -74,3 +80,96 @@ def last_axis(node: OnnxNode, x: Tensor, weight: Exact) -> Tensor:
     entries = Exact(values=np.tile(weight.values[i, j], len(block)), size=np.tile(weight.size[i, j], len(block)))
     maps = matrix((block * p + i).ravel(), (block * n + j).ravel(), entries, rows=len(block) * p)
     return x.map(maps, (*x.shape[:-1], p))
+
+
+def _add(node: OnnxNode) -> Tensor:
+    a, b = node.inputs[0], node.inputs[1]
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return plus(node, a, b)
+    tensor, constant = (0, 1) if isinstance(a, Tensor) else (1, 0)
+    x, offset = broadcast(node, node.tensor(tensor), node.weight(constant))
+    return x.shift(offset)
+
+
+def _sub(node: OnnxNode) -> Tensor:
+    a, b = node.inputs[0], node.inputs[1]
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return plus(node, a, -b)
+    if isinstance(a, Tensor):
+        x, offset = broadcast(node, a, node.weight(1))
+        return x.shift(-offset)
+    x, offset = broadcast(node, node.tensor(1), node.weight(0))
+    return (-x).shift(offset)
+
+
+def _mul(node: OnnxNode) -> Tensor:
+    tensor, constant = (0, 1) if isinstance(node.inputs[0], Tensor) else (1, 0)
+    x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
+    return x.scale(factor)
+
+
+def _div(node: OnnxNode) -> Tensor:
+    divisor = node.weight(1)
+    if (divisor == 0).any():
+        raise node.error("divides by a constant that is zero")
+    x, _ = broadcast(node, node.tensor(0), divisor)
+    factor = np.broadcast_to(reciprocal(divisor).values, (1, *x.shape)).ravel()
+    return x.scale(exact(factor))
+
+
+def _matmul(node: OnnxNode) -> Tensor:
+    on_left = not isinstance(node.inputs[0], Tensor)
+    weight = node.weight(0 if on_left else 1)
+    while weight.ndim > 2 and weight.shape[0] == 1:
+        weight = weight[0]
+    x = node.tensor(1 if on_left else 0)
+    if weight.ndim > 2 or (on_left and (weight.ndim < 2 or len(x.shape) < 2)):
+        raise node.error(f"multiplies a tensor of shape (batch, {', '.join(map(str, x.shape))}) by a constant of shape "
+                         f"{weight.shape} so that rows of the batch mix; supported is a matrix on the columns")
+    if not on_left:
+        product = last_axis(node, x, exact(weight.T if weight.ndim == 2 else weight[None]))
+        return product if weight.ndim == 2 else product.take(product.index[..., 0])
+    swapped = last_axis(node, x.take(np.swapaxes(x.index, -1, -2)), exact(weight))
+    return swapped.take(np.swapaxes(swapped.index, -1, -2))
+
+
+def _gemm(node: OnnxNode) -> Tensor:
+    if not isinstance(node.inputs[0], Tensor) or node.number("transA", 0):
+        raise node.error("the data must be the first operand, not transposed (transA = 0): axis 0 is the batch")
+    weight = node.weight(1)
+    if weight.ndim != 2:
+        raise node.error(f"its weight has shape {weight.shape}; a matrix is expected")
+    coefficients = exact(weight if node.number("transB", 0) else weight.T)
+    alpha, beta = exact(np.float64(node.number("alpha", 1.0))), exact(np.float64(node.number("beta", 1.0)))
+    y = last_axis(node, node.tensor(0), coefficients * alpha)
+    if not node.has(2) or not beta.values.any():
+        return y
+    c = node.inputs[2]
+    if isinstance(c, Tensor):
+        return plus(node, y, c.scale(exact(np.full(math.prod(c.shape), beta.values))))
+    wide, offset = broadcast(node, y, node.weight(2))
+    return wide.shift(offset * beta)
+
+
+def _batch_normalization(node: OnnxNode) -> Tensor:
+    """gamma (x - mean) / sqrt(variance + epsilon) + beta, channel by channel (axis 1)."""
+    if node.number("training_mode", 0) or len(node.output_names) > 1:
+        raise node.error("is in training mode; export the model for inference (model.eval())")
+    x = node.tensor(0)
+    gamma, beta, mean, variance = (node.weight(i) for i in range(1, 5))
+    shapes = {part.shape for part in (gamma, beta, mean, variance)}
+    if shapes != {x.shape[:1]}:
+        told = " and ".join(map(str, sorted(shapes)))
+        raise node.error(f"parameters of shape {told} meet a tensor of shape (batch, {', '.join(map(str, x.shape))})")
+    epsilon = node.number("epsilon", float(np.float32(1e-5)))
+    if (variance + epsilon <= 0).any():
+        raise node.error("variance + epsilon is not positive")
+    channel = np.repeat(np.arange(len(gamma)), math.prod(x.shape[1:]))
+    factor = exact(gamma) * reciprocal_root(variance, plus=epsilon)
+    return x.shift(-exact(mean[channel])).scale(factor.take(channel), operations=8).shift(exact(beta[channel]))
+
+
+AFFINE_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
+    "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "MatMul": _matmul, "Mul": _mul,
+    "Neg": lambda node: -node.tensor(0), "Sub": _sub,
+}

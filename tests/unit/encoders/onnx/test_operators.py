@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from encoders.onnx.operators.table import SUPPORTED
+from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, onnxruntime_output, save

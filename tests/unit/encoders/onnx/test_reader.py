@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from encoders.errors import ModelError
 from encoders.network import Link
-from encoders.onnx.operators import table as onnx_ops
+from encoders.onnx import operators as onnx_ops
 from encoders.onnx.reader import apply_link, read_onnx
 from encoders.onnx.runtime import runtime_outputs
 

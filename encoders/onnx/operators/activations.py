@@ -1,4 +1,4 @@
-"""Operators that are exactly a few ReLUs: maxima, minima, absolute values, clippings, max pooling, any LeakyReLU.
+"""Activations: ReLU, LeakyReLU, sigmoid and tanh, and operators that are exactly a few ReLUs: maxima, clippings, max pooling ...
 
     max(a, b) = b + relu(a - b)        |a| = a + 2 relu(-a)        leaky(a) = a + (1 - s) relu(-a)   for any slope s
 
@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoders.curves import Curve
 from encoders.exact.affine import Exact, exact
 from encoders.network import Array, Integers
-from encoders.onnx.operators.affine import broadcast, carried, neurons, together
+from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
 from encoders.onnx.operators.convolution import PADDING, joined, kernel_shape, spatial_shape, window_axes
-from encoders.onnx.tensor import Constant, OnnxNode, Result, Tensor, concatenated
+from encoders.onnx.tensor import Constant, NeuronSource, OnnxNode, Result, Tensor, concatenated, source_tensor
 
 SMALL = 2.0**10
 """A bound c up to here may stand in max(x, c) = c + relu(x - c). A huge one (exporters write "no bound" as 1e30, say) would
@@ -80,18 +81,9 @@ def _turned(node: OnnxNode) -> OnnxNode:
     return replace(node, inputs=tuple(-i if isinstance(i, Tensor) else i if i is None else np.negative(i) for i in node.inputs))
 
 
-def _min(node: OnnxNode) -> Tensor:
-    return -_max(_turned(node))
-
-
 def _abs(node: OnnxNode) -> Tensor:
     x = node.tensor(0)
     return carried(node, x).plus(_relu(node, -x).scale(exact(np.full(x.size, 2.0))))
-
-
-def any_slope(node: OnnxNode, x: Tensor, slope: Array) -> Tensor:
-    """LeakyReLU of any slopes (m,), also negative ones and those above 1."""
-    return carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
 
 
 def _clip(node: OnnxNode) -> Tensor:
@@ -144,10 +136,6 @@ def _reduce_max(node: OnnxNode) -> Tensor:
     return y.take(y.index.reshape(1, *shape))
 
 
-def _reduce_min(node: OnnxNode) -> Tensor:
-    return -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:])))
-
-
 def _tournament(node: OnnxNode, x: Tensor, windows: Integers) -> Tensor:
     """The largest of the entries of each window (rows, K), PADDING for none. Pairs that several windows hold meet once."""
     somewhere = windows.max(axis=1, keepdims=True)
@@ -166,7 +154,40 @@ def _tournament(node: OnnxNode, x: Tensor, windows: Integers) -> Tensor:
     return x.take(windows.reshape(1, -1))
 
 
-MAXIMA_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
+def _activation(node: OnnxNode, slope: float | Array, curve: Curve = Curve.BENT) -> Tensor:
+    pre = node.tensor(0)
+    slopes = np.broadcast_to(np.asarray(slope, dtype=np.float64), (1, *pre.shape)).ravel()
+    if not ((slopes >= 0) & (slopes <= 1)).all():
+        raise node.error(f"slopes for negative values run from {slopes.min():g} to {slopes.max():g}; "
+                         "supported are slopes within [0, 1]")
+    node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0],
+                                     level=1 + level(node, pre), pre=pre, slope=slopes, curve=curve))
+    return source_tensor(len(node.sources) - 1, pre.shape)
+
+
+def _leaky(node: OnnxNode, slope: Array) -> Tensor:
+    """A layer's own activation where its slopes (m,) are within [0, 1], else the sum of a line and a relu."""
+    if not np.isfinite(slope).all():
+        raise node.error("its slopes hold NaN or infinite numbers")
+    if ((slope >= 0) & (slope <= 1)).all():
+        return _activation(node, slope.reshape(1, *node.tensor(0).shape))
+    x = node.tensor(0)  # any slopes, also negative ones and those above 1
+    return carried(node, x).plus(_relu(node, -x).scale(exact(np.ones(x.size)) + -exact(slope)))
+
+
+def _prelu(node: OnnxNode) -> Tensor:
+    slope = node.weight(1)
+    x, slopes = broadcast(node, node.tensor(0), slope)
+    if x.shape != node.tensor(0).shape:
+        raise node.error(f"slopes of shape {slope.shape} do not fit")
+    return _leaky(node, slopes.values)
+
+
+ACTIVATIONS: dict[str, Callable[[OnnxNode], Result]] = {
     "Abs": _abs, "Clip": _clip, "GlobalMaxPool": _global_max_pool, "HardSigmoid": _hard_sigmoid, "Max": _max,
-    "MaxPool": _max_pool, "Min": _min, "ReduceMax": _reduce_max, "ReduceMin": _reduce_min,
+    "MaxPool": _max_pool, "Min": lambda node: -_max(_turned(node)), "PRelu": _prelu, "ReduceMax": _reduce_max,
+    "LeakyRelu": lambda node: _leaky(node, np.full(node.tensor(0).size, node.number("alpha", float(np.float32(0.01))))),
+    "ReduceMin": lambda node: -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:]))),
+    "Relu": lambda node: _activation(node, 0.0), "Sigmoid": lambda node: _activation(node, 1.0, Curve.SIGMOID),
+    "Tanh": lambda node: _activation(node, 1.0, Curve.TANH),
 }
