@@ -13,8 +13,9 @@ import pytest
 from onnx import numpy_helper
 
 from encoders.errors import ModelError
+from encoders.exact.affine import exact
 from encoders.network import Link
-from encoders.onnx import operators as onnx_ops
+from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.reader import apply_link, read_onnx
 from encoders.onnx.runtime import runtime_outputs
 
@@ -183,8 +184,8 @@ def test_the_check_finds_a_wrong_import(tmp_path: Path, monkeypatch: pytest.Monk
         node("Neg", [f"a{k}"], [f"n{k}"], name=f"neg{k}"), node("Relu", [f"n{k}"], [f"r{k + 1}"], name=f"relu{k}"))]
     path = save(tmp_path / "m.onnx", [*nodes, node("Identity", ["r10"])], weights, shape=("N", 20))
     read_onnx(path, box=(np.zeros(20), np.full(20, 1e5)))
-    right = onnx_ops._neg
-    monkeypatch.setitem(onnx_ops.SUPPORTED, "Neg", lambda n: n.tensor(0) if n.name == "neg7" else right(n))
+    right = SUPPORTED["Neg"]
+    monkeypatch.setitem(SUPPORTED, "Neg", lambda n: n.tensor(0) if n.name == "neg7" else right(n))
     with pytest.raises(ModelError, match="does not reproduce onnxruntime at x") as caught:
         read_onnx(path)
     assert caught.value.node == "relu7"
@@ -192,8 +193,8 @@ def test_the_check_finds_a_wrong_import(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_check_finds_a_small_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "m.onnx", [node("Mul", ["x", "c"])], {"c": F(0.3)})
-    right = onnx_ops._mul
-    monkeypatch.setitem(onnx_ops.SUPPORTED, "Mul", lambda n: right(n).scale(onnx_ops.exact(np.full(4, 1.0001))))
+    right = SUPPORTED["Mul"]
+    monkeypatch.setitem(SUPPORTED, "Mul", lambda n: right(n).scale(exact(np.full(4, 1.0001))))
     with pytest.raises(ModelError, match="does not reproduce"):
         read_onnx(path)
 
