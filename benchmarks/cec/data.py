@@ -22,7 +22,7 @@ from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.people import People, people_of
 from verifair.systems.cec.training import ColumnRoles, TrainedDecider, audit_decider
-from verifair.training.onnx_writer import onnx_model
+from verifair.training.onnx_writer import save_onnx
 
 SENSITIVE = {"german": "sex", "synthetic": "group", "adult": "sex", "hmda": "race"}
 """The paper's protected attributes; the synthetic one is no input of the network."""
@@ -109,9 +109,7 @@ def keep(decider: TrainedDecider, case: Case, path: Path, fold: int) -> None:
     metadata = {"dataset": case.name, "method": decider.method, "fold": str(fold), "sensitive": SENSITIVE[case.name]}
     path.parent.mkdir(parents=True, exist_ok=True)
     case.data.schema.save(path.with_suffix(".toml"))
-    part = path.with_suffix(".part")
-    part.write_bytes(onnx_model(weights, metadata).SerializeToString(deterministic=True))
-    part.replace(path.with_suffix(".onnx"))
+    save_onnx(path.with_suffix(".onnx"), weights, metadata)
 
 
 def always_positive(people: People) -> float:

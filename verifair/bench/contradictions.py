@@ -12,8 +12,6 @@ The LP's optimum lies below the exact minimum, so its lower bounds take part for
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from typing import Any
 from verifair.bench.questions import CenterQuestion, Question
 from verifair.bench.records import DISAGREEMENT, BenchRecord
 from verifair.engine.answer import reproducer
+from verifair.systems.files import save_json
 
 SLACK = 1e-4
 EXACT = 1e-9
@@ -73,19 +72,15 @@ def save(found: Sequence[Contradiction], folder: Path, questions: Mapping[str, Q
     for one in found:
         path = folder / one.name
         asked = {case: asked_again(questions[case]) for case in dict.fromkeys((one.first.case, one.second.case))}
-        content = {**one.to_dict(), "cases": asked}
-        half = path.with_name(f".{path.name}.part")
-        half.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        half.replace(path)
+        save_json(path, {**one.to_dict(), "cases": asked})
         paths.append(path)
     return paths
 
 
 def asked_again(question: Question) -> dict[str, Any]:
-    """Return a question as JSON takes it."""
+    """Return a question as `save_json` takes it."""
     if isinstance(question, CenterQuestion):
-        costs = [[cost if math.isfinite(cost) else None for cost in row] for row in question.instance.costs().tolist()]
-        return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": costs}
+        return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": question.instance.costs()}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full

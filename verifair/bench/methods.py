@@ -18,10 +18,11 @@ from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
 from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, RelaxationQuestion
-from verifair.bench.records import Reply, unknown, why
+from verifair.bench.records import Reply, unknown
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.search.optimum import minimum
+from verifair.engine.solver import limit_reason
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 from verifair.systems.fgce.optimum.center import OutOfTime, centers, needed
@@ -104,10 +105,18 @@ def _attained(question: MinimumQuestion, encoding: Encoding, outcome: Outcome) -
     return float(margins[0] @ problem.rows[0] + problem.constants[0])
 
 
+def _why(outcome: Outcome) -> Reason:
+    """Return why a solver's run for an optimum did not end with one."""
+    if outcome.termination is Termination.LIMIT:
+        return limit_reason(outcome.limit)
+    failed = outcome.termination in (Termination.ERROR, Termination.OPTIMAL, Termination.SATISFIED)
+    return Reason.SOLVER_ERROR if failed else Reason.NUMERICAL  # infeasible or unbounded, where an optimum exists
+
+
 def _optimum(outcome: Outcome, upper: float | None) -> Reply:
     done = outcome.termination is Termination.OPTIMAL and outcome.dual_bound is not None and upper is not None
     return Reply(
-        status="optimal" if done else "unknown", reason=None if done else why(outcome), trust="claimed" if done else "",
+        status="optimal" if done else "unknown", reason=None if done else _why(outcome).value, trust="claimed" if done else "",
         lower=-np.inf if outcome.dual_bound is None else outcome.dual_bound, upper=np.inf if upper is None else upper,
         comparable=True, solve_seconds=outcome.solve_seconds, version=outcome.version, engine=outcome.backend,
         note="" if done else outcome.message,

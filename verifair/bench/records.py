@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, ValidationError
 
-from solvers.outcome import Limit, Outcome, Termination
 from verifair.bench.questions import Kind
 from verifair.errors import DataError
 
@@ -61,27 +60,6 @@ class Reply:
 def unknown(reason: str, note: str = "") -> Reply:
     """Return the reply of a competitor that decided nothing."""
     return Reply(status="unknown", reason=reason, trust="", note=note)
-
-
-def why(outcome: Outcome) -> str:
-    """Return why a solver's run for an optimum did not end with one, in the words of `verifair.engine.verdict.Reason`."""
-    match outcome.termination:
-        case Termination.LIMIT:
-            match outcome.limit:
-                case Limit.TIME:
-                    return "time"
-                case Limit.NODES | Limit.ITERATIONS:
-                    return "nodes"
-                case Limit.MEMORY:
-                    return "memory"
-                case Limit.INTERRUPTED:
-                    return "interrupted"
-                case _:
-                    return "solver-error"
-        case Termination.ERROR | Termination.OPTIMAL | Termination.SATISFIED:
-            return "solver-error"
-        case _:  # infeasible or unbounded, where an optimum exists
-            return "numerical"
 
 
 @dataclass(frozen=True, kw_only=True)

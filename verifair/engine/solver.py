@@ -149,7 +149,7 @@ def status_of(
         case Termination.LIMIT:
             if not exact and bound > 10 * outcome.tolerance:
                 return Status.PROVED, None
-            return Status.UNKNOWN, _limit_reason(outcome.limit)
+            return Status.UNKNOWN, limit_reason(outcome.limit)
         case Termination.UNBOUNDED | Termination.INFEASIBLE_OR_UNBOUNDED | Termination.NUMERICAL:
             return Status.UNKNOWN, Reason.NUMERICAL
         case Termination.ERROR:
@@ -158,7 +158,7 @@ def status_of(
             assert_never(unreachable)
 
 
-def _limit_reason(limit: Limit | None) -> Reason:
+def limit_reason(limit: Limit | None) -> Reason:
     match limit:
         case Limit.TIME:
             return Reason.TIME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -46,3 +47,11 @@ def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto
     helper.set_model_props(model, dict(sorted(metadata.items())))
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def save_onnx(path: Path, weights: Weights, metadata: Mapping[str, str]) -> None:
+    """Write `onnx_model` to a file, whole or not at all; make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".onnx.part")
+    part.write_bytes(onnx_model(weights, metadata).SerializeToString(deterministic=True))
+    part.replace(path)

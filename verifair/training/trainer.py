@@ -14,7 +14,7 @@ from verifair.datasets import Dataset
 from verifair.errors import DataError, MissingPackage
 from verifair.schema.schema import Schema
 from verifair.training.measure import TrainingReport, measure
-from verifair.training.onnx_writer import Weights, onnx_model
+from verifair.training.onnx_writer import Weights, onnx_model, save_onnx
 from verifair.training.rows import EncodedRows, Flip, check_labels, flip_of, rows_of
 from verifair.training.settings import Choices, TrainingSettings, settings_for
 
@@ -36,16 +36,18 @@ class TrainedModel:
     dataset: str
     torch_version: str
 
-    def onnx_bytes(self) -> bytes:
-        """Return the ONNX file: the same weights and settings give the same bytes. Its metadata says how it was trained."""
-        metadata = {
-            "dataset": self.dataset,
-            "method": self.settings.method,
-            "seed": str(self.settings.seed),
-            "settings": json.dumps(self.settings.plain(), sort_keys=True),
+    @property
+    def metadata(self) -> dict[str, str]:
+        """How it was trained, as its ONNX file says it."""
+        settings = json.dumps(self.settings.plain(), sort_keys=True)
+        return {
+            "dataset": self.dataset, "method": self.settings.method, "seed": str(self.settings.seed), "settings": settings,
             "torch": self.torch_version,
         }
-        data: bytes = onnx_model(self.weights, metadata).SerializeToString(deterministic=True)
+
+    def onnx_bytes(self) -> bytes:
+        """Return the ONNX file: the same weights and settings give the same bytes."""
+        data: bytes = onnx_model(self.weights, self.metadata).SerializeToString(deterministic=True)
         return data
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
@@ -60,9 +62,7 @@ class TrainedModel:
         try:
             model.parent.mkdir(parents=True, exist_ok=True)
             self.schema.save(schema)
-            part = model.with_suffix(".onnx.part")
-            part.write_bytes(self.onnx_bytes())
-            part.replace(model)  # a killed run leaves no half-written network behind
+            save_onnx(model, self.weights, self.metadata)
         except OSError as error:
             raise DataError(f"{model}: cannot be written ({error.strerror}); choose another place") from error
         return model, schema

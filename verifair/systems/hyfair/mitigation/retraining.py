@@ -17,7 +17,7 @@ from verifair.datasets import Dataset
 from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label
 from verifair.systems.hyfair.search.space import Space
-from verifair.training.onnx_writer import Weights, onnx_model
+from verifair.training.onnx_writer import Weights, save_onnx
 from verifair.training.settings import Descent
 from verifair.training.trainer import require_torch
 
@@ -139,8 +139,5 @@ def retrain(
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
         "people": str(added.people), "seed": str(seed),
     }  # fmt: skip
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_suffix(".onnx.part")
-    part.write_bytes(onnx_model(trained, metadata).SerializeToString(deterministic=True))
-    part.replace(out)
+    save_onnx(out, trained, metadata)
     return added
