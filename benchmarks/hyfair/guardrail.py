@@ -24,12 +24,13 @@ from verifair.datasets import Dataset
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.errors import QueryError
+from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
+from verifair.systems.hyfair.explain.rounds import Rounds, explain_rounds
 from verifair.systems.hyfair.explain.rules import Rule
-from verifair.systems.hyfair.mitigation.guardrail import guarded_schema, snapped
-from verifair.systems.hyfair.mitigation.mitigation import effect
-from verifair.systems.hyfair.mitigation.retraining import retrain
-from verifair.systems.hyfair.mitigation.rounds import Rounds, Settings, explain_rounds
-from verifair.systems.hyfair.mitigation.tighten import tighten
+from verifair.systems.hyfair.explain.settings import ExplainSettings
+from verifair.systems.hyfair.guard.effects import Measured, effect
+from verifair.systems.hyfair.guard.retraining import retrain
+from verifair.systems.hyfair.guard.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
 
 SECONDS, ROUNDS, ITERATIONS = 30.0, 8, 200
@@ -78,7 +79,7 @@ def _lines(subject: Subject, retrained: Path) -> list[dict[str, object]]:
     query = KDiscrimination(network=read_onnx(subject.model), schema=schema, protected=subject.protected)
     started = time.perf_counter()
     try:
-        found = explain_rounds(query, Settings(measure="gap", rounds=ROUNDS), rows=train)
+        found = explain_rounds(query, ExplainSettings(measure="gap", rounds=ROUNDS), rows=train)
     except QueryError as error:
         print(f"guardrail: {subject.name}: {error}")
         return []
@@ -107,10 +108,11 @@ def _measured(subject: Subject, query: KDiscrimination, rules: tuple[Rule, ...],
     outside = guarded_schema(schema, rules) if rules else schema
     gap = ProbabilityGap(network=query.network, schema=outside, protected=query.protected, differ="any")
     bound = maximise(gap, budget=Budget(seconds=SECONDS), tolerance=1e-3)
-    table = effect(
-        "", query, rules, data=schema.raw(test), labels=schema.labels(test), iterations=ITERATIONS, seconds=SECONDS,
-        clusters=np.stack([one.centre for one in found.found]),
+    on = Measured(
+        data=schema.raw(test), labels=schema.labels(test), clusters=np.stack([one.centre for one in found.found]),
+        iterations=ITERATIONS, budget=Budget(seconds=SECONDS),
     )
+    table = effect("", query, rules, on)
     return {
         "gap met": bound.lower, "gap certified": bound.upper, "accuracy": table.accuracy, "refused": table.abstained,
         "max k": table.max_k, "mean k": table.mean_k, "#ID": table.instances, "success": table.success_rate,

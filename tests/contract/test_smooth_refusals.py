@@ -34,7 +34,7 @@ from verifair.engine.cascade import solve
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cst.robustness.network_rows import NetworkRows
-from verifair.systems.hyfair.mitigation.retraining import weights_of
+from verifair.systems.hyfair.guard.retraining import weights_of
 from verifair.systems.hyfair.search.space import Space
 
 SCHEMA = schema_of(

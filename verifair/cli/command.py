@@ -19,6 +19,12 @@ from verifair.errors import QueryError
 from verifair.systems.settings import Inputs, Option, Run, Settings
 from verifair.systems.system import System
 
+RANGES = {
+    "greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le"), "greater_than": ("more than", "gt"),
+    "less_than": ("less than", "lt"),
+}
+"""pydantic's name of a range error -> how it is told, and where its end is."""
+
 
 def app_of(system: System) -> typer.Typer:
     """Return the command of a system."""
@@ -104,6 +110,9 @@ def _told(group: type[Settings], problem: Any) -> str:
         *first, last = [one.strip(" '") for one in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{option} {found}: expected {', '.join(first)} or {last}"
     shown = f"{found:g}" if isinstance(found, float) else str(found)
+    if problem["type"] in RANGES:
+        words, key = RANGES[problem["type"]]
+        return f"{option} {shown}: expected {words} {problem['ctx'][key]:g}"
     return f"{option} {shown}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
 
 
@@ -120,7 +129,7 @@ def run_system(system: System, given: dict[str, Any]) -> None:
         settings.check_options(inputs, run)
     except ValueError as error:
         raise QueryError(str(error)) from None
-    output.check(system, run, settings.folders)
+    output.check(system, run, settings)
     own_read = system.optional("solve", "read")
     with output.ending():
         subject = own_read(inputs, settings) if own_read else read(inputs)

@@ -37,19 +37,6 @@ exactly. Exits with 1 when anything in the file is rejected, is only a solver's 
 
   verifair check adult.sqlite --model adult.onnx --schema adult.toml
 """,
-    "explain": """
-Searches the person who falls into the most outcome buckets over all protected values, samples around, and says by rules under
-which conditions that happens. Findings, not proofs. rules.json goes into `verifair guard`.
-
-Example: verifair explain german.onnx --schema german.toml --protected sex --protected age --data german.csv --out explain/
-""",
-    "guard": """
-Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
-the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
-also trains the network on, with discriminatory instances labelled alike.
-
-Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
-""",
     "fgce": """
 Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
 everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
@@ -59,17 +46,6 @@ Example: verifair fgce --demo german --protected sex --k 20
 Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
 
 With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
-""",
-    "cec": """
-Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
-alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
-proved.
-
-Example: verifair cec --demo german --protected sex
-
-Proofs for regime A (same decision, same reasons): verifair cec --demo german --protected sex --certify 1 --certificate a.json
-
-With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
 """,
     "cst": """
 Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the

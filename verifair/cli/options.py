@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,15 +165,6 @@ def widths(texts: Sequence[str]) -> dict[str, int]:
             raise QueryError(f"--relax names {name!r} twice; give each feature once")
         out[name] = int(width)
     return out
-
-
-def box_options(box: Mapping[str, Any]) -> str:
-    """The box as somebody would type it."""
-    parts = []
-    for name, value in box.items():
-        ends = value if isinstance(value, (tuple, list)) else (value,)
-        parts.append("--box " + shlex.quote(f"{name}={':'.join(map(str, ends))}"))
-    return " ".join(parts)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,19 +14,16 @@ from verifair.cli.command import option_name
 from verifair.errors import QueryError
 from verifair.systems.files import save_table, save_text
 from verifair.systems.result import Result, json_text
-from verifair.systems.settings import Run
+from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
 
-def check(system: System, run: Run, folders: Sequence[str] = ()) -> None:
-    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it.
-
-    folders: those of the files that are folders here.
-    """
+def check(system: System, run: Run, settings: Settings) -> None:
+    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it."""
     files = {"json_file": run.json_file, "plot": options.picture(run.plot), "store": run.store, "certificate": run.certificate}
-    named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in folders}
-    options.check_outputs(named)
+    named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in settings.folders}
+    options.check_outputs(named | settings.files)
     if run.out is not None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")
@@ -72,7 +69,7 @@ def finish(system: System, run: Run, result: Result) -> None:
     if run.out is not None:
         run.out.mkdir(parents=True, exist_ok=True)
         with (run.out / text_file(system)).open("w", encoding="utf-8") as file:
-            show(result, Console(file=file, width=160, highlight=False, markup=False))
+            (system.optional("tables", "text") or show)(result, Console(file=file, width=160, highlight=False, markup=False))
         tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
         for name, table in (tables(result) if tables else {}).items():
             save_table(run.out / name, [table])

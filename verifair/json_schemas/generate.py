@@ -10,8 +10,10 @@ from pydantic import TypeAdapter
 
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, audit, bench, groups, rules, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, audit, bench, groups, situation, tools, verdicts
 from verifair.systems.cec.result import CecResult
+from verifair.systems.hyfair.explain.result import ExplainResult
+from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.hyfair.kmax.result import KmaxResult
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.system import SYSTEMS
@@ -23,8 +25,8 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(verdicts.CertifyMaximise)),
     "kmax": ("verifair kmax --json", TypeAdapter(KmaxResult)),
     "pba": ("verifair pba --json", TypeAdapter(PbaResult)),
-    "explain": ("verifair explain --json", TypeAdapter(rules.Explain)),
-    "guard": ("verifair guard --json", TypeAdapter(rules.Guard)),
+    "explain": ("verifair explain --json", TypeAdapter(ExplainResult)),
+    "guard": ("verifair guard --json", TypeAdapter(GuardResult)),
     "fgce": ("verifair fgce --json", TypeAdapter(groups.Fgce)),
     "cec": ("verifair cec --json", TypeAdapter(CecResult)),
     "cst": ("verifair cst --json", TypeAdapter(situation.Cst)),

@@ -10,7 +10,6 @@ from verifair.engine.verdict import Reason, Status
 from verifair.json_schemas.words import (
     About,
     Answer,
-    CertificateNote,
     Count,
     FairnessQuery,
     GapQuery,
@@ -22,6 +21,7 @@ from verifair.json_schemas.words import (
     VerdictShape,
     Witness,
 )
+from verifair.systems.result import Gap
 
 EVIDENCE: dict[str, Any] = {
     "oneOf": [
@@ -151,25 +151,6 @@ class CertifyPartition(About):
     size: Any
     query: FairnessQuery
     semantics: str
-
-
-class Gap(Shape):
-    """The largest gap, from both sides."""
-
-    status: Literal["bounded"]
-    reason: Reason | None
-    """Why the sides are further apart than the tolerance; null: they are not."""
-    lower: float
-    """Met by the witness, exactly."""
-    upper: float | None
-    """Certified; null: no bound."""
-    scale: Literal["probability", "logit"]
-    witness: Witness | None
-    certificate: CertificateNote | None
-    engine: str
-    nodes: Count
-    semantics: str
-    seconds: Seconds
 
 
 class CertifyMaximise(Gap, About):

@@ -161,6 +161,25 @@ class VerdictShape(Shape):
     outcomes: list[SolverOutcome]
 
 
+class Gap(Shape):
+    """The largest gap, from both sides."""
+
+    status: Literal["bounded"]
+    reason: Reason | None
+    """Why the sides are further apart than the tolerance; null: they are not."""
+    lower: float
+    """Met by the witness, exactly."""
+    upper: float | None
+    """Certified; null: no bound."""
+    scale: Literal["probability", "logit"]
+    witness: WitnessShape | None
+    certificate: CertificateNote | None
+    engine: str
+    nodes: Count
+    semantics: str
+    seconds: Seconds
+
+
 class PairQuery(Shape):
     """Which pairs of people are compared: alike in all but the protected features (and `relax`)."""
 

@@ -43,6 +43,11 @@ class Settings(BaseModel):
         """Return the names of those `Run` files that are folders for this question."""
         return ()
 
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """Return option -> file of those settings that are written to."""
+        return {}
+
     def given(self, name: str) -> bool:
         """Return whether a setting is not at its default."""
         return bool(getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True))

@@ -40,6 +40,12 @@ class Subject:
     model: Path
 
     @property
+    def table(self) -> Dataset | None:
+        """The table as a dataset, also where a file was named."""
+        named = None if self.frame is None else Dataset(name=self.words, frame=self.frame, schema=self.schema)
+        return self.dataset or named
+
+    @property
     def favourable(self) -> str:
         return self.schema.outcomes[1]
 

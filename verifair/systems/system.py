@@ -7,7 +7,7 @@ A system is a folder:
                     (read(inputs, settings) -> subject, where the subject is another than network, schema and table)
     result.py       Result: what was found. It is the JSON; tables, pictures and sentences are made from it
     tables.py       show(result, console): the screen, and `text_file` of --out; tables(result): name -> DataFrame, its CSV files
-                    (write(result, folder): files of another kind)
+                    (text(result, console): the text file, where it is another; write(result, folder): files of another kind)
     plots.py        plots(result): name -> draw(path), the pictures of --out
     statements.py   section(settings, subject, work) -> Section: the audit's section (where `about` is set)
 
@@ -77,6 +77,8 @@ SYSTEMS: dict[str, str] = {
     "pba": "verifair.systems.pba",
     "kmax": "verifair.systems.hyfair.kmax",
     "cec": "verifair.systems.cec",
+    "explain": "verifair.systems.hyfair.explain",
+    "guard": "verifair.systems.hyfair.guard",
 }
 """verb -> the system's folder. A new system is one more folder and one more line here."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,3 +94,12 @@ def rounded(value: float, *, up: bool, digits: int = 5) -> str:
         return "infinity"
     way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
     return str(decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))
+
+
+def box_options(box: Mapping[str, Any]) -> str:
+    """The box as somebody would type it."""
+    parts = []
+    for name, value in box.items():
+        ends = value if isinstance(value, (tuple, list)) else (value,)
+        parts.append("--box " + shlex.quote(f"{name}={':'.join(map(str, ends))}"))
+    return " ".join(parts)

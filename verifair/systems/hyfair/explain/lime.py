@@ -17,6 +17,7 @@ from sklearn.linear_model import Ridge
 
 from encoders.network import Array
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.result import LimeLine
 from verifair.systems.hyfair.explain.rules import Explanation
 from verifair.systems.hyfair.explain.samples import Neighbourhood, Severity
 from verifair.systems.hyfair.search.space import Space
@@ -88,29 +89,33 @@ def _perturbed(near: Neighbourhood, v: int, severity: Severity, rng: np.random.G
     return np.asarray(severity(other if len(other) else near.centre[None, :]), dtype=np.float64)
 
 
-def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[dict[str, object]]:
+def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[LimeLine]:
     """Lines of HyFair's Table III: for each cluster LIME and the rules (means over the rules that were kept).
 
     Init.K: of the cluster.   Size: features named; conditions of a rule.   K: of the cluster; mean inside the rule.
     Pert.K: with one named feature drawn anew; with one condition negated.   Diff = K - Pert.K.   Cov: how many of the local
     samples it is about; for LIME the one point that it explains.
     """
-    lines: list[dict[str, object]] = []
+    lines: list[LimeLine] = []
     for explanation, lime in zip(found, baseline, strict=True):
         lines.append(
-            {"method": "LIME", "Init.K": explanation.severity, "Size": float(len(lime.features)), "K": explanation.severity,
-             "Pert.K": lime.perturbed, "Diff": explanation.severity - lime.perturbed, "Cov": 1.0,
-             "features": ", ".join(schema.features[v].name for v in lime.features)}
-        )  # fmt: skip
+            LimeLine(
+                method="LIME", init_k=explanation.severity, size=float(len(lime.features)), k=explanation.severity,
+                pert_k=lime.perturbed, diff=explanation.severity - lime.perturbed, cov=1.0,
+                features=", ".join(schema.features[v].name for v in lime.features),
+            )
+        )
         kept = [one.evidence for one in explanation.rules]
         if kept:
             inside, negated = np.mean([e.inside for e in kept]), np.mean([e.negated for e in kept])
             names = {schema.features[v].name for one in explanation.rules for v in one.rule.conditions}
             lines.append(
-                {"method": "rules", "Init.K": explanation.severity,
-                 "Size": float(np.mean([len(one.rule.conditions) for one in explanation.rules])), "K": float(inside),
-                 "Pert.K": float(negated), "Diff": float(inside - negated),
-                 "Cov": float(np.mean([e.samples for e in kept]) * len(explanation.labelled.raw)),
-                 "features": ", ".join(f.name for f in schema.features if f.name in names)}
-            )  # fmt: skip
+                LimeLine(
+                    method="rules", init_k=explanation.severity,
+                    size=float(np.mean([len(one.rule.conditions) for one in explanation.rules])), k=float(inside),
+                    pert_k=float(negated), diff=float(inside - negated),
+                    cov=float(np.mean([e.samples for e in kept]) * len(explanation.labelled.raw)),
+                    features=", ".join(f.name for f in schema.features if f.name in names),
+                )
+            )
     return lines

@@ -16,6 +16,7 @@ from encoders.network import Array, Booleans
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, Severity, label
+from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
 
 CHECKS = 1000
@@ -23,6 +24,10 @@ CHECKS = 1000
 TRIES = 30
 LISTED = 8
 """So many categories of one feature are listed in words."""
+
+
+SIGNIFICANT = 0.05
+"""Of the largest severity that there can be: the least fall by negation that keeps a rule, where none is named."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,35 +144,26 @@ class Explanation:
 
 
 def explain(
-    space: Space,
-    centre: Array,
-    severity: Severity,
-    *,
-    rows: Array | None = None,
-    samples: int = 5000,
-    quantile: float = 0.95,
-    delta: float = 0.5,
-    depth: int = 8,
-    leaf: int = 25,
-    purity: float = 0.3,
-    seed: int = 0,
+    space: Space, centre: Array, severity: Severity, settings: ExplainSettings, *, rows: Array | None = None, seed: int = 0
 ) -> Explanation:
     """Explain the discrimination around one raw point by rules.  (HyFair, Algorithm 2)
 
-    rows: (N, V) raw data, for spreads and coverage.   samples, quantile, delta: n, kappa's quantile and the significant
-    difference of Algorithm 2.   depth, leaf, purity: of the decision tree, its depth, the fewest samples of a leaf, and the
-    share of high samples from which on a leaf is high. They are our choice, the paper gives none: of 5 % high samples hardly
-    any leaf holds a majority.
+    rows: (N, V) raw data, for spreads and coverage.   settings: n, kappa's quantile and the significant difference of Algorithm 2,
+    and the decision tree's depth, its fewest samples of a leaf and the share of high samples from which on a leaf is high. These
+    three are our choice, the paper gives none: of 5 % high samples hardly any leaf holds a majority.
     Sound? findings only.  Raises QueryError when severity is the same everywhere, or the tree has no leaf of high severity.
     """
+    purity = settings.purity
+    largest = space.cap if settings.measure == "k" else 1.0
+    delta = settings.delta if settings.delta is not None else SIGNIFICANT * largest
     rng = np.random.default_rng(seed)
     near = Neighbourhood.of(space, centre, rows)
-    raw = near.draw(samples, rng)
-    labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), quantile)
+    raw = near.draw(settings.samples, rng)
+    labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), settings.quantile)
     columns = tuple(int(v) for v in space.free)
     if not columns:
         raise QueryError("every feature is protected or has a single value: there is nothing that a rule could be about")
-    tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=seed)
+    tree = DecisionTreeClassifier(max_depth=settings.depth, min_samples_leaf=settings.leaf, random_state=seed)
     tree.fit(raw[:, columns], labelled.high)
     paths = list(high_leaves(tree, columns, near.whole, purity))
     if not paths:

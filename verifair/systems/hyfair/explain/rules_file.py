@@ -17,13 +17,40 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from encoders.network import Array
-from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.explain.rules import Explained, Explanation, Rule
+from verifair.systems.files import plain
+from verifair.systems.hyfair.explain.rules import Explained, Rule
+from verifair.systems.result import Count, Shape, Share
 
 KIND = "verifair-rules"
+
+
+class RuleEvidence(Shape):
+    """What samples say of a rule: mean severities and their standard deviations, and how much it covers."""
+
+    inside: float | None
+    inside_deviation: float | None
+    negated: float | None
+    negated_deviation: float | None
+    outside: float | None
+    effects: dict[str, float | None]
+    """Feature -> by how much severity falls when that condition alone is negated."""
+    samples: Share
+    domain: Share
+    rows: Share | None
+    difference: float | None
+    """inside less negated; null: no legal row negates the rule."""
+
+
+class FoundRule(Shape):
+    when: dict[str, Any]
+    """Conditions as a schema's constraint writes them."""
+    words: str
+    size: Count
+    cluster: Count
+    evidence: RuleEvidence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,42 +90,19 @@ def when(rule: Rule, schema: Schema) -> dict[str, Any]:
     return out
 
 
-def content(
-    query: KDiscrimination, found: Sequence[Explanation], settings: Mapping[str, Any], *, dropped: bool = False
-) -> dict[str, Any]:
-    """The file as a dictionary. dropped: also tell the rules that negation did not confirm, under their own key."""
-    schema = query.schema
-    answer: dict[str, Any] = {
-        "kind": KIND,
-        "model_sha256": query.network.source_sha256,
-        "schema_sha256": schema.sha256,
-        "query": {
-            "protected": list(query.protected), "buckets": query.buckets,
-            "box": {name: list(map(_plain, v)) if isinstance(v, (tuple, list)) else _plain(v) for name, v in query.box.items()},
-            "values": {name: [float(v) for v in listed] for name, listed in query.values.items()},
-        },
-        "settings": dict(settings),
-        "clusters": [
-            {"x": schema.decode(one.centre), "severity": one.severity, "high_from": one.labelled.threshold} for one in found
-        ],
-        "rules": [_rule(one, schema, k) for k, explanation in enumerate(found) for one in explanation.rules],
-    }  # fmt: skip
-    if dropped:
-        answer["not_confirmed"] = [_rule(one, schema, k) for k, explanation in enumerate(found) for one in explanation.dropped]
-    return answer
+def plain_box(box: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a query's box with the numbers that JSON has."""
+    return {name: list(map(_plain, v)) if isinstance(v, (tuple, list)) else _plain(v) for name, v in box.items()}
 
 
-def _rule(one: Explained, schema: Schema, cluster: int) -> dict[str, Any]:
+def found_rule(one: Explained, schema: Schema, cluster: int) -> FoundRule:
+    """Return a rule in words, with what samples say of it. cluster: which of those explained it is about."""
     evidence = asdict(one.evidence) | {"difference": one.evidence.difference}
-    evidence = {key: None if isinstance(value, float) and value != value else value for key, value in evidence.items()}
-    evidence["effects"] = {
-        schema.features[v].name: None if fall != fall else fall
-        for v, fall in zip(one.rule.conditions, one.evidence.effects, strict=True)
-    }
-    return {
-        "when": when(one.rule, schema), "words": one.rule.words(schema), "size": len(one.rule.conditions), "cluster": cluster,
-        "evidence": evidence,
-    }  # fmt: skip
+    effects = {schema.features[v].name: fall for v, fall in zip(one.rule.conditions, one.evidence.effects, strict=True)}
+    return FoundRule(
+        when=when(one.rule, schema), words=one.rule.words(schema), size=len(one.rule.conditions), cluster=cluster,
+        evidence=RuleEvidence(**evidence | {"effects": effects}),
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -107,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 def save(path: Path, answer: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def load(path: Path, schema: Schema) -> RuleFile:

@@ -16,6 +16,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain, high_leaves, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severity_of
+from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
 
 SCHEMA = schema_of(
@@ -44,7 +45,7 @@ def planted(raw: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def found(space: Space) -> Explanation:
-    return explain(space, CENTRE, planted, seed=1)
+    return explain(space, CENTRE, planted, ExplainSettings(delta=0.5), seed=1)
 
 
 def test_a_planted_condition_is_recovered(space: Space, found: Explanation) -> None:
@@ -63,7 +64,7 @@ def test_a_planted_condition_is_recovered(space: Space, found: Explanation) -> N
 
 def test_coverage_is_that_of_the_domain_the_samples_and_the_rows(space: Space) -> None:
     rows = space.random(np.random.default_rng(9), 500)
-    found = explain(space, CENTRE, planted, rows=rows, seed=1)
+    found = explain(space, CENTRE, planted, ExplainSettings(delta=0.5), rows=rows, seed=1)
     rule = Rule(lower=np.array([31.0, -np.inf, 1, -np.inf, -np.inf]), upper=np.array([45.0, np.inf, 2, np.inf, np.inf]))
     assert rule.share(space) == pytest.approx(15 / 63 * 2 / 4)
     half = Rule(lower=np.array([-np.inf, 2.5, -np.inf, -np.inf, -np.inf]), upper=np.full(5, np.inf))
@@ -79,12 +80,12 @@ def test_negation_drops_a_rule_that_explains_nothing(space: Space) -> None:
     def noise(raw: Array) -> Array:
         return 1.0 + 9.0 * ((np.floor(raw[:, 1] * 1e7) % 20) == 7)
 
-    found = explain(space, CENTRE, noise, leaf=2, depth=20, seed=0)
+    found = explain(space, CENTRE, noise, ExplainSettings(leaf=2, depth=20, delta=0.5), seed=0)
     assert found.dropped
     assert not found.rules
-    kept = explain(space, CENTRE, planted, delta=1.0, seed=1)
+    kept = explain(space, CENTRE, planted, ExplainSettings(delta=1.0), seed=1)
     assert len(kept.rules) > 0
-    strict = explain(space, CENTRE, planted, delta=5.5, seed=1)
+    strict = explain(space, CENTRE, planted, ExplainSettings(delta=5.5), seed=1)
     assert not strict.rules, "no negation lowers 6 by more than 5"
     assert len(strict.dropped) == len(kept.rules) + len(kept.dropped)
 
@@ -102,8 +103,9 @@ def test_only_the_top_share_is_high_whatever_the_ties() -> None:
 
 
 def test_no_high_leaf_is_a_clear_error(space: Space) -> None:
+    settings = ExplainSettings(purity=0.99, depth=1)
     with pytest.raises(QueryError, match="no leaf of the decision tree is high"):
-        explain(space, CENTRE, lambda raw: (np.floor(raw[:, 1] * 1e7) % 2).astype(float), purity=0.99, depth=1)
+        explain(space, CENTRE, lambda raw: (np.floor(raw[:, 1] * 1e7) % 2).astype(float), settings)
 
 
 def test_samples_are_local_legal_and_seeded(space: Space) -> None:
@@ -157,7 +159,9 @@ def test_paths_become_boxes_with_whole_ends(found: Explanation, space: Space) ->
 def test_the_file_reads_back(space: Space, found: Explanation, tmp_path: Path) -> None:
     schema = space.query.schema
     path = tmp_path / "rules.json"
-    rules_file.save(path, rules_file.content(space.query, [found], {"seed": 1}, dropped=True))
+    rules = [rules_file.found_rule(one, schema, 0).model_dump() for one in found.rules]
+    clusters = [{"x": schema.decode(found.centre)}]
+    rules_file.save(path, {"query": {"protected": list(space.query.protected)}, "clusters": clusters, "rules": rules})
     read = rules_file.load(path, schema)
     assert len(read.rules) == len(found.rules)
     raw = space.random(np.random.default_rng(0), 3000)

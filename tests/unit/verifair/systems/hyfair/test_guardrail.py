@@ -17,15 +17,14 @@ from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rules import Rule, refused
-from verifair.systems.hyfair.mitigation.guardrail import (
+from verifair.systems.hyfair.guard.guardrail import (
     abstains,
     check_agreement,
     columns_of,
     edge_rows,
     guard,
-    guarded_schema,
-    snapped,
 )
 
 SCHEMA = schema_of(

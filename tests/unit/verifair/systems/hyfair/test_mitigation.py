@@ -9,18 +9,20 @@ import pytest
 
 from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
+from solvers.outcome import Budget
 from tests.builders import categorical, linear_network, real, schema_of
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
+from verifair.systems.hyfair.explain.refusals import snapped
+from verifair.systems.hyfair.explain.rounds import explain_rounds
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
-from verifair.systems.hyfair.mitigation.guardrail import snapped
-from verifair.systems.hyfair.mitigation.mitigation import effect, score
-from verifair.systems.hyfair.mitigation.retraining import instances, majority, retrain, weights_of
-from verifair.systems.hyfair.mitigation.rounds import Settings, explain_rounds
+from verifair.systems.hyfair.explain.settings import ExplainSettings
+from verifair.systems.hyfair.guard.effects import Measured, effect, score
+from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
 from verifair.systems.hyfair.search.space import Space
 
 
@@ -137,10 +139,8 @@ def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination
     predicted = query.network.forward(schema.encode(rows[kept])).argmax(axis=1)
     assert accuracy == pytest.approx((predicted == labels[kept]).mean())
     assert abstained == pytest.approx(1 - kept.mean())
-    before, after = (
-        effect(name, query, chosen, data=rows, labels=labels, iterations=20, seconds=30, clusters=rows[kept][:1])
-        for name, chosen in (("original", ()), ("rules", rules))
-    )
+    on = Measured(data=rows, labels=labels, clusters=rows[kept][:1], iterations=20, budget=Budget(seconds=30))
+    before, after = (effect(name, query, chosen, on) for name, chosen in (("original", ()), ("rules", rules)))
     assert before.abstained == 0 < after.abstained
     assert before.local_success > after.local_success
     assert 2 <= after.max_k <= 4
@@ -148,13 +148,13 @@ def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination
 
 
 def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
-    found = explain_rounds(query, Settings(rounds=3, samples=1500, iterations=30, measure="gap"))
+    found = explain_rounds(query, ExplainSettings(rounds=3, samples=1500, iterations=30, measure="gap"))
     assert len(found.found) > 1
     for number, one in enumerate(found.found[1:], start=1):
         earlier = [kept.rule for explanation in found.found[:number] for kept in explanation.rules]
         assert not refused(earlier, one.centre[None, :]).any()
         assert not refused(earlier, one.labelled.raw).any()
-    again = explain_rounds(query, Settings(rounds=3, samples=1500, iterations=30, measure="gap"))
+    again = explain_rounds(query, ExplainSettings(rounds=3, samples=1500, iterations=30, measure="gap"))
     assert [rule.lower.tolist() for rule in again.rules] == [rule.lower.tolist() for rule in found.rules]
 
 
@@ -169,7 +169,7 @@ def test_surrogates_name_the_features_that_matter() -> None:
     assert set(found.features[:2]) == {1, 3}
     assert found.named[:2] == (2, 2), "both variants name them"
     assert 5 not in found.features
-    explanation = explain_rounds(query, Settings(measure="gap", samples=2000, delta=0.0), centre=np.zeros(6)).found
+    explanation = explain_rounds(query, ExplainSettings(measure="gap", samples=2000, delta=0.0), centre=np.zeros(6)).found
     lines = comparison(schema, explanation, [found])
-    assert [line["method"] for line in lines] == ["LIME", "rules"]
-    assert all(line["Diff"] == pytest.approx(line["K"] - line["Pert.K"]) for line in lines)
+    assert [line.method for line in lines] == ["LIME", "rules"]
+    assert all(line.diff == pytest.approx(line.k - line.pert_k) for line in lines)

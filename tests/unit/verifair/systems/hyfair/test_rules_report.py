@@ -6,14 +6,15 @@ import io
 
 from rich.console import Console
 
-from verifair.systems.hyfair.mitigation.mitigation import Effect
-from verifair.systems.hyfair.rules_report import comparison_table, effects_table
+from verifair.systems.hyfair.explain.result import LimeLine
+from verifair.systems.hyfair.explain.tables import comparison_table
+from verifair.systems.hyfair.guard.effects import Effect
+from verifair.systems.hyfair.guard.tables import effects_table
 
-NAN = float("nan")
 NAMES = "status, purpose, installment-plans-of-others"
 
 
-def effect(name: str, accuracy: float | None, mean_k: float, local: float | None) -> Effect:
+def effect(name: str, accuracy: float | None, mean_k: float | None, local: float | None) -> Effect:
     return Effect(
         intervention=name, accuracy=accuracy, abstained=0.09, rows=10**6, max_k=20, mean_k=mean_k, instances=1_234_567,
         success_rate=0.978, at_best=3, local_k=local, local_success=None if local is None else 0.921,
@@ -38,14 +39,14 @@ def test_four_interventions_fit_80_columns() -> None:
 
 
 def test_what_is_no_number_is_a_dash() -> None:
-    text = shown(effect("original", 0.75, NAN, None), effect("original + rules", NAN, NAN, None))
+    text = shown(effect("original", 0.75, None, None), effect("original + rules", None, None, None))
     assert "nan" not in text
     assert "near" not in text
     assert [line.split()[-2:] for line in text.splitlines() if "accuracy" in line] == [["0.7500", "-"]]
 
 
 def test_names_of_features_are_shown_in_full() -> None:
-    lines = [{"method": "LIME", "Init.K": 4, "Size": 4.0, "K": 4.0, "Pert.K": 3.125, "Diff": 0.875, "Cov": 33.0, "features": NAMES}]
+    lines = [LimeLine(method="LIME", init_k=4, size=4.0, k=4.0, pert_k=3.125, diff=0.875, cov=33.0, features=NAMES)]
     file = io.StringIO()
     Console(file=file, width=80).print(comparison_table(lines))
     assert "\u2026" not in file.getvalue()

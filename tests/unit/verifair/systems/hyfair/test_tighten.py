@@ -10,10 +10,10 @@ from tests.builders import categorical, integer, lattice, schema_of
 from verifair.checker.check import check
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
+from verifair.systems.hyfair.explain.rounds import outside
 from verifair.systems.hyfair.explain.rules import refused
 from verifair.systems.hyfair.explain.samples import severity_of
-from verifair.systems.hyfair.mitigation.rounds import outside
-from verifair.systems.hyfair.mitigation.tighten import tighten
+from verifair.systems.hyfair.guard.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import onnx_model
 

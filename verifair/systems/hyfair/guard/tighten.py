@@ -25,10 +25,10 @@ from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.engine.verdict import Reason
 from verifair.errors import QueryError, SchemaError
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.refusals import snapped
+from verifair.systems.hyfair.explain.rounds import outside
 from verifair.systems.hyfair.explain.rules import Rule, high_leaves
 from verifair.systems.hyfair.explain.samples import Neighbourhood, severity_of
-from verifair.systems.hyfair.mitigation.guardrail import snapped
-from verifair.systems.hyfair.mitigation.rounds import outside
 from verifair.systems.hyfair.search.space import Space
 
 SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))

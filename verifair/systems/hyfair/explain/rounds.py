@@ -9,53 +9,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoders.network import Array, Network
+from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
+from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain
 from verifair.systems.hyfair.explain.samples import severity_of
-from verifair.systems.hyfair.mitigation.guardrail import guarded_schema, snapped
+from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.annealing import search
 from verifair.systems.hyfair.search.space import Space
 
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
 """Of the search for a large gap, see `climb`."""
-SIGNIFICANT = 0.05
+SEARCH = Budget(seconds=10.0)
+"""Of each search for a cluster."""
 INTERRUPTED = "interrupted"
 """Why there are fewer rounds after Ctrl-C."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How clusters are searched and explained; see `verifair.systems.hyfair.explain.rules.explain` for the fields that it takes.
-
-    measure: severity, "k" or "gap".   rounds: clusters, each outside the rules of those before.   iterations, seconds: limits of
-    each search.   delta None: SIGNIFICANT of the largest severity there can be.
-    """
-
-    measure: str = "k"
-    rounds: int = 1
-    samples: int = 5000
-    quantile: float = 0.95
-    delta: float | None = None
-    depth: int = 8
-    leaf: int = 25
-    purity: float = 0.3
-    iterations: int = 500
-    seconds: float = 10.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("samples", 100), ("depth", 1), ("leaf", 1), ("iterations", 1)):
-            if getattr(self, name) < least:
-                raise QueryError(f"{name} = {getattr(self, name)}, expected at least {least}")
-        if self.delta is not None and not 0 <= self.delta < np.inf:
-            raise QueryError(f"delta = {self.delta}, expected the least fall of the severity by negation, 0 or more")
-        if not 0 < self.purity <= 1:
-            raise QueryError(f"purity = {self.purity}, expected a share of a leaf's samples, above 0 and at most 1")
-
-    def significant(self, space: Space) -> float:
-        """delta of Algorithm 2."""
-        return self.delta if self.delta is not None else SIGNIFICANT * (space.cap if self.measure == "k" else 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,17 +41,13 @@ class Rounds:
 
 
 def explain_rounds(
-    query: KDiscrimination,
-    settings: Settings,
-    *,
-    rows: Array | None = None,
-    deadline: float = np.inf,
-    centre: Array | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    query: KDiscrimination, settings: ExplainSettings, *, budget: Budget = SEARCH, rows: Array | None = None,
+    deadline: float = np.inf, centre: Array | None = None, progress: Callable[[int, int], None] | None = None,
 ) -> Rounds:
     """HyFair's debugging, round by round.
 
-    rows: (N, V) raw data.   deadline: on time.monotonic().   centre: (V,) where to begin, instead of searching.
+    budget: seconds of each search for a cluster, and the seed.   rows: (N, V) raw data.   deadline: on time.monotonic().
+    centre: (V,) where to begin, instead of searching.
     Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C stops them, too, and is raised
     where there is no explanation yet.
     """
@@ -97,7 +62,9 @@ def explain_rounds(
             stopped = "time"
             break
         try:
-            found.append(_round(query, settings, rules, rows, deadline, centre if number == 0 else None, number))
+            seconds = max(min(budget.seconds, deadline - time.monotonic()), 0.01)
+            own = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * number)
+            found.append(_round(outside(query, rules), settings, rows, own, centre if number == 0 else None))
         except (QueryError, KeyboardInterrupt) as error:
             if not found:
                 raise
@@ -111,25 +78,18 @@ def explain_rounds(
 
 
 def _round(
-    query: KDiscrimination, settings: Settings, rules: Sequence[Rule], rows: Array | None, deadline: float, centre: Array | None,
-    number: int,
-) -> Explanation:  # fmt: skip
-    asked = outside(query, rules)
-    space = Space.of(asked)
-    seed = settings.seed + 1000 * number
+    query: KDiscrimination, settings: ExplainSettings, rows: Array | None, budget: Budget, centre: Array | None
+) -> Explanation:
+    space = Space.of(query)
     severity = severity_of(space, settings.measure)
     if centre is None and settings.measure == "gap":
-        centre = climb(space, rows, seed)
+        centre = climb(space, rows, budget.seed)
     elif centre is None:
-        seconds = max(min(settings.seconds, deadline - time.monotonic()), 0.01)
-        met = search(asked, data=rows, seconds=seconds, iterations=settings.iterations, seed=seed)
+        met = search(query, data=rows, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
         if met.statistics.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         centre = met.cluster.x
-    return explain(
-        space, centre, severity, rows=rows, samples=settings.samples, quantile=settings.quantile, delta=settings.significant(space),
-        depth=settings.depth, leaf=settings.leaf, purity=settings.purity, seed=seed,
-    )  # fmt: skip
+    return explain(space, centre, severity, settings, rows=rows, seed=budget.seed)
 
 
 def outside(query: KDiscrimination, rules: Sequence[Rule]) -> KDiscrimination:

@@ -1,0 +1,86 @@
+"""What `explain` finds: rules that say where a network discriminates. Findings of sampling; nothing is proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain.rounds import Rounds
+from verifair.systems.hyfair.explain.rules import Explained
+from verifair.systems.hyfair.explain.rules_file import FoundRule
+from verifair.systems.result import Count, Result, Row, Seconds, Seed, Shape, Share
+
+
+class RulesQuery(Shape):
+    protected: list[str]
+    buckets: Annotated[int, Field(ge=2)]
+    box: dict[str, Any]
+    values: dict[str, list[float]]
+
+
+class SampleSettings(Shape):
+    """How clusters are searched and explained."""
+
+    measure: Literal["k", "gap"]
+    rounds: Count
+    samples: Count
+    quantile: Share
+    delta: float | None
+    """Least fall of the severity by negation; null: a share of the largest there can be."""
+    depth: Count
+    leaf: Count
+    purity: Share
+    iterations: Count
+    seconds: Seconds
+    seed: Seed
+
+
+class ExplainedCluster(Shape):
+    x: Row
+    severity: float
+    high_from: float
+    """Samples of this severity and more are called high."""
+
+
+class LimeLine(Shape):
+    """A line of HyFair's Table III."""
+
+    method: Literal["LIME", "rules"]
+    init_k: Annotated[float, Field(alias="Init.K")]
+    size: Annotated[float, Field(alias="Size")]
+    k: Annotated[float | None, Field(alias="K")]
+    pert_k: Annotated[float | None, Field(alias="Pert.K")]
+    diff: Annotated[float | None, Field(alias="Diff")]
+    cov: Annotated[float, Field(alias="Cov")]
+    features: str
+
+
+class ExplainResult(Result):
+    """`verifair explain`: which conditions make clusters of discrimination. Findings of sampling, no proof."""
+
+    kind: Literal["verifair-rules"] = "verifair-rules"
+    query: RulesQuery
+    settings: SampleSettings
+    clusters: list[ExplainedCluster]
+    rules: list[FoundRule]
+    not_confirmed: list[FoundRule]
+    """Negation did not confirm them."""
+    stopped: str | None
+    lime: list[LimeLine]
+    proof: Literal[False] = False
+    found: Rounds = Field(exclude=True)
+    described: Schema = Field(exclude=True)
+    options: str = Field(exclude=True)
+    """Those that name model and schema."""
+    file: Path | None = Field(exclude=True)
+    """Of the rules, where one is written."""
+    box: dict[str, Any] = Field(exclude=True)
+
+    @property
+    def best(self) -> list[Explained]:
+        """The rules of all clusters, those that negation helps most first."""
+        every = (one for explanation in self.found.found for one in explanation.rules)
+        return sorted(every, key=lambda one: -one.evidence.difference)

@@ -1,0 +1,82 @@
+"""`explain` at work: the worst clusters, and rules about each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from encoders.network import Array
+from solvers.outcome import Budget
+from verifair.datasets import Dataset
+from verifair.engine.queries import KDiscrimination
+from verifair.errors import DataError, QueryError
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import lime
+from verifair.systems.hyfair.explain.result import ExplainedCluster, ExplainResult, RulesQuery, SampleSettings
+from verifair.systems.hyfair.explain.rounds import INTERRUPTED, explain_rounds
+from verifair.systems.hyfair.explain.rules_file import found_rule, plain_box
+from verifair.systems.hyfair.explain.samples import severity_of
+from verifair.systems.hyfair.explain.settings import ExplainSettings
+from verifair.systems.hyfair.search.space import Space
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Work
+
+
+def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainResult:
+    """Search clusters and explain them. Raises QueryError when there is nothing to explain, Interrupted before the first rule."""
+    schema = subject.schema
+    query = KDiscrimination(
+        network=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
+        box=settings.box,
+    )
+    rows = None if subject.table is None else legal_rows(subject.table, settings.outside)[0]
+    limits = Budget(seconds=(work.deadline - work.started) / (2 * settings.rounds), nodes=None, seed=work.seed)
+    try:
+        with work.bar("clusters") as progress:
+            found = explain_rounds(query, settings, budget=limits, rows=rows, deadline=work.deadline, progress=progress)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted: no cluster was explained") from None
+    lines = []
+    if settings.lime:
+        space = Space.of(query)
+        severity = severity_of(space, settings.measure)
+        fitted = [
+            lime.surrogates(space, one.centre, severity, rows=rows, samples=settings.samples, seed=work.seed) for one in found.found
+        ]
+        lines = lime.comparison(schema, found.found, fitted)
+    own = settings.model_dump(include=set(SampleSettings.model_fields))
+    stopped = f"interrupted: {len(found.found)} of {settings.rounds} clusters were explained"
+    return ExplainResult(
+        model_sha256=query.network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
+        query=RulesQuery(
+            protected=list(query.protected), buckets=query.buckets, box=plain_box(query.box),
+            values={name: [float(v) for v in listed] for name, listed in query.values.items()},
+        ),
+        settings=SampleSettings(**own, seconds=limits.seconds, seed=work.seed),
+        clusters=[
+            ExplainedCluster(x=schema.decode(one.centre), severity=one.severity, high_from=one.labelled.threshold)
+            for one in found.found
+        ],
+        rules=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.rules],
+        not_confirmed=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.dropped],
+        stopped=found.stopped, lime=lines, found=found, described=schema, options=subject.options,
+        box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
+        interrupted=stopped if found.stopped == INTERRUPTED else None,
+    )
+
+
+def names(schema: Schema, protected: Sequence[str] | None) -> list[str]:
+    """Return the features asked for, each once; without any, those that the schema declares. Raises QueryError for none."""
+    found = list(dict.fromkeys(protected or schema.protected_names))
+    if not found:
+        raise QueryError("no feature is declared protected: pass --protected NAME")
+    return found
+
+
+def legal_rows(dataset: Dataset, outside: str) -> tuple[Array, Dataset]:
+    """Return raw rows (N, V), and the table of the same rows. Raises DataError for rows outside the schema that are not dropped."""
+    frame = dataset.frame
+    if outside == "drop":
+        frame = frame[dataset.schema.inside(dataset.schema.raw(frame, outside="keep"))].reset_index(drop=True)
+    if not len(frame):
+        raise DataError(f"{dataset.name}: no row lies within the schema's ranges and constraints")
+    return dataset.schema.raw(frame), Dataset(name=dataset.name, frame=frame, schema=dataset.schema)

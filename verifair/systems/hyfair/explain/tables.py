@@ -1,0 +1,96 @@
+"""Rules on the screen and in files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Grid
+
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
+from verifair.systems.hyfair.explain.rules import Explained
+from verifair.systems.words import box_options
+
+SHOWN = 10
+"""Rules on the screen; the file has all."""
+
+
+def show(result: ExplainResult, console: Console) -> None:
+    """Print the clusters, the rules that negation helps most, and what to do next."""
+    _print(result, console, SHOWN)
+    if result.box:
+        about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
+        console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
+    if result.file is not None and result.rules:
+        guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {result.file} --out guarded.onnx"
+        console.print(f"wrote {result.file}; next: {guard}", soft_wrap=True)
+
+
+def text(result: ExplainResult, console: Console) -> None:
+    """Print the same to a file, with all rules."""
+    _print(result, console, len(result.rules))
+
+
+def write(result: ExplainResult, folder: Path) -> None:
+    """Write the rules for `verifair guard`."""
+    rules_file.save(folder / "rules.json", result.model_dump(exclude={"proof", "seed", "versions"}))
+
+
+def _print(result: ExplainResult, console: Console, shown: int) -> None:
+    schema, settings, found = result.described, result.settings, result.found.found
+    what = "outcome buckets" if settings.measure == "k" else "between the highest and the lowest probability"
+    for number, one in enumerate(found, start=1):
+        values = f"{one.severity:g}" if settings.measure == "k" else f"{one.severity:.4f}"
+        high = int(one.labelled.high.sum())
+        console.print(
+            f"cluster {number}: {values} {what}; {high} of {len(one.labelled.raw):,} samples around it are high (from "
+            f"{one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} not confirmed by negation"
+        )
+        words = ", ".join(f"{f.name} {schema.format(f.name, x)}" for f, x in zip(schema.features, one.centre, strict=True))
+        console.print(f"  {words}", soft_wrap=True)
+    rules = result.best
+    if rules:
+        print_rules(schema, rules[:shown], settings.measure, console)
+        if len(rules) > shown:
+            console.print(f"... and {len(rules) - shown} more")
+        if np.isnan([one.evidence.difference for one in rules]).any():
+            console.print("a difference that is not a number: no legal row negates the rule")
+    else:
+        console.print("no rule was confirmed: negating the conditions changes little; try a smaller --delta or a lower --purity")
+    if result.lime:
+        console.print(comparison_table(result.lime))
+    if result.stopped:
+        console.print(f"stopped after {len(found)} of {settings.rounds} rounds: {result.stopped}")
+    console.print("Findings of sampling, not proofs.")
+
+
+def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, console: Console) -> None:
+    """Each rule in words, with mean severity where it holds, where one condition is negated, and elsewhere, and what it covers."""
+    for number, one in enumerate(rules, start=1):
+        e = one.evidence
+        covered = {"samples": e.samples, "domain": e.domain} | ({} if e.rows is None else {"rows of data": e.rows})
+        shares = ", ".join(f"{_percent(share)} of the {name}" for name, share in covered.items())
+        console.print(f"{number}. {one.rule.words(schema)}", soft_wrap=True)
+        console.print(
+            f"   mean {measure} {e.inside:.3g}, one condition negated {e.negated:.3g} (difference {e.difference:.3g}), elsewhere "
+            f"{e.outside:.3g}; covers {shares}",
+            soft_wrap=True,
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def comparison_table(lines: Sequence[LimeLine]) -> Grid:
+    """Return HyFair's Table III, one pair of lines a cluster."""
+    grid = Grid(title="LIME and rules (HyFair, Table III)", title_justify="left")
+    for name in lines[0].model_dump():
+        grid.add_column(name, overflow="fold")
+    for line in lines:
+        grid.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line.model_dump().values()))
+    return grid

@@ -1,0 +1,71 @@
+"""What can be asked of `guard`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from verifair.systems.settings import Box, Option, Outside, Positive, Protected, Settings
+from verifair.systems.system import System
+
+
+class GuardSettings(Settings):
+    """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
+
+    rules: Path | None = None
+    """rules.json of `verifair explain`, or your own."""
+    target: float | None = None
+    """Add rules from counterexamples until no probability gap above it is left."""
+    guarded: Annotated[Path | None, Option(name="--out")] = None
+    """NAME.onnx; the schema goes to NAME.toml."""
+    protected: Protected = ()
+    """Protected feature; repeat for several."""
+    box: Box = Field(default_factory=dict)
+    """feature=value or feature=low:high; repeat."""
+    retrain: Path | None = None
+    """Write the retrained network here (NAME.onnx)."""
+    epochs: Annotated[int, Field(ge=1)] = 5
+    """Of retraining."""
+    learning_rate: Positive = 1e-3
+    """Of retraining."""
+    iterations: Annotated[int, Field(ge=1)] = 500
+    """Steps of each search before and after."""
+    outside: Outside = "error"
+    """Rows outside the schema's ranges: error, or drop them."""
+
+    @model_validator(mode="after")
+    def _named(self) -> GuardSettings:
+        if self.guarded is None or (self.rules is None and self.target is None):
+            raise ValueError("guard needs --out NAME.onnx, and --rules FILE (of `verifair explain`) or --target GAP")
+        for file in (self.guarded, self.retrain):
+            if file is not None and file.suffix != ".onnx":
+                raise ValueError(f"{file}: a network is written as NAME.onnx; end the name in .onnx")
+        return self
+
+    @property
+    def files(self) -> dict[str, Path | None]:
+        return {"--out": self.guarded, "--retrain": self.retrain}
+
+    @property
+    def out(self) -> Path:
+        """The guarded network's file."""
+        assert self.guarded is not None
+        return self.guarded
+
+
+SYSTEM = System(
+    verb="guard",
+    help="""
+Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
+the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
+also trains the network on, with discriminatory instances labelled alike.
+
+Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
+""",
+    settings=GuardSettings,
+    run=("certificate", "timeout", "seed", "json_file"),
+    defaults={"timeout": 300.0},
+    helps={"data": "Table to measure accuracy and abstention on.", "certificate": "With --target: write the proof (.json.gz)."},
+)

@@ -1,0 +1,175 @@
+"""`guard` at work: the network that refuses, the retrained one, and what both change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from encoders.errors import ModelError
+from encoders.network import Array, Integers, Network
+from encoders.onnx.reader import read_onnx
+from solvers.outcome import Budget
+from verifair.datasets import Dataset
+from verifair.engine.queries import KDiscrimination
+from verifair.errors import DataError, QueryError
+from verifair.schema.schema import Schema
+from verifair.systems import subject as subjects
+from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.refusals import earlier, guarded_schema, snapped
+from verifair.systems.hyfair.explain.rounds import with_network
+from verifair.systems.hyfair.explain.rules import Rule, refused
+from verifair.systems.hyfair.explain.rules_file import RuleFile
+from verifair.systems.hyfair.explain.solve import legal_rows, names
+from verifair.systems.hyfair.guard import guardrail, retraining
+from verifair.systems.hyfair.guard.effects import Effect, Measured, effect
+from verifair.systems.hyfair.guard.result import CertifiedGap, GuardResult, Instances, StepShape
+from verifair.systems.hyfair.guard.settings import GuardSettings
+from verifair.systems.hyfair.guard.tighten import Tightened, tighten
+from verifair.systems.hyfair.search.space import Space
+from verifair.systems.settings import Inputs
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Work
+
+EDGES = 50
+
+
+def read(inputs: Inputs, settings: GuardSettings) -> Subject:
+    """Read the model, its schema and the table. Raises ModelError for a network that is guarded already."""
+    try:
+        return subjects.read(inputs)
+    except ModelError as error:
+        if inputs.model is not None and guardrail.is_guarded(inputs.model):
+            told = "is guarded already; pass the model itself, and the guarded schema: the new guardrail refuses the old rules, too"
+            raise ModelError(inputs.model, told) from error
+        raise
+
+
+def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
+    """Write the guarded network, and the retrained one, and measure both. Raises QueryError, DataError, Interrupted."""
+    if work.certificate is not None and settings.target is None:
+        raise QueryError("--certificate keeps the proof that --target makes: add --target GAP, or drop it")
+    schema, dataset, out = subject.schema, subject.table, settings.out
+    if settings.retrain is not None and (dataset is None or schema.label not in dataset.frame.columns):
+        raise QueryError("--retrain needs --data with the schema's label column, to train on")
+    given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
+    rows, labels, dataset = _measured(dataset, settings.outside)
+    query = _query(given, schema, subject.network, settings.protected, settings.box)
+    rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
+    kept, tightened = snapped(given.rules, schema), None
+    if settings.target is not None:
+        with _interrupted("nothing was written"):
+            tightened = _tighten(query, dataset, settings.target, kept, work)
+        kept = tightened.rules
+    written = _write(subject, out, kept, rows, work.seed)
+    if tightened is not None:
+        _save_rules(tightened, query, out.with_suffix(".rules.json"))
+        work.save_certificate(tightened.bound.certificate)
+    asked, added = [("original", query)], None
+    if settings.retrain is not None and dataset is not None:
+        with work.bar("epochs") as progress:
+            added = retraining.retrain(
+                Space.of(query), dataset, given.clusters, settings.retrain, epochs=settings.epochs,
+                learning_rate=settings.learning_rate, seed=work.seed, progress=progress,
+            )
+        asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
+    limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
+    on = Measured(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
+    with _interrupted(f"{out} and {written} are written; what they change was not measured"):
+        effects = _effects(asked, kept, on, work)
+    return GuardResult(
+        guarded=str(out), schema_file=str(written), rules=[rule.words(schema) for rule in kept],
+        certified=None if tightened is None else CertifiedGap(
+            steps=[StepShape(**asdict(step)) for step in tightened.steps], **tightened.bound.to_dict()
+        ),
+        retrained=str(settings.retrain) if settings.retrain else None,
+        instances=None if added is None else Instances(people=added.people, rows=len(added.raw)),
+        effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=given, tightened=tightened, raw=rows,
+        earlier=len(earlier(schema)), model=subject.model, certificate=work.certificate,
+    )
+
+
+@contextmanager
+def _interrupted(stands: str) -> Iterator[None]:
+    """After Ctrl-C, say what stands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {stands}") from None
+
+
+def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: Measured, work: Work) -> list[Effect]:
+    """Return the effect of every network without and with the rules."""
+    found: list[Effect] = []
+    with work.bar("interventions") as progress:
+        for name, query in asked:
+            for suffix, chosen in (("", ()), (" + rules", kept)):
+                found.append(effect(name + suffix, query, chosen, on))
+                progress(len(found), 2 * len(asked))
+    return found
+
+
+def _tighten(query: KDiscrimination, dataset: Dataset | None, target: float, kept: tuple[Rule, ...], work: Work) -> Tightened:
+    if dataset is None:
+        raise QueryError("--target needs --data: the rules are to spare real people")
+    table = dataset.train if query.schema.label in dataset.frame.columns else dataset.frame
+    seconds = (work.deadline - work.started) / 2
+    with work.bar("rounds") as progress:
+        found = tighten(query, query.schema.raw(table), target, rules=kept, seconds=seconds, seed=work.seed, progress=progress)
+    if not found.rules:
+        raise QueryError(
+            f"no probability gap above {target:g} was met ({found.bound.upper:.4f} is certified), so there is nothing to refuse; "
+            "set a smaller --target"
+        )
+    return found
+
+
+def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> None:
+    """Write the rules, to look at and to use again."""
+    schema = query.schema
+    rules = [{"when": rules_file.when(rule, schema), "words": rule.words(schema)} for rule in tightened.rules]
+    about = {"model_sha256": query.network.source_sha256, "query": {"protected": list(query.protected)}}
+    rules_file.save(path, {"kind": rules_file.KIND, **about, "rules": rules})
+
+
+def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
+    """Return held-out rows and labels: accuracy is measured where retraining does not train."""
+    if dataset is None:
+        return None, None, None
+    rows, legal = legal_rows(dataset, outside)
+    if legal.schema.label is None or legal.schema.label not in legal.frame.columns:
+        return rows, None, legal
+    return legal.schema.raw(legal.test), legal.schema.labels(legal.test), legal
+
+
+def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None, seed: int) -> Path:
+    """Write the guarded network and its schema, after a check that wrapper and raw boxes agree; return the schema's path."""
+    path, schema = subject.model, subject.schema
+    if out.resolve() == path.resolve():
+        raise DataError(f"{out}: is the network itself; give the guarded one another name")
+    narrowed = guarded_schema(schema, kept)
+    if rows is not None and refused(kept, rows).all():
+        raise DataError(f"the rules refuse all {len(rows)} rows of the data: the guarded network would answer nobody there")
+    wrapped = guardrail.guard(path, kept, schema)
+    edges = guardrail.edge_rows(kept, schema, EDGES, np.random.default_rng(seed))
+    guardrail.check_agreement(out, wrapped, kept, schema, edges if rows is None else np.concatenate([edges, rows]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    toml = out.with_suffix(".toml")
+    narrowed.save(toml)
+    onnx.save(wrapped, out)
+    return toml
+
+
+def _query(
+    given: RuleFile, schema: Schema, network: Network, protected: Sequence[str], box: dict[str, Any]
+) -> KDiscrimination:
+    """Return what the rules were found by, unless the command line says something else."""
+    asked = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query} | ({"box": box} if box else {})
+    return KDiscrimination(
+        network=network, schema=schema, protected=names(schema, protected or given.query.get("protected")), **asked
+    )

@@ -1,0 +1,76 @@
+"""A guardrail on the screen: what it refuses, what it costs, and how to prove what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as Grid
+
+from verifair.systems.hyfair.guard.effects import Effect
+from verifair.systems.hyfair.guard.result import GuardResult
+from verifair.systems.words import box_options
+
+
+def show(result: GuardResult, console: Console) -> None:
+    """Print the rules of --target, the table of effects, the files, and the command that proves what is left."""
+    query, given = result.query, result.given
+    if given.model_sha256 not in (None, query.network.source_sha256):
+        console.print("note: these rules explain another network")
+    _show_tightened(result, console)
+    console.print(effects_table(result.effects))
+    if result.instances is not None:
+        added = result.instances
+        console.print(
+            f"wrote {result.retrained}: {added.people:,} discriminatory people with all their variants ({added.rows:,} rows)"
+        )
+    also = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
+    console.print(f"wrote {result.guarded} ({len(result.rules)} rules{also}) and {result.schema_file}", soft_wrap=True)
+    about = " ".join([*(f"--protected {name}" for name in query.protected), box_options(query.box)]).rstrip()
+    command = f"verifair certify {result.model} --schema {result.schema_file} {about} --differ any --maximise"
+    console.print(f"To prove what is left: {command}", soft_wrap=True)
+
+
+def _show_tightened(result: GuardResult, console: Console) -> None:
+    tightened, rows = result.tightened, result.raw
+    if tightened is None:
+        return
+    for number, rule in enumerate(tightened.rules, start=1):
+        share = "" if rows is None else f" ({100 * float(rule.contain(rows).mean()):.2g} % of the rows)"
+        console.print(f"{number}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
+    for step in tightened.steps:
+        console.print(f"{step.rules} rules: a gap of {step.lower:.4f} was met, {step.upper:.4f} is certified")
+    if result.certificate is not None:
+        proved = tightened.bound.certificate is not None
+        console.print(f"certificate: {result.certificate}" if proved else "no certificate: nothing below 1 was proved")
+
+
+def effects_table(effects: Sequence[Effect]) -> Grid:
+    """Return HyFair's Table IV, and what happens near the clusters; ID: the share of rows that are ID instances (success rate).
+
+    An intervention is a column here, not a line: so everything can be read on a screen of 80 columns.
+    """
+    grid = Grid(title="Before and after", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("", no_wrap=True)
+    for e in effects:
+        grid.add_column(e.intervention.replace(" + ", "\n+ "), justify="right", no_wrap=True)
+    lines = {
+        "accuracy": [_number(e.accuracy, ".4f") for e in effects],
+        "refused": [_number(e.abstained, ".2%") for e in effects],
+        "max k": [f"{e.max_k}" for e in effects],
+        "mean k": [_number(e.mean_k, ".2f") for e in effects],
+        "#ID": [f"{e.instances:,}" for e in effects],
+        "ID": [_number(e.success_rate, ".1%") for e in effects],
+        "near: mean k": [_number(e.local_k, ".2f") for e in effects],
+        "near: ID": [_number(e.local_success, ".1%") for e in effects],
+    }
+    for name, cells in lines.items():
+        if set(cells) != {"-"}:
+            grid.add_row(name, *cells)
+    return grid
+
+
+def _number(value: float | None, form: str) -> str:
+    """A dash where there is none: no labels, no one answered, no one with k >= 2."""
+    return "-" if value is None else format(value, form)
