@@ -16,6 +16,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from encoders.bounds.difference import goal_bounds
+from encoders.bounds.relu import activation
 from encoders.bounds.twin import Twin
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network
@@ -147,8 +148,7 @@ class Copies:
         a = (x @ first.weight.T + first.bias)[:, None, :] + z @ first.weight[:, columns].T
         a = a.reshape(-1, a.shape[2])
         for below, layer in zip(self.network.layers, self.network.layers[1:], strict=False):
-            y = np.maximum(a, below.slope * a) if below.slope.any() else np.maximum(a, 0.0)
-            a = y @ layer.weight.T + layer.bias
+            a = activation(a, below.slope) @ layer.weight.T + layer.bias
         return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
 
     def bounds(self, lower: Array, upper: Array, which: int = 0) -> CopyBounds:

@@ -131,11 +131,9 @@ class Twin:
 
 def _outputs(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
     """Ends of y = activation(a) for a in [low, high]."""
-    if isinstance(layer, SmoothLayer):
-        ends = np.maximum(low, layer.bend * low), np.maximum(high, layer.bend * high)
-        return curved(layer, low, high, ends)
-    slope = layer.slope
-    return np.maximum(low, slope * low), np.maximum(high, slope * high)
+    slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
+    ends = np.maximum(low, slope * low), np.maximum(high, slope * high)
+    return curved(layer, low, high, ends) if isinstance(layer, SmoothLayer) else ends
 
 
 def _image(layer: Layer, low: Array, high: Array, error: Array) -> tuple[Array, Array]:

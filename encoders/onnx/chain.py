@@ -111,27 +111,9 @@ def assemble(neurons: Neurons, final: Tensor) -> list[ChainLink]:
     depth = neurons.depth(final)
     alive = [neurons.alive(k) for k in range(depth)]
     _check_memory(neurons.reading, [*(len(a) for a in alive), final.size])
-    chain = []
-    for k in range(1, depth):
-        own = np.unique(neurons.source[alive[k]][neurons.level[alive[k]] == k])
-        pres = [neurons.reading.sources[s].pre for s in own]
-        carried = alive[k][neurons.level[alive[k]] < k]
-        rows = np.concatenate([carried, *(np.flatnonzero(neurons.source == s) for s in own)])
-        own_level = neurons.level[alive[k]] == k
-        slope = np.where(own_level, neurons.slope[alive[k]], 1.0)
-        curve = np.where(own_level, neurons.curve[alive[k]], Curve.BENT).astype(np.int8)
-        tensors = [pre for pre in pres if pre is not None]
-        chain.append(_chain_link(neurons, carried, tensors, np.argsort(rows), slope, curve, alive[k - 1], alive[k]))
     nothing = np.empty(0, dtype=np.int64)
-    no_curve = np.zeros(final.size, dtype=np.int8)
-    chain.append(_chain_link(neurons, nothing, [final], np.arange(final.size), np.ones(final.size), no_curve, alive[-1], nothing))
-    return chain
-
-
-def _layer(weight: Array, bias: Array, slope: Array, curve: Kinds) -> Layer:
-    if not curve.any():
-        return Layer(weight=weight, bias=bias, slope=slope)
-    return SmoothLayer(weight=weight, bias=bias, bend=slope, curve=curve)
+    hidden = [_chain_link(neurons, k, alive[k - 1], alive[k], []) for k in range(1, depth)]
+    return [*hidden, _chain_link(neurons, depth, alive[-1], nothing, [final])]
 
 
 def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
@@ -142,9 +124,16 @@ def _check_memory(reading: Reading, widths: Sequence[int]) -> None:
                                        f"{8 * LARGEST / 2**30:.0f} are supported; use smaller feature maps, or larger strides")
 
 
-def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], order: Integers, slope: Array, curve: Kinds,
-                inputs: Integers, outputs: Integers) -> ChainLink:
-    """The layer whose rows are the carried neurons and then the tensors' entries, brought into the given order."""
+def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, tensors: list[Tensor]) -> ChainLink:
+    """Layer k: its outputs are neurons carried along and own ones, or the entries of the last layer's `tensors`."""
+    own = neurons.level[outputs] == k
+    carried, sources = outputs[~own], np.unique(neurons.source[outputs[own]])
+    order = np.argsort(np.concatenate([carried, *(np.flatnonzero(neurons.source == s) for s in sources)]))
+    slope, curve = np.where(own, neurons.slope[outputs], 1.0), np.where(own, neurons.curve[outputs], Curve.BENT).astype(np.int8)
+    if tensors:
+        size = sum(tensor.size for tensor in tensors)
+        order, slope, curve = np.arange(size), np.ones(size), np.zeros(size, dtype=np.int8)
+    tensors = tensors or [pre for s in sources if (pre := neurons.reading.sources[s].pre) is not None]
     total = len(neurons.source)
     same = scipy.sparse.csr_array((np.ones(len(carried)), (np.arange(len(carried)), carried)), shape=(len(carried), total))
     weights, sizes, biases, bias_sizes = [same], [same], [np.zeros(len(carried))], [np.zeros(len(carried))]
@@ -160,7 +149,9 @@ def _chain_link(neurons: Neurons, carried: Integers, tensors: Sequence[Tensor], 
     bias = np.concatenate(biases)[order]
     if not (np.isfinite(weight.data).all() and np.isfinite(bias).all()):
         raise ModelError(neurons.reading.path, f"folding its constants leaves the range of float64 (nodes {rounded})")
-    return ChainLink(layer=_layer(weight.toarray(), bias, slope, curve), inputs=inputs, neurons=outputs,
-                     magnitude=abs(weight), size=size,
-                      bias_size=np.concatenate(bias_sizes)[order], operations=max(tensor.operations for tensor in tensors),
-                      rounded=tuple(rounded))
+    if curve.any():
+        layer: Layer = SmoothLayer(weight=weight.toarray(), bias=bias, bend=slope, curve=curve)
+    else:
+        layer = Layer(weight=weight.toarray(), bias=bias, slope=slope)
+    return ChainLink(layer=layer, inputs=inputs, neurons=outputs, magnitude=abs(weight), size=size, rounded=tuple(rounded),
+                     bias_size=np.concatenate(bias_sizes)[order], operations=max(tensor.operations for tensor in tensors))

@@ -187,7 +187,7 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
         nodes = [reading.sources[s].node for s in neurons.source[link.neurons[carried]]]
         compare(path, x, top[:, carried], values[:, link.neurons[carried]], allowed[:, carried], nodes)
     for name, tensor in reading.rewritten.items():
-        _check_rewritten(path, x, neurons, tensor, values, slack, found[name], name)
+        _check_rewritten(name, tensor, found[name], neurons, x, values, slack)
 
 
 def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, Array]:
@@ -196,8 +196,7 @@ def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, 
     return affine(below, link.layer), (link.operations + 4) * _UNIT * sizes + slack @ link.magnitude.T + _TINY
 
 
-def _check_rewritten(path: Path, x: Floats, neurons: Neurons, tensor: Tensor, values: Array, slack: Array,
-                     found: Array, name: str) -> None:
+def _check_rewritten(name: str, tensor: Tensor, found: Array, neurons: Neurons, x: Floats, values: Array, slack: Array) -> None:
     """Compare what a node gives that was rewritten into several activations, where its neurons are part of the network."""
     weight, size, _ = neurons.matrices(tensor)
     bias, _ = tensor.const.rounded()
@@ -208,7 +207,7 @@ def _check_rewritten(path: Path, x: Floats, neurons: Neurons, tensor: Tensor, va
     allowed = (tensor.operations + 4) * _UNIT * sizes + slack @ abs(weight).T + _TINY
     if here.shape == found.shape:       # else `compare` says so
         here, found, allowed = (part[:, known] for part in (here, found, allowed))
-    compare(path, x, here, found, allowed, [name] * here.shape[1])
+    compare(neurons.reading.path, x, here, found, allowed, [name] * here.shape[1])
 
 
 def compare(path: Path, x: Floats, here: Array, there: Array, allowed: Array, nodes: Sequence[str]) -> None:
