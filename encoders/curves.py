@@ -33,11 +33,11 @@ Kinds = npt.NDArray[np.int8]
 
 UNIT = 2.0**-53
 ERROR = 64 * UNIT
-"""By how much `tanh` may be off, absolutely."""
+"""The absolute error of `tanh` is at most this."""
 RELATIVE = 256 * UNIT
-"""By how much T' may be off, relatively."""
+"""The relative error of T' is at most this."""
 FAR = 20.0
-"""Where T is as good as 1: 1 - T(20) < 2^-57."""
+"""From here on T rounds to 1: 1 - T(20) < 2^-57."""
 TINY = 1e-300
 """Pays for underflow."""
 

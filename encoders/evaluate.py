@@ -26,7 +26,7 @@ def settled_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple
     """Which goals are met, and which are not met (B, G), at raw points (B, V), and the margins (B, 2) for display.
 
     For a piecewise-linear network every goal is the one or the other. For a smooth one a goal may be neither: values are enclosed
-    by balls, and a row that is 0, or nearer to 0 than PRECISIONS tells, stays undecided.
+    by balls, and a row that is 0, or nearer to 0 than PRECISIONS resolve, stays undecided.
     Sound? yes.  Complete? for piecewise-linear networks.
     """
     if problem.network.piecewise_linear:
@@ -68,7 +68,7 @@ def _by_balls(
 
 
 def _sharp(g: arb) -> bool:
-    """Whether a ball is as narrow as float64 can show it: margins are told to others, who take them for the values."""
+    """Whether a ball is as narrow as float64 can show it: margins are reported as the values themselves."""
     return bool(g.rad() * 2**56 < 1 + abs(g.mid()))
 
 

@@ -94,7 +94,7 @@ class Network:
     The weights are the stored float32 weights as float64 (the same numbers). Where a reader had to fold several stored
     constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in
     `rounded`: proofs are then about the folded network, and every verdict says so.
-    `output` is the ONNX tensor that the reader was told to read, or None where the model has one candidate only.
+    `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
     `feeds` says how the input columns become the stored model's inputs; empty for a network that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
     """

@@ -99,7 +99,7 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
     if epsilon == 0:
         return a > b
     if 2 * epsilon == 1 and (a == 0 or b == 0):
-        return False  # 1/2 is reached only at infinity: the one case in which the two sides come as close as one likes
+        return False  # 1/2 is reached only at infinity: the one case in which the two sides come arbitrarily close
     bits = PRECISION
     while bits <= MAX_PRECISION:
         with precision(bits):
@@ -129,7 +129,7 @@ def bucket(a: Fraction, buckets: int) -> int:
 
 
 STEEPEST = 2.0**30
-"""Of the lines that `line_at` gives; beyond, a solver could not tell a slope from a bound anyway."""
+"""The steepest line that `line_at` gives; a solver could not distinguish a steeper slope from a bound."""
 
 
 def line_at(epsilon: float, b: float) -> tuple[float, float]:

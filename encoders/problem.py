@@ -42,7 +42,7 @@ class Batched:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forbidden:
-    """Rows that cannot be: the union of F closed boxes of raw variables, infinite where a variable does not matter.
+    """The illegal rows: a union of F closed boxes of raw variables, infinite where a variable does not matter.
 
     lower, upper: (F, V). An implication "if sex = Male then relationship is not Wife" forbids the box sex = Male and
     relationship = Wife; a guardrail's rules forbid the boxes that they refuse.
@@ -68,7 +68,7 @@ class Domain:
     lower, upper: (V,) its declared range, in raw units.
     offset, scale: (V,) of the affine map above, scale > 0; ignored for one-hot variables.
     start, width: (V,) first column, and number of columns: 1 for a number, the number of categories for one-hot.
-    forbidden: whole rows that cannot be (None: all within the ranges can).
+    forbidden: whole rows that are illegal (None: every row within the ranges is legal).
     """
 
     integer: Booleans
@@ -134,11 +134,11 @@ class Domain:
         return np.asarray(((raw >= self.lower) & (raw <= self.upper) & whole).all(axis=1))
 
     def legal(self, raw: Array) -> Booleans:
-        """(B,) which raw points (B, V) are rows that can be: within the ranges and not forbidden."""
+        """(B,) which raw points (B, V) are legal rows: within the ranges and not forbidden."""
         return np.asarray(self.within(raw) & ~self.impossible(raw, raw))
 
     def impossible(self, lower: Array, upper: Array) -> Booleans:
-        """(B,) which raw boxes hold no row that can be (of those forbidden as a whole; see `Forbidden.contain`)."""
+        """(B,) which raw boxes hold no legal row (of those forbidden as a whole; see `Forbidden.contain`)."""
         return np.zeros(len(lower), dtype=bool) if self.forbidden is None else self.forbidden.contain(lower, upper)
 
 

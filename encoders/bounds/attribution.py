@@ -47,7 +47,7 @@ from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.network import Array, Integers
 
 GENERATORS = 256
-"""Of one person: more are joined, the smallest ones into a box."""
+"""The most generators of one person: the smallest of further ones are joined into a box."""
 GRID = 33
 """Scores sqrt((1 - kappa) / 2) tried at once, evenly spaced, ..."""
 ROUNDS = 4

@@ -25,7 +25,7 @@ from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
 _WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
-"""Of the rows in the score: what the copies differ by matters more than where they are."""
+"""The weights of the rows in the score: the difference of the copies matters more than their values."""
 PRECISION = 128
 
 

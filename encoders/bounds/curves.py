@@ -45,7 +45,7 @@ from encoders.curves import ERROR, FAR, TINY, UNIT, Curve, SmoothLayer, parts, s
 from encoders.network import Array, Integers
 
 CELLS = 4
-"""Of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
+"""The cells of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
 BISECTIONS = 7
 """Steps towards the tangent through the other end; any touching point is sound."""
 

@@ -136,7 +136,7 @@ def _wide(bounds: LayerBounds) -> LayerBounds:
 class _Functional:
     """The coefficients first (lambda), second (lambda'), delta, each (B, R, n), with constant and rounding error (B, R).
 
-    The one mutable thing here: it is the loop variable of the descent, rewritten in place layer by layer.
+    It is the only mutable object here: the loop variable of the descent, rewritten in place layer by layer.
     """
 
     def __init__(self, first: Array, second: Array, delta: Array, constant: Array, error: Array) -> None:

@@ -39,7 +39,7 @@ from encoders.bounds.rounding import TINY, factor, magnitude
 from encoders.network import Array, Integers, Layer, Network
 
 TIME = 2.0**-48
-"""What a share of a slice may be off by."""
+"""The largest error of a share of a slice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -199,7 +199,7 @@ def _masks(forms: Forms, error: Array, lower: Array, upper: Array, slope: Array)
 
 
 def _share(constant: Array, slope: Array) -> Array:
-    """Share of t in [-1, 1] with constant + slope t > 0; 0 where that cannot be said."""
+    """Share of t in [-1, 1] with constant + slope t > 0; 0 where that is not certain."""
     root = np.divide(-constant, slope, out=np.zeros_like(slope), where=slope != 0)
     share = np.where(slope > 0, 1 - root, 1 + root) / 2
     share = np.where(slope == 0, (constant > 0).astype(float), np.clip(share, 0.0, 1.0))
@@ -207,7 +207,7 @@ def _share(constant: Array, slope: Array) -> Array:
 
 
 def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxes: int) -> tuple[Array, Array, Integers]:
-    """Centres (B, n_0) of the zonotopes, their generators (L, n_0), and whose they are (L,)."""
+    """Centres (B, n_0) of the zonotopes, their generators (L, n_0), and the box of each generator (L,)."""
     slices, hidden = len(length), len(layers) - 1
     per_box = slices // boxes
     h = np.broadcast_to(layers[-1].weight, (slices, layers[-1].weight.shape[1]))

@@ -1,6 +1,6 @@
 """Outward rounding by an a-priori error bound, so that every bound of this package is a theorem and not a float.
 
-All bounds are computed in float64 with BLAS, in whatever order it likes. For a product of n terms the computed value differs
+All bounds are computed in float64 with BLAS, in an order of its own. For a product of n terms the computed value differs
 from the true one by at most gamma_n sum |terms|, gamma_n = n u / (1 - n u), u = 2^-53 (Higham, Accuracy and Stability of
 Numerical Algorithms, 2nd ed., section 3.1), whatever the order. What is needed is therefore, for every neuron, one number that
 no quantity met on the way exceeds. Over the root box of a question, with |x| and |y_k| the largest magnitudes there,

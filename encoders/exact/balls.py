@@ -1,8 +1,8 @@
-"""Ball arithmetic for whole batches: enclosures of the logits of any network, as narrow as one likes (Arb, by python-flint).
+"""Ball arithmetic for whole batches: arbitrarily narrow enclosures of the logits of any network (Arb, by python-flint).
 
 A network with sigmoid or tanh neurons has no exact values in rational arithmetic. A `Balls` batch holds intervals
 [middle +- radius] that surely contain them; what is undecided at one precision is tried again at twice as many bits. A number that
-is exactly 0 (tanh is odd: two neurons may cancel) is never told from 0 that way: it stays undecided.
+is exactly 0 (tanh is odd: two neurons may cancel) is never distinguished from 0 that way: it stays undecided.
 Reference: Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic, IEEE Trans. Computers 66, 2017.
 """
 

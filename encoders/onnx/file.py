@@ -256,7 +256,7 @@ def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
 
 
 def stored_tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """All of them: of the graph and the graphs within it, of sparse tensors, of attributes and of local functions."""
+    """Yield all tensors: of the graph and the graphs within it, of sparse tensors, of attributes and of local functions."""
     yield from _graph_tensors(model.graph)
     for function in model.functions:
         yield from chain.from_iterable(map(_node_tensors, function.node))

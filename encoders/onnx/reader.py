@@ -143,7 +143,7 @@ _UNIT = 2.0**-24      # unit roundoff of float32
 _TINY = 1e-35         # what denormals flushed to zero may add
 MOST_SHOWN = 1000     # numbers of a point in a message
 CURVE = 2e-6
-"""What a runtime's float32 sigmoid or tanh may be off by: onnxruntime 1.2x evaluates rational approximations, and over 3 million
+"""The largest error allowed to a runtime's float32 sigmoid or tanh: onnxruntime 1.2x evaluates rational approximations, and over 3 million
 numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
 
 
@@ -205,7 +205,7 @@ def _check_rewritten(name: str, tensor: Tensor, found: Array, neurons: Neurons, 
     here = below @ weight.T + bias
     sizes = np.abs(below) @ size.T + tensor.const.size
     allowed = (tensor.operations + 4) * _UNIT * sizes + slack @ abs(weight).T + _TINY
-    if here.shape == found.shape:       # else `compare` says so
+    if here.shape == found.shape:       # else `compare` raises
         here, found, allowed = (part[:, known] for part in (here, found, allowed))
     compare(neurons.reading.path, x, here, found, allowed, [name] * here.shape[1])
 

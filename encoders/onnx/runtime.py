@@ -84,7 +84,7 @@ def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model)
     if not any(a.HasField("g") or a.graphs for node in model.graph.node for a in node.attribute):   # graphs take what they like
-        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, whatever they take, also those nobody asks about
+        drop_nodes(exposed.graph, outputs)      # onnxruntime would run all nodes, also those that no output needs
     del exposed.graph.output[:]
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     options = onnxruntime.SessionOptions()

@@ -279,7 +279,7 @@ class ModelInputs:
     """feeds: as the graph has them, their `start` numbering raw columns 0 ... R - 1.
 
     number: (R,) the neuron of source 0 that stands for a raw column that is computed with, -1 for others.
-    blocks: raw column -> first neuron of its block, and the categories.   count: neurons given away so far.
+    blocks: raw column -> first neuron of its block, and the categories.   count: neurons assigned so far.
     """
 
     path: Path

@@ -5,7 +5,7 @@ For every unstable neuron, with rigorous bounds l < 0 < u on a (Tjeng et al., IC
     y >= a,    y >= 0,    y <= a - l (1 - z),    y <= u z,    z in {0, 1};
 
 in the parts of `twin` (y = p, n = y - a >= 0) these are  p <= u z  and  n <= -l (1 - z).  LeakyReLU is p - s n. Whole inputs are
-integer columns, one-hot inputs binaries with sum 1; rows that cannot be, in either copy, are cut off by `exits`.
+integer columns, one-hot inputs binaries with sum 1; `exits` cuts off the illegal rows of either copy.
 `difference` adds valid rows that cut the relaxation, not the solutions: `twin_difference`, the linear bound of every goal row
 
     r g(x) + r' g(x') + c >= L   (`bounds.difference`),    and    z >= z'  where Delta >= 0,   z <= z'  where Delta <= 0.

@@ -13,14 +13,14 @@ With r_{x x'} = 1 where candidate x' covers factual x, and u_{x'} = 1 where x' i
     \end{align}
 
 where r exists for feasible pairs only, n = c |X|, and for n = |X| (2) is an equality and (5) is left out. Columns: d, then u for
-the candidates that cover anybody, then r for the feasible pairs, row by row.
+the candidates that cover some factual, then r for the feasible pairs, row by row.
 
 `ranked` replaces every cost by its rank among the distinct ones, 0, 1, 2, ..., and d by an integer: the same solutions in the same
 order, so the same optimum, in a pure integer program. Distinct costs are then at least 1 apart whatever the backend's tolerance;
 with the costs themselves a solver may take one for another that is within 1e-6 of it.
 
 Sound? Complete?  Both, up to the solver's tolerances: optimality is CLAIMED. The cost of a decoded point is one of the given costs,
-not the solver's float, and whoever knows the costs can check it.
+not the solver's float, and can be checked against them.
 Reference: FGCE, section III-B (coverage-constrained FGCE), equations 1-6.
 """
 
@@ -35,12 +35,12 @@ from encoders.network import Array, Integers
 from solvers.program import Program
 
 TOLERANCE = 1e-6
-"""Of a solver's claim about d; a bound is rounded down by it before it is raised to the next cost there is."""
+"""The tolerance of a solver's claim about d; a bound is rounded down by it before it is raised to the next cost there is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoveringCenters:
-    """A set of counterfactuals and whom they cover.
+    """A set of counterfactuals and the factuals that they cover.
 
     chosen: (s,) ascending columns of the cost matrix, s <= k.
     assignment: (F,) for each factual its cheapest chosen column, -1 where that costs more than `cost` or is not feasible.
@@ -62,7 +62,7 @@ class KCenter:
     """The program, and how its answers are read.
 
     cost: (F, C) as given.   k: at most so many columns.   coverage: at least so many factuals.
-    candidates: (U,) columns of cost that have a u: those that are feasible for anybody.
+    candidates: (U,) columns of cost that have a u: those that are feasible for some factual.
     distinct: (R,) the different finite costs, ascending.   ranked: whether the program counts in ranks of `distinct`.
     """
 

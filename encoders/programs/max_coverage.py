@@ -1,4 +1,4 @@
-r"""Maximum coverage as a program, and bounds that turn anybody's multipliers into proofs in integer arithmetic.
+r"""Maximum coverage as a program, and bounds that turn any multipliers into proofs in integer arithmetic.
 
 With x_j = 1 where column j is chosen and z_i = 1 where row i is covered by a chosen one (cost-constrained FGCE: x' covers x where
 it is feasible and its cost is at most d; w_i counts the factuals that row i stands for),
@@ -17,7 +17,7 @@ Relaxing (1) with multipliers \lambda_i in [0, w_i] gives a bound for every choi
 which at the LP's duals of (1) is the LP's optimum (`coverage_bound`). Likewise, for every y >= 0, a set cover needs at least
 \sum_i y_i / \max_j \sum_{i covered by j} y_i columns (`packing_bound`): none gathers more than the maximum.
 Multipliers are rounded to multiples of a power of two, then everything is added in int64 (Python's integers where it could
-overflow): no tolerance is left, whoever the multipliers came from, and rounding them costs sharpness only.
+overflow): no tolerance is left, whatever the source of the multipliers, and rounding them costs sharpness only.
 
 Reference: FGCE, section III-A (cost-constrained FGCE); the bound: Cornuejols, Fisher and Nemhauser, Management Science 23(8), 1977.
 """

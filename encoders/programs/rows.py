@@ -119,7 +119,7 @@ def refined(goal: Goal, margins: Array) -> Goal | None:
     """The goal with the line that touches its curve at margins (2,) = g(x), g(x') as a further row.
 
     For points that no row meets although their gap is small enough. None for a goal without a gap, and where the line does not
-    meet the point by LEAST_GAIN: then the point lies as good as on the curve, and lines lead no further.
+    meet the point by LEAST_GAIN: then the point lies on the curve up to rounding, and further lines do not help.
     Sound? yes: the row is one more sufficient one (`probability.line_at`).
     """
     if goal.gap is None:

@@ -244,7 +244,7 @@ class Exit:
 def exclusions(problem: TwinProblem, question: int, lower: Array, upper: Array) -> Forbidden | None:
     """The boxes (F, V) of x within the raw box lower, upper (V,) that x or x' may not be in; None when there are none.
 
-    A box that is infinite on all sides holds every point: no row is asked about (`Forbidden.contain` of the box says so too).
+    A box that is infinite on all sides holds every point: no legal row is left (`Forbidden.contain` of the box agrees).
     """
     forbidden, batch = problem.domain.forbidden, problem.batch
     if forbidden is None:

@@ -19,12 +19,12 @@ from encoders.vnnlib.reader import Atom, Formula, Variable, VnnlibQuery, VnnlibU
 
 MAX_CASES = 10_000
 MAX_ATOMS = 2_000_000
-"""Of all conjunctions that one assertion becomes."""
+"""The most comparisons in all conjunctions that one assertion becomes."""
 MAX_STEPS = 100_000_000
 """Comparisons and inputs, each counted in every case."""
 Bounds = tuple[Fraction, Fraction]
 Place = tuple[int, int]
-"""Of an input: its network and its position there."""
+"""The place of an input: its network and its position there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ class _Groups:
         return self.parent[place]
 
     def joined(self, atom: Atom) -> bool:
-        """Join the groups of x and y where the atom says x = y + constant and that can be said so; else False."""
+        """Join the groups of x and y where the atom says x = y + constant and no group gets two inputs of a network; else False."""
         if atom.sign != "eq" or len(atom.terms) != 2 or any(variable.side == "output" for variable, _ in atom.terms):
             return False
         (x, a), (y, b) = atom.terms

@@ -105,7 +105,7 @@ def added(*parts: Linear) -> Linear:
 
 MAX_BYTES = 64 << 20
 MAX_WORDS = 1 << 22
-"""Parentheses included; the memory of a machine is not filled by parentheses that nobody meant."""
+"""Parentheses included: a damaged file must not fill the memory with them."""
 MAX_DEPTH = 100
 LONGEST = 1000
 """Characters of a message."""
@@ -199,7 +199,7 @@ def trees(path: Path) -> list[SExpression]:
 MAX_DIGITS = 2000
 MAX_EXPONENT = 400
 MAX_BITS = 1 << 13
-"""Of numerators of products."""
+"""The most bits of a numerator in a product."""
 MAX_DIMENSIONS = 32
 MAX_SIZE = 1_000_000
 """Elements of all declared tensors together."""
