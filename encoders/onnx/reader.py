@@ -143,8 +143,8 @@ _UNIT = 2.0**-24      # unit roundoff of float32
 _TINY = 1e-35         # what denormals flushed to zero may add
 MOST_SHOWN = 1000     # numbers of a point in a message
 CURVE = 2e-6
-"""The largest error allowed to a runtime's float32 sigmoid or tanh: onnxruntime 1.2x evaluates rational approximations, and over 3 million
-numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
+"""The largest error allowed to a runtime's float32 sigmoid or tanh: onnxruntime 1.2x evaluates rational approximations, and over
+3 million numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
 
 
 def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Sequence[ChainLink], feeds: Sequence[Feed],
