@@ -1,7 +1,7 @@
-"""The independent re-checker: does a certificate prove what it says?
+"""The re-checker: does a certificate prove what it says?
 
-Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact
-arithmetic and the schema. For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
+Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact arithmetic and
+the schema. The engine's neuron branching asks the checker's kernel, so of its proofs the two are no independent witnesses yet. For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
 (one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
 
     observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
@@ -29,7 +29,7 @@ from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.kinds.counterfactuals import counterfactual_task, decisions_missing, query_flaw
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery, Query, Statement
+from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, Statement
 from verifair.checker.tree import PhaseTree
 from verifair.schema.schema import Schema
 
@@ -63,7 +63,7 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
         return
-    if isinstance(certificate.query, FairnessQuery):
+    if isinstance(certificate.query, BoxQuery):
         missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
         if missing is not None:
             yield missing

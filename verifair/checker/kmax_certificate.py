@@ -21,7 +21,7 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class KmaxQuery:
+class BucketQuery:
     """What was asked.
 
     box: (lower, upper) of every feature that is not protected, raw, by name.
@@ -50,7 +50,7 @@ class CountTreeFile(TreeFile):
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class KmaxFile(EnvelopeFile):
     format: Literal["verifair-kmax-certificate/1"]
-    query: KmaxQuery
+    query: BucketQuery
     upper: Count
     tree: CountTreeFile
 
@@ -66,7 +66,7 @@ class KmaxCertificate(Envelope):
     """
 
     FORMAT = "verifair-kmax-certificate/1"
-    query: KmaxQuery
+    query: BucketQuery
     upper: int
     tree: Tree = field(repr=False)
 

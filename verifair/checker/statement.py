@@ -70,7 +70,7 @@ class RowsQuery:
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class FairnessQuery:
+class BoxQuery:
     """No two rows of the box that differ in protected features alone are treated differently.
 
     epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how
@@ -153,4 +153,4 @@ class CounterfactualStatement:
 
 
 Statement = RowStatement | BoxStatement | CounterfactualStatement
-Query = RowsQuery | FairnessQuery | CounterfactualQuery
+Query = RowsQuery | BoxQuery | CounterfactualQuery

@@ -21,7 +21,7 @@ from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
 from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, PartitionStore
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, FairnessQuery
+from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.cli.helps import HELPS
@@ -112,7 +112,7 @@ def _statement(given: Certificate, schema: Schema) -> str:
     if isinstance(query, CounterfactualQuery):
         return _counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
-    if not isinstance(query, FairnessQuery):
+    if not isinstance(query, BoxQuery):
         sizes = ", ".join(map(_exactly, query.delta))
         of = f"{query.kind} by {who}," if who else query.kind
         return f"It states: {counted(len(given.proofs), 'proof', 'proofs')} of {of} within {sizes} units; nothing about other rows."

@@ -17,7 +17,7 @@ from encoders.problem import TwinBatch, TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
-from verifair.checker.statement import BoxStatement, FairnessQuery
+from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
@@ -112,7 +112,7 @@ def fairness_certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=schema.sha256,
         semantics=semantics(query.network),
-        query=FairnessQuery(
+        query=BoxQuery(
             kind="individual-fairness", protected=tuple(query.protected),
             box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
             differ="all" if query.differ == "all" else "any", epsilon=epsilon, scale=scale,

@@ -28,7 +28,7 @@ from encoders.vnnlib.reader import VnnlibQuery
 from verifair.checker.envelope import NO_MORE, Sha256, Text, read, semantics, write
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.boxes import LeafChecker
-from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, leaves_of
+from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, leaves_of
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
 from verifair.interop.problems import case_problems
@@ -123,7 +123,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     task = Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=batch.prime[0], offset=np.zeros(len(batch.prime[0])),
         differs=batch.protected, margin=problem.margin,
-        asked=Asked(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=goal.strict),
+        asked=StatedGoal(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=goal.strict),
     )
     match evidence.tree:
         case PhaseTree() as phases:

@@ -16,7 +16,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.leaves import Asked, Leaves
+from verifair.checker.kernel.leaves import Leaves, StatedGoal
 from verifair.checker.report import Rejection
 
 BOXES_BOUNDED = 128
@@ -176,7 +176,7 @@ class LeafChecker:
                 chosen[at] = self._between(self.tasks.asked[k], best[short], base[at], slope[at], radius[at])
         return chosen
 
-    def _between(self, asked: Asked, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
+    def _between(self, asked: StatedGoal, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
         """(N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
         rise = asked.gap is not None and asked.gap.rise
         steepness = 0 if rise else 1
@@ -310,7 +310,7 @@ def _starts(sizes: Integers) -> tuple[Integers, Integers]:
     return np.cumsum(sizes) - sizes, sizes
 
 
-def holds_at(network: Network, asked: Asked, margin: Array, target: float, x: Array, x_prime: Array) -> bool | None:
+def holds_at(network: Network, asked: StatedGoal, margin: Array, target: float, x: Array, x_prime: Array) -> bool | None:
     """Whether some row p g + q g' + c of what is asked holds at network inputs x, x' (n,), with at least `target`; None: undecided.
 
     A gap is decided by the probabilities themselves, whatever the target.

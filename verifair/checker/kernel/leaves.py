@@ -16,7 +16,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Gap
 from verifair.checker.certificate import Proof
-from verifair.checker.statement import BoxStatement, FairnessQuery, RowsQuery, RowStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
 from verifair.checker.tree import Tree, leaf_boxes
 from verifair.schema.schema import Schema
 
@@ -34,7 +34,7 @@ DENSE = 4095
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class StatedGoal:
     """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 when not strict).
 
     For a probability gap the rows are lines that suffice, and single points are decided by the probabilities themselves.
@@ -45,7 +45,7 @@ class Asked:
     gap: Gap | None = None
 
     @classmethod
-    def of(cls, goal: str, classes: tuple[int, int], gap: Gap | None = None) -> Asked:
+    def of(cls, goal: str, classes: tuple[int, int], gap: Gap | None = None) -> StatedGoal:
         """The goals of GOALS by name; "no-gap" needs its gap."""
         if gap is not None:
             rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
@@ -72,7 +72,7 @@ class Task:
     offset: Array
     differs: Booleans
     margin: Array
-    asked: Asked
+    asked: StatedGoal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,7 +83,7 @@ class Tasks:
     offset: Array
     differs: Booleans
     margin: Array
-    asked: tuple[Asked, ...]
+    asked: tuple[StatedGoal, ...]
     which: Integers
 
     @classmethod
@@ -117,7 +117,7 @@ def classes_of(network: Network) -> int:
 
 
 def task_of(
-    statement: RowStatement | BoxStatement, query: RowsQuery | FairnessQuery, network: Network, schema: Schema
+    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: Schema
 ) -> Task | str:
     """What a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
@@ -146,7 +146,7 @@ def task_of(
     prime = np.array([statement.prime.get(name, value) for name, value in zip(names, lower.tolist(), strict=True)])
     offset = np.zeros(len(names))
     gap = None
-    if isinstance(statement, BoxStatement) and isinstance(query, FairnessQuery):
+    if isinstance(statement, BoxStatement) and isinstance(query, BoxQuery):
         if set(statement.offset) - set(query.relax):
             return "the statement shifts a feature that the query does not relax"
         offset = np.array([float(statement.offset.get(name, 0)) for name in names])
@@ -161,11 +161,11 @@ def task_of(
         return "the statement shifts a feature that the network does not take as it is"
     asked, margin = asked_of(statement.goal, (i, j), gap, network)
     if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = Asked(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
+        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
     return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 
-def asked_of(goal: str, classes: tuple[int, int], gap: Gap | None, network: Network) -> tuple[Asked, Array]:
+def asked_of(goal: str, classes: tuple[int, int], gap: Gap | None, network: Network) -> tuple[StatedGoal, Array]:
     """What is asked of g = f_i - f_j, and the weights (n_N,) of g.
 
     A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
@@ -179,10 +179,10 @@ def asked_of(goal: str, classes: tuple[int, int], gap: Gap | None, network: Netw
         margin[0] = 1.0 if i > j else -1.0
     else:
         margin[i], margin[j] = 1.0, -1.0
-    return Asked.of(goal, (i, j), gap), margin
+    return StatedGoal.of(goal, (i, j), gap), margin
 
 
-def _row_box(statement: RowStatement, query: RowsQuery | FairnessQuery, schema: Schema) -> tuple[Array, Array] | str:
+def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Schema) -> tuple[Array, Array] | str:
     domain, row = schema.domain, np.array(statement.row)
     if len(row) != domain.variables:
         return f"the row has {len(row)} values, the schema {domain.variables} features"
@@ -224,7 +224,7 @@ def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, 
     return found if isinstance(found, str) else (found[1], found[2], tree.bound[found[0]])
 
 
-def pairs_missing(query: FairnessQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:
+def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:
     """Why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)
@@ -292,7 +292,7 @@ Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, in
 
 
 def _direction(
-    statement: BoxStatement, protected: list[int], query: FairnessQuery, names: list[str]
+    statement: BoxStatement, protected: list[int], query: BoxQuery, names: list[str]
 ) -> tuple[Direction, tuple[Array, Array]]:
     """(z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same as
     from j to i between x' and x = x' - shift."""

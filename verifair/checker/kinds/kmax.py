@@ -23,7 +23,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
 from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import leaf_boxes
 from verifair.schema.schema import Schema
@@ -74,7 +74,7 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: Schema, query: KmaxQuery, leaves: CountedLeaves) -> None:
+    def __init__(self, network: Network, schema: Schema, query: BucketQuery, leaves: CountedLeaves) -> None:
         self.network, self.domain, self.buckets = network, schema.domain, query.buckets
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values = np.array(query.combinations)

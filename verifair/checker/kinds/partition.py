@@ -23,7 +23,7 @@ from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Batched, Gap
 from verifair.checker.envelope import about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
-from verifair.checker.kernel.leaves import Asked, Leaves, Task, Tasks, asked_of
+from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore
 from verifair.checker.report import CheckReport, Progress, Rejection
@@ -59,7 +59,7 @@ class _StoredQuery:
     z: Array
     z_prime: Array
     shift: Array
-    asked: tuple[tuple[Asked, Array], ...]
+    asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
 
     @property

@@ -23,7 +23,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.problem import Batched
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
-from verifair.checker.kmax_certificate import KmaxCertificate, KmaxQuery
+from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
@@ -172,7 +172,7 @@ class _KmaxSearch:
             network_sha256=query.network.source_sha256,
             schema_sha256=query.schema.sha256,
             semantics=semantics(query.network),
-            query=KmaxQuery(
+            query=BucketQuery(
                 kind="k-discrimination",
                 protected=tuple(query.protected),
                 box={

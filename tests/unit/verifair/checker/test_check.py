@@ -27,7 +27,7 @@ from verifair.checker.envelope import Trust, semantics
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import GOALS
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import BoxStatement, FairnessQuery, RowsQuery, RowStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
 from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
 
@@ -195,7 +195,7 @@ def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple
     lower[3] = upper[3] = float(seed % 2)
     statement = BoxStatement(goal="no-flip", lower=tuple(lower), upper=tuple(upper), prime={"sex": 1.0 - seed % 2}, classes=(1, 0))
     tree = grow(network, statement, lower, upper, depth)
-    query = FairnessQuery(kind="individual-fairness", protected=("sex",), box={"age": (0, 5)}, differ="all")
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (0, 5)}, differ="all")
     other = BoxStatement(
         goal="no-flip",
         lower=(*lower[:3], statement.prime["sex"]),
@@ -312,7 +312,7 @@ def test_equal_copies_are_no_bias(goal: str) -> None:
 
 def test_touching_zero_is_no_flip() -> None:
     network = constant(0.0, weight=1.0)  # f = sex: 0 for one copy, 1 for the other
-    query = FairnessQuery(kind="individual-fairness", protected=("sex",), box={}, differ="any")
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={}, differ="any")
     proofs = []
     for z in (0.0, 1.0):
         statement = BoxStatement(goal="no-flip", lower=(0, -2, 0, z), upper=(5, 3, 2, z), prime={"sex": 1 - z}, classes=(1, 0))
@@ -437,7 +437,7 @@ def fairness_certificate(differ: str = "all") -> tuple[Network, Certificate]:
     for z in (0.0, 1.0):
         statement = BoxStatement(goal="no-flip", lower=(1, -2, 0, z), upper=(4, 3, 2, z), prime={"sex": 1 - z}, classes=(1, 0))
         proofs.append(Proof(statement=statement, evidence=Tree.leaf(0.5)))
-    query = FairnessQuery(kind="individual-fairness", protected=("sex",), box={"age": (1, 4)}, differ=differ)
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (1, 4)}, differ=differ)
     return network, replace(certificate(network, *proofs), query=query)
 
 

@@ -14,7 +14,7 @@ from tests.audit_sample import audit
 from verifair import json_schemas
 from verifair.audit.answer import to_dict
 from verifair.checker.certificate import Certificate, Claim, Proof
-from verifair.checker.statement import BoxStatement, FairnessQuery
+from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import Tree
 from verifair.cli.main import VERBS
 from verifair.engine.verdict import Reason, Status
@@ -127,7 +127,7 @@ def test_a_saved_certificate_is_as_its_schema_says(tmp_path: Path) -> None:
     claim = Proof(statement=statement, evidence=Claim(backend="highs", version="1.13.1", tolerance=1e-7))
     saved = Certificate(
         network_sha256="0" * 64, schema_sha256="1" * 64, semantics="real-valued", features=("sex",), proofs=(*proofs, claim),
-        query=FairnessQuery(kind="individual-fairness", protected=("sex",), box={"sex": (0.0, 1.0)}, differ="all"),
+        query=BoxQuery(kind="individual-fairness", protected=("sex",), box={"sex": (0.0, 1.0)}, differ="all"),
     )  # fmt: skip
     saved.save(tmp_path / "proof.json")
     content = json.loads((tmp_path / "proof.json").read_text())
