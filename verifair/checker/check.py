@@ -1,7 +1,9 @@
 """The re-checker: does a certificate prove what it says?
 
 Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact arithmetic and
-the schema. The engine's neuron branching asks the checker's kernel, so of its proofs the two are no independent witnesses yet. For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
+the schema. The engine's neuron branching asks the checker's kernel, so of its proofs the two are no independent witnesses yet.
+
+For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
 (one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
 
     observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j

@@ -59,7 +59,11 @@ def solve(
             if method == "auto" and not smooth:
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
         case "lp" | "milp" | "smt":
-            answers = _by_solver(problem, method, solver, budget)
+            twin, count = Twin.of(problem), len(problem.goals)
+            answers = [
+                [ask(twin, q, g, method, solver, left(budget, deadline), None) for g in range(count)]
+                for q in range(len(problem.batch))
+            ]
         case _:
             raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     return replayed(problem, answers)
@@ -96,7 +100,8 @@ def _settle_the_rest(
     """What ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
 
     def open_goals() -> list[tuple[int, int]]:
-        refuted = set() if group is None else {group[q] for q, row in enumerate(answers) if _any_violated(row)}
+        violated = [q for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)]
+        refuted = set() if group is None else {group[q] for q in violated}
         return [
             (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
             if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
@@ -126,10 +131,6 @@ def _settle_the_rest(
     return answers
 
 
-def _any_violated(row: list[GoalAnswer]) -> bool:
-    return any(answer.status is Status.VIOLATED for answer in row)
-
-
 def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: GoalAnswer) -> GoalAnswer:
     """One goal by neuron branching; what is known stays when that brings nothing."""
     found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
@@ -140,11 +141,3 @@ def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Goa
     return replace(
         known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching"
     )
-
-
-def _by_solver(problem: TwinProblem, method: str, solver: str | None, budget: Budget) -> list[list[GoalAnswer]]:
-    twin, deadline = Twin.of(problem), time.monotonic() + budget.seconds
-    return [
-        [ask(twin, q, g, method, solver, left(budget, deadline), None) for g in range(len(problem.goals))]
-        for q in range(len(problem.batch))
-    ]

@@ -84,7 +84,7 @@ def certify_partition(
     common = Shared(value=task)
     about = describe(query, size, box)
     with PartitionStore(store, about, resume=resume) as kept:
-        count, finished = partition.count, _finished(kept)
+        count, finished = partition.count, {k: len(status) for k, status in kept.statuses() if (status != UNKNOWN).all()}
         done = sum(finished.values())
         if progress is not None:
             progress(done, count)
@@ -99,11 +99,6 @@ def certify_partition(
             if progress is not None:
                 progress(done, count)
     return Path(store)
-
-
-def _finished(kept: PartitionStore) -> dict[int, int]:
-    """First part and size of the chunks in which nothing is left open."""
-    return {first: len(status) for first, status in kept.statuses() if (status != UNKNOWN).all()}
 
 
 def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tuple[int, int]]:

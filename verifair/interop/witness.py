@@ -17,7 +17,7 @@ import numpy.typing as npt
 from encoders.network import Array, Network
 from encoders.onnx.runtime import runtime_outputs
 from encoders.vnnlib.cases import Conjunction, meets
-from encoders.vnnlib.reader import DeclaredTensor, Variable, VnnlibQuery
+from encoders.vnnlib.reader import Variable, VnnlibQuery
 
 DIGITS = 17
 """Of numbers that no finite decimal says: they identify a float64."""
@@ -78,12 +78,9 @@ def written(query: VnnlibQuery, found: Assignment) -> str:
     lines = []
     for declared, x, y in zip(query.networks, found.inputs, found.outputs, strict=True):
         for tensor, values in ((declared.input, x), (declared.output, y)):
-            lines += [_header(tensor), *map(number, values)]
+            shape = ",".join(map(str, tensor.shape))
+            lines += [f"{tensor.name} {tensor.type} [{shape}]", *map(number, values)]
     return "\n".join(lines) + "\n"
-
-
-def _header(tensor: DeclaredTensor) -> str:
-    return f"{tensor.name} {tensor.type} [{','.join(map(str, tensor.shape))}]"
 
 
 def number(value: Fraction) -> str:

@@ -32,16 +32,9 @@ from verifair.schema.infer import inferred
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
 
-def _features(value: Any) -> Any:
-    return schema_file.sections(value, Feature, "feature")
-
-
-def _constraints(value: Any) -> Any:
-    return schema_file.sections(value, Constraint, "constraint")
-
-
-def _text(value: Any) -> Any:
-    return value if value is None else text(value)
+FEATURES = BeforeValidator(lambda value: schema_file.sections(value, Feature, "feature"))
+CONSTRAINTS = BeforeValidator(lambda value: schema_file.sections(value, Constraint, "constraint"))
+LABEL = BeforeValidator(lambda value: None if value is None else text(value))
 
 
 class Schema(BaseModel):
@@ -53,12 +46,12 @@ class Schema(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
-    features: Annotated[tuple[Feature, ...], BeforeValidator(_features)] = Field(min_length=1)
+    features: Annotated[tuple[Feature, ...], FEATURES] = Field(min_length=1)
     positive: Literal["logit > 0", "class = 1"] = "logit > 0"
     label: str | None = None
-    positive_label: Annotated[str | None, BeforeValidator(_text)] = None
+    positive_label: Annotated[str | None, LABEL] = None
     outcomes: tuple[str, str] = ("negative", "positive")
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_constraints)] = ()
+    constraints: Annotated[tuple[Constraint, ...], CONSTRAINTS] = ()
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Schema:

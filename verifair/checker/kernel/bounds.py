@@ -1,7 +1,9 @@
 """Rigorous lower bounds for the checker: two copies of one network, over batches of input boxes.
 
 Written from the formulas alone, sharing nothing with the engine's own bounds, so that a slip in one is caught by the other (but in
-neuron branching, where the engine's search asks this kernel too). Notation: layer i has a = W y + b and y = slope * a + (1 - slope) * r with r = max(a, 0); a prime marks the second
+neuron branching, where the engine's search asks this kernel too).
+
+Notation: layer i has a = W y + b and y = slope * a + (1 - slope) * r with r = max(a, 0); a prime marks the second
 copy; D = a' - a, d = r' - r. Copies share every moving input, so x' - x is constant on a box.
 
 Method

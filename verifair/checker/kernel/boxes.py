@@ -122,8 +122,9 @@ class LeafChecker:
         """Which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
         which = self.tasks.which[task]
         many = self.count[which] > FEW
-        boxes = [np.repeat(np.flatnonzero(~many), self.count[which[~many]])]
-        within = np.arange(len(boxes[0])) - np.repeat(*_starts(self.count[which[~many]]))
+        sizes = self.count[which[~many]]
+        boxes = [np.repeat(np.flatnonzero(~many), sizes)]
+        within = np.arange(len(boxes[0])) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = [self.rows[self.first[which[boxes[0]]] + within]]
         if many.any():
             boxes.append(np.flatnonzero(many))
@@ -303,11 +304,6 @@ class LeafChecker:
         leaves = np.full(len(corners), leaf)
         legal = self.domain.legal(corners) & self.domain.legal(self.tasks.second(self.leaves.task[leaves], corners))
         self._decide(leaves[legal], corners[legal], "the claim is false")
-
-
-def _starts(sizes: Integers) -> tuple[Integers, Integers]:
-    """Where runs of these sizes start, and the sizes: for np.repeat."""
-    return np.cumsum(sizes) - sizes, sizes
 
 
 def holds_at(network: Network, asked: StatedGoal, margin: Array, target: float, x: Array, x_prime: Array) -> bool | None:

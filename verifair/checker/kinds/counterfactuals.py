@@ -224,13 +224,13 @@ def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> 
 
 def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
     """Whether closed boxes make up all of a closed box. False also where that takes more than MAX_PIECES parts to see."""
-    pending, pieces = [whole], 0
+    pending, pieces, cells = [whole], 0, [cell for cell in cells if len(cell) == len(whole)]
     while pending:
         box = pending.pop()
         pieces += 1
         if pieces > MAX_PIECES:
             return False
-        if any(_within(box, cell) for cell in cells):
+        if any(all(low <= a and b <= high for (a, b), (low, high) in zip(box, cell, strict=True)) for cell in cells):
             continue
         cut = next((found for cell in cells if (found := _cut(box, cell)) is not None), None)
         if cut is None:
@@ -240,14 +240,8 @@ def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bo
     return True
 
 
-def _within(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> bool:
-    return len(box) == len(cell) and all(low <= a and b <= high for (a, b), (low, high) in zip(box, cell, strict=True))
-
-
 def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, float] | None:
     """A face of a cell that cuts the inside of the box where the two overlap, or None."""
-    if len(box) != len(cell):
-        return None
     ends = list(zip(box, cell, strict=True))
     if not all(low < b and a < high if a < b else low <= a <= high for (a, b), (low, high) in ends):
         return None

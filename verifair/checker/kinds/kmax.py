@@ -48,7 +48,8 @@ def check_kmax(
     network.require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
     given = certificate if isinstance(certificate, KmaxCertificate) else KmaxCertificate.load(certificate)
-    count, reason = 0, misfit(given, network, schema)
+    many = f"the network has {network.outputs} logits: buckets of one probability need one or two"
+    count, reason = 0, next(given.misfits(network, schema, many if network.outputs > 2 else None), None)
     if reason is None:
         root = root_of(given, schema)
         leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain.integer)
@@ -116,7 +117,7 @@ class _KmaxChecker:
         if not (np.isfinite(low) & np.isfinite(high)).all():
             return self._text(int(leaf[0]), "its network inputs are no float32 numbers")
         middle = _middle(self.domain, lower, upper)
-        counted = ~self._impossible(lower, upper)
+        counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
         claim = self.claim[leaf]
         point = (low == high).all(axis=1)
         for n in np.flatnonzero(point):
@@ -139,9 +140,6 @@ class _KmaxChecker:
         rows = np.repeat(raw, len(self.values), axis=0)
         rows[:, self.order] = np.tile(self.values, (len(raw), 1))
         return rows
-
-    def _impossible(self, lower: Array, upper: Array) -> Booleans:
-        return self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
 
     def _logits(self, raw: Array) -> Array:
         return np.asarray((self.network.forward(self.domain.encode(self._rows(raw))) @ self.margin).reshape(len(raw), -1))
@@ -270,12 +268,6 @@ class CountedLeaves:
     lower: Array
     upper: Array
     claim: Integers
-
-
-def misfit(certificate: KmaxCertificate, network: Network, schema: Schema) -> str | None:
-    """A reason for which the tree need not be looked at."""
-    many = f"the network has {network.outputs} logits: buckets of one probability need one or two"
-    return next(certificate.misfits(network, schema), many if network.outputs > 2 else None)
 
 
 def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array] | str:

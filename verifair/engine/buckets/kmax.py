@@ -97,9 +97,10 @@ def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, 
     if lower > upper:
         raise Disagreement(f"a point hits {lower} buckets where the bounds allow {upper}: x = {run.search.best!r}")
     point = run.search.best
+    words = None if point is None else {k: v for k, v in query.schema.decode(point.x).items() if k not in query.protected}
     return KmaxVerdict(
         lower=lower, upper=upper, combinations=len(run.copies), buckets=query.buckets,
-        witness=None if point is None else _words(query, point),
+        witness=words,
         x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
         outcomes=() if point is None else _outcomes(query, run.copies, point), certificate=run.certificate(upper),
         float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=time.monotonic() - started,
@@ -301,10 +302,6 @@ def _references(copies: Copies, points: Array) -> tuple[int, ...]:
     logits = copies.evaluate(points)
     centre = np.median(logits, axis=1, keepdims=True)
     return (int(np.abs(logits - centre).sum(axis=0).argmin()),)
-
-
-def _words(query: KDiscrimination, point: Point) -> dict[str, Any]:
-    return {name: word for name, word in query.schema.decode(point.x).items() if name not in query.protected}
 
 
 def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[CombinationOutcome, ...]:

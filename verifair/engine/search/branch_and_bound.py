@@ -171,7 +171,8 @@ class _BranchAndBound:
         remaining, kept = self._close_by(nodes, lower)
         if not len(remaining):
             return
-        self._look_at_corners(remaining, bounds.slope[kept])
+        for row in range(bounds.slope.shape[1]):  # the corner at which each bound is least: the likeliest witnesses
+            self.goals.look_at(remaining, corner(self.twin, remaining, bounds.slope[kept][:, row]))
         remaining, alive = self.goals.alive(remaining)
         self._split(remaining, bounds.score[kept][alive])
 
@@ -187,11 +188,6 @@ class _BranchAndBound:
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
         return replace(nodes.take(kept), open=left[kept]), kept
-
-    def _look_at_corners(self, nodes: Nodes, slope: Array) -> None:
-        """Evaluate the corner at which each row's linear bound is least: the likeliest witnesses."""
-        for row in range(slope.shape[1]):
-            self.goals.look_at(nodes, corner(self.twin, nodes, slope[:, row]))
 
     def _split(self, nodes: Nodes, score: Array) -> None:
         can = np.asarray(divisible(self.twin, nodes).any(axis=1))

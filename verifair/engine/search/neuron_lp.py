@@ -20,7 +20,6 @@ from encoders.problem import Domain
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
 from solvers.outcome import Outcome
-from verifair.checker.kernel.bounds import Span
 from verifair.checker.kernel.phases import LeafBounds, PhaseBounds, PhaseClaim, Regions, holds_at, vacuous
 
 NEAR = 1e-6
@@ -90,9 +89,10 @@ class RegionRelaxation:
             region, raw = regions.take(slice(b, b + 1)), regions.lower[b] if point[b] else None
             if values is not None:
                 raw = self._raw(bounds, b, region, values)
+            value = -np.inf if values is None or self._lp is None else float(values[self._lp.t])
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
             one = RelaxedRegion(
-                proved=bool(proved[b]), plain=bool(plain[b]), value=self._value(values), raw=raw, weights=weights[b],
+                proved=bool(proved[b]), plain=bool(plain[b]), value=value, raw=raw, weights=weights[b],
                 slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own,
             )
             out.append(one)
@@ -125,7 +125,8 @@ class RegionRelaxation:
 
     def _run(self, bounds: PhaseBounds, b: int, basis: Any, seconds: float) -> tuple[Outcome, Any]:
         """The LP of region b, and its basis."""
-        layers = [_intervals(span, b) for span in bounds.spans[:-1]]
+        names = Intervals.__dataclass_fields__
+        layers = [Intervals(**{name: getattr(span, name)[b] for name in names}) for span in bounds.spans[:-1]]
         region = PhaseRegion(low=bounds.low[b], high=bounds.high[b], low2=bounds.low2[b], layers=layers)
         if self._root is None:
             self._root = region
@@ -146,9 +147,6 @@ class RegionRelaxation:
         if outcome.duals is not None:
             return weights, slopes
         return np.zeros_like(weights), slopes / max(float(np.nanmax(np.abs(slopes), initial=0.0)), 1e-300)
-
-    def _value(self, values: Array | None) -> float:
-        return -np.inf if values is None or self._lp is None else float(values[self._lp.t])
 
     def _raw(self, bounds: PhaseBounds, b: int, region: Regions, values: Array) -> Array:
         """The raw point (V,), not rounded, that a solution stands for."""
@@ -214,7 +212,3 @@ class RegionRelaxation:
                 score, cut = broken * weight, np.clip(np.floor(raw), lower, upper - 1)
         v = int(np.where(can, score, -np.inf).argmax())
         return v, float(cut[v])
-
-
-def _intervals(span: Span, b: int) -> Intervals:
-    return Intervals(**{name: getattr(span, name)[b] for name in Intervals.__dataclass_fields__})
