@@ -30,8 +30,7 @@ from verifair.engine.cascade import solve
 from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
 from verifair.interop.decide import VnnlibStatus, decide, networks_of
-from verifair.interop.export import NETWORK, PRODUCT, export
-from verifair.interop.pieces import Piece, Pieces, pieces_of
+from verifair.interop.export import NETWORK, PRODUCT, Piece, Pieces, export, pieces_of
 
 DECIDED = ("sat", "unsat")
 

@@ -45,7 +45,7 @@ class RowStatement:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class BoxStatement:
-    """A claim on all rows x in [lower, upper] and x' that can be. Protected features (those in prime) have lower = upper.
+    """A claim on all rows x in [lower, upper] and x' that are legal. Protected features (those in prime) have lower = upper.
 
     no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's
     epsilon (g(x) - g(x') on the logit scale).

@@ -11,8 +11,7 @@ from verifair.cli import fairness, options
 from verifair.cli.helps import HELPS
 from verifair.cli.inputs import inputs
 from verifair.errors import QueryError
-from verifair.interop.export import Export, export
-from verifair.interop.pieces import MOST
+from verifair.interop.export import MOST, Export, export
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 

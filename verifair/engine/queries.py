@@ -56,52 +56,56 @@ class Robustness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndividualFairness:
-    """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
+class PairQuery:
+    """A question about all pairs of rows of a box that differ in protected values.
 
-    epsilon None: no decision flips (Fairify's property, strict signs). Otherwise the probability of the positive class never
-    differs by more than epsilon (HyFair). protected: attributes that differ between the two copies; with several, all of them
-    differ (Fairify) unless `differ` is "any". box: feature -> value or (low, high), raw units or category names; every other
-    feature ranges over its whole domain. relax: feature -> width: these integer features may differ by up to so many units
-    (Fairify's relaxed variant).
+    protected: attributes that differ between the two copies; with several, all of them differ (Fairify) unless `differ` is "any".
+    box: feature -> value or (low, high), raw units or category names; every other feature ranges over its whole domain.
+    relax: feature -> width: these integer features may differ by up to so many units (Fairify's relaxed variant).
     """
 
     network: Network
     schema: Schema
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)
-    epsilon: float | None = None
     differ: str = "all"
     relax: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_pairs(self.network, self.schema, self.protected, self.differ)
-        if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
-            raise QueryError(
-                f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
-            )
         _check_relaxed(self.schema, self.protected, self.relax)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityGap:
-    """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
+class IndividualFairness(PairQuery):
+    """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
-    Fields as in `IndividualFairness`. scale: "probability", or "logit" for the gap between log-odds. `verifair.maximise` answers
-    with a witness below and a certified bound above.
+    epsilon None: no decision flips (Fairify's property, strict signs). Otherwise the probability of the positive class never
+    differs by more than epsilon (HyFair). The other fields are those of `PairQuery`.
     """
 
-    network: Network
-    schema: Schema
-    protected: Sequence[str]
-    box: Mapping[str, Any] = field(default_factory=dict)
-    differ: str = "all"
-    relax: Mapping[str, int] = field(default_factory=dict)
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
+            raise QueryError(
+                f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityGap(PairQuery):
+    """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
+
+    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuery`. `verifair.maximise`
+    answers with a witness below and a certified bound above.
+    """
+
     scale: Literal["probability", "logit"] = "probability"
 
     def __post_init__(self) -> None:
-        _check_pairs(self.network, self.schema, self.protected, self.differ)
-        _check_relaxed(self.schema, self.protected, self.relax)
+        super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
 

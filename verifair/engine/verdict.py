@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -126,11 +126,4 @@ class Witness:
     float32_agrees: bool | None
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "x": self.x,
-            "x_prime": self.x_prime,
-            "outputs": list(self.outputs),
-            "probabilities": list(self.probabilities),
-            "margin": self.margin,
-            "float32_agrees": self.float32_agrees,
-        }
+        return asdict(self)

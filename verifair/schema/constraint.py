@@ -1,4 +1,4 @@
-"""Constraints among features: which rows cannot be, as the schema file says it.
+"""Constraints among features: which rows are not legal, as the schema file says it.
 
     [[constraint]]                                       [[constraint]]
     name = "a husband is male"                           never = { age = { high = 15 }, marital = ["Married", "Widowed"] }

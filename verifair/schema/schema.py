@@ -2,7 +2,7 @@
 
 A feature is a *raw variable* (a number in its own unit, or a category); the order of the features is the order of the network's
 input columns. See `encoders.problem.Domain` for how raw values become float32 inputs, `feature` for what a feature may be,
-`constraint` for which rows cannot be, `rows` for how tables are read, and `file` for
+`constraint` for which rows are not legal, `rows` for how tables are read, and `file` for
 the file format.
 """
 
@@ -42,7 +42,7 @@ class Schema(BaseModel):
 
     positive: "logit > 0" (one logit) or "class = 1" (a logit for each class).   label: the data column of the true class.
     positive_label: its value for class 1; without one the column numbers the classes 0, 1, ...
-    constraints: which rows cannot be, whatever the ranges of their features say.
+    constraints: which rows are not legal, whatever the ranges of their features say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))

@@ -1,7 +1,7 @@
 """Confirming leaves: boxes on which a goal is claimed to hold, bounded, cut further where need be, decided exactly at points.
 
 The checker's working part (see `check` for what is claimed). Depth first over the boxes that leaves are cut into; a leaf is
-confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one single input, or because no row in it can be.
+confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one single input, or because no row in it is legal.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LeafChecker:
         """Bound some boxes; returns the halves of those that are neither confirmed nor hopeless."""
         task = self.leaves.task[leaf]
         other = self.tasks.second(task, lower), self.tasks.second(task, upper)
-        gone = self.domain.impossible(lower, upper) | self.domain.impossible(*other)  # nothing is claimed where no row can be
+        gone = self.domain.impossible(lower, upper) | self.domain.impossible(*other)  # nothing is claimed where no row is legal
         leaf, task, lower, upper = leaf[~gone], task[~gone], lower[~gone], upper[~gone]
         other = other[0][~gone], other[1][~gone]
         low, high = self.domain.box(lower, upper)
@@ -93,7 +93,7 @@ class LeafChecker:
         point = (low == high).all(axis=1)
         for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self._divisible(lower, upper).any(axis=1)]:
             self._reject(int(bad), "a leaf without a bound must be one single point")
-        # Several raw rows may be one input: where the lowest of them cannot be, none may, and the box is cut on.
+        # Several raw rows may be one input: where the lowest of them is not legal, the others may be, and the box is cut further.
         point &= self.domain.legal(lower) & self.domain.legal(other[0])
         self._decide(leaf[point], lower[point], "the claim is false at this point")
         open_ = np.flatnonzero(~point & ~np.isin(leaf, list(self.reason)))

@@ -102,7 +102,7 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves:
-    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no row that can be), and tasks."""
+    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), and tasks."""
 
     tasks: Tasks
     task: Integers
@@ -116,9 +116,7 @@ def classes_of(network: Network) -> int:
     return max(2, network.outputs)
 
 
-def task_of(
-    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: Schema
-) -> Task | str:
+def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: Schema) -> Task | str:
     """What a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     allowed = {

@@ -99,8 +99,7 @@ def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, 
     point = run.search.best
     words = None if point is None else {k: v for k, v in query.schema.decode(point.x).items() if k not in query.protected}
     return KmaxVerdict(
-        lower=lower, upper=upper, combinations=len(run.copies), buckets=query.buckets,
-        witness=words,
+        lower=lower, upper=upper, combinations=len(run.copies), buckets=query.buckets, witness=words,
         x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
         outcomes=() if point is None else _outcomes(query, run.copies, point), certificate=run.certificate(upper),
         float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=time.monotonic() - started,

@@ -125,7 +125,7 @@ class InputSearch:
             self.where = int(found.question[0]), int(found.direction[0])
 
     def meet(self, nodes: Nodes, point: Array) -> None:
-        """Evaluate a raw point (N, v) a box and keep the best one that can be."""
+        """Evaluate a raw point (N, v) a box and keep the best legal one."""
         gaps = self._falls(nodes.question, point)
         better = np.flatnonzero(np.abs(gaps) > self.value)
         better = better[legal_pairs(self.twin, nodes.question[better], point[better])]

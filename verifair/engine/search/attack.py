@@ -125,7 +125,7 @@ class Climb:
                 return np.minimum(a, -b), a - b
 
     def score(self, question: Integers, point: Array, direction: Integers) -> Array:
-        """(N,) the objective and a little of the difference; -inf where the pair cannot be."""
+        """(N,) the objective and a little of the difference; -inf where one of the pair is not legal."""
         score = np.empty(len(point))
         for start in range(0, len(point), POINTS_SCORED):
             part = slice(start, start + POINTS_SCORED)

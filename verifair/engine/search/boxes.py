@@ -57,7 +57,7 @@ def anywhere(twin: Twin, nodes: Nodes, rng: np.random.Generator) -> Array:
 
 
 def legal_pairs(twin: Twin, question: Integers, point: Array) -> Booleans:
-    """(N,) whether both copies x and x' at points (N, v) of the moving variables are rows that can be."""
+    """(N,) whether both copies x and x' at points (N, v) of the moving variables are legal rows."""
     if twin.problem.domain.forbidden is None:
         return np.ones(len(question), dtype=bool)
     raw = rows_at(twin, question, point)

@@ -130,7 +130,7 @@ class _BranchAndBound:
         return Nodes.join(parts) if parts else None
 
     def _without_impossible(self, nodes: Nodes) -> Nodes:
-        """Close the boxes that hold no row that can be: nothing is claimed about them."""
+        """Close the boxes that hold no legal row: nothing is claimed about them."""
         gone = impossible(self.twin, nodes)
         index, goal = np.nonzero(nodes.open & gone[:, None])
         self.goals.close_impossible(nodes.ids[index], nodes.question[index], goal)
@@ -143,7 +143,7 @@ class _BranchAndBound:
                 one = nodes.take(np.array([k]))
                 if legal_pairs(self.twin, one.question, one.lower)[0]:
                     met, lower = self.goals.confirm(one.question, one.lower)
-                else:  # the same input, but a raw row that cannot be: the goal may hold there, or the box is cut further
+                else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
                     met, _, _ = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
                     lower = np.full(met.shape, -np.inf)
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))

@@ -114,7 +114,7 @@ class OpenGoals:
         return met, values - self.noise[question, None]
 
     def close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
-        """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row can be)."""
+        """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row is legal)."""
         self.trees.close(ids, goal, bound)
         np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.subtract.at(self.pending, (question, goal), 1)
@@ -122,7 +122,7 @@ class OpenGoals:
         self.status[question[done], goal[done]] = PROVED
 
     def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
-        """Record that boxes hold no row that can be: nothing is claimed there, and nothing bounded."""
+        """Record that boxes hold no legal row: nothing is claimed there, and nothing bounded."""
         self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf))
 
     def close_one(self, one: Nodes, met: Booleans, lower: Array) -> None:
@@ -150,7 +150,7 @@ class OpenGoals:
 
     def decision(self) -> BatchDecision:
         """All that is known, as the result of a run."""
-        # The least bound of the leaves of a finished proof; infinite where no row can be.
+        # The least bound of the leaves of a finished proof; infinite where no row is legal.
         leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)
         return BatchDecision(
             status=self.status, lower=np.maximum(self.root_lower, leaves), upper=self.upper, witness=self.witness,

@@ -26,8 +26,7 @@ from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 from verifair.errors import QueryError
 from verifair.interop.decide import VnnlibStatus, decide, networks_of
-from verifair.interop.export import Export, export
-from verifair.interop.pieces import against, pieces_of
+from verifair.interop.export import Export, against, export, pieces_of
 from verifair.schema.schema import Schema
 
 FEATURES = (categorical("sex", "a", "b"), integer("age", 0, 3), real("size", -1.0, 1.0, scale="minmax"), one_hot("job", *"pqr"))
