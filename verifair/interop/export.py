@@ -11,10 +11,10 @@
 One file a piece. The query is PROVED when all files of a version are unsat; a sat file is a counterexample where nothing is relaxed
 in it, else a candidate that `verify` decides. What is relaxed stands in every file, in export.json and on the screen.
 
-A query is cut into *pieces*, boxes that other verifiers can be asked about one at a time. VNN-LIB knows real variables only. Protected
-values and shifts are constants of every question anyway; the other whole numbers and categories of the box are either *enumerated*, a
-piece for every combination, which is exact, or *relaxed* to the interval between them, which keeps every counterexample and may add
-some that are no rows. Never silently: see `pieces_of`.
+A query is cut into *pieces*, boxes that other verifiers can be asked about one at a time. VNN-LIB knows real variables only.
+Protected values and shifts are constants of every question anyway; the other whole numbers and categories of the box are either
+*enumerated*, a piece for every combination, which is exact, or *relaxed* to the interval between them, which keeps every
+counterexample and may add some that are no rows. Never silently: see `pieces_of`.
 """
 
 from __future__ import annotations
