@@ -37,7 +37,7 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-from verifair.engine.search.open_goals import OPEN, BatchDecision, ChosenRows, GoalRows, OpenGoals
+from verifair.engine.search.open_goals import OPEN, BatchDecision, ChosenRows, GoalRows
 
 STEP_BOXES = 1024
 """Boxes evaluated and bounded by intervals at a time, which decide most of them ..."""
@@ -65,7 +65,7 @@ def decide(
             now = int(search.goals.finished().sum())
             progress(now - finished)
             finished = now
-    return search.goals.decision()
+    return search.goals
 
 
 class _BranchAndBound:
@@ -74,7 +74,7 @@ class _BranchAndBound:
     def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None, group: Integers | None) -> None:
         self.problem, self.twin, self.goal_rows = problem, Twin.of(problem), GoalRows.of(problem)
         self.deadline, self.max_nodes = deadline, max_nodes
-        self.goals = OpenGoals(self.twin, self.goal_rows, group)
+        self.goals = BatchDecision(self.twin, self.goal_rows, group)
         self.trees = self.goals.trees
         self.stack: list[Nodes] = []
 

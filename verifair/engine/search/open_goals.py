@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.bounds.twin import Twin
@@ -20,27 +20,14 @@ MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BatchDecision:
-    """What was decided of Q questions with G goals each.
+    """What is decided of Q questions with G goals each; it grows while branch-and-bound is at work.
 
     status: (Q, G) OPEN, PROVED or VIOLATED.   lower: (Q, G) certified lower bound of the goal's best row over the box.
     upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
     margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
+    trees: the proofs.   pending: (Q, G) open boxes of each goal.
     """
-
-    status: npt.NDArray[np.int8]
-    lower: Array
-    upper: Array
-    witness: Array
-    margins: Array
-    nodes: Integers
-    out_of: npt.NDArray[np.str_]
-    trees: ProofTrees
-
-
-class OpenGoals:
-    """Statuses, witnesses, bounds and proof trees of Q questions; `pending` counts the open boxes of each goal."""
 
     def __init__(self, twin: Twin, goal_rows: GoalRows, group: Integers | None) -> None:
         self.problem, self.twin, self.goal_rows = twin.problem, twin, goal_rows
@@ -148,14 +135,11 @@ class OpenGoals:
                     met, lower = met & here[0], np.minimum(lower, value[0])
             self.close_one(one, met, lower)
 
-    def decision(self) -> BatchDecision:
-        """All that is known, as the result of a run."""
-        # The least bound of the leaves of a finished proof; infinite where no row is legal.
-        leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)
-        return BatchDecision(
-            status=self.status, lower=np.maximum(self.root_lower, leaves), upper=self.upper, witness=self.witness,
-            margins=self.margins, nodes=self.nodes, out_of=self.out_of, trees=self.trees,
-        )
+    @cached_property
+    def lower(self) -> Array:
+        """To be read when the run has ended: the bound of the whole box, or the least of a finished proof's leaves."""
+        leaves = np.where((self.status == PROVED) & np.isfinite(self.leaf_lower), self.leaf_lower, -np.inf)  # inf: no legal row
+        return np.asarray(np.maximum(self.root_lower, leaves))
 
 
 FEW = 3
