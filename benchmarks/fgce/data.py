@@ -22,7 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 from encoders.network import Array, Integers
 from verifair.datasets import read_table
 from verifair.errors import DataError
-from verifair.schema.feature import Change, Feature
+from verifair.schema.feature import Feature
+from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability

@@ -194,9 +194,9 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown feature": ("did you mean 'age'", ("--change", "agee=fixed")),
     "unknown change": ("increase, decrease, fixed, free", ("--change", "age=up")),
     "k too few": ("sex = Male: k = 1 is too few", ("--k", 1)),
-    "eps not positive": ("eps = -1", ("--eps", -1)),
+    "eps not positive": ("--eps -1: expected a value that is greater than 0", ("--eps", -1)),
     "no way out": ("feasible counterfactual at eps = 0.001", ("--eps", 0.001)),
-    "coverage": ("coverage = 2", ("--coverage", 2)),
+    "coverage": ("--coverage 2: expected a value that is less than or equal to 1", ("--coverage", 2)),
     "unknown group": ("did you mean 'sex'", ("--protected", "sexx")),
     "a number": ("--split duration=", ("--protected", "duration")),
     "idle solver": ("--method mip", ("--solver", "scip")),
@@ -244,14 +244,14 @@ def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
 
 INTERRUPTED = """
 import os, signal
-from verifair.systems.fgce import burden
-whole, calls = burden.coverage_table, []
+from verifair.systems.fgce import measures
+whole, calls = measures.coverage_table, []
 def interrupted(*arguments, **options):
     calls.append(1)
     if len(calls) == 9:
         os.kill(os.getpid(), signal.SIGINT)
     return whole(*arguments, **options)
-burden.coverage_table = interrupted
+measures.coverage_table = interrupted
 from verifair.cli import main
 main()
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,10 @@ from typer.testing import CliRunner
 
 from tests.builders import categorical, real, schema_of
 from verifair.cli.main import app
-from verifair.systems.fgce.burden import Burden, burden, levels_of
 from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.findings import summaries
+from verifair.systems.fgce.findings import comparisons, summaries
 from verifair.systems.fgce.instance import Block, Instance
-from verifair.systems.fgce.tables import comparisons
+from verifair.systems.fgce.measures import Burden, burden, levels_of
 
 LEVELS = np.linspace(0.1, 1.4, 4)
 PEOPLE = schema_of(
@@ -124,10 +122,10 @@ def test_a_worse_largest_cost_is_told_only_where_the_bounds_say_so() -> None:
     assert line.clear
     worst, other = sorted(found, key=lambda one: -one.cost)
     assert line.worst == worst.name
-    late = replace(worst, certainty=replace(worst.certainty, bound=other.cost - 0.1, optimal=False))
+    late = worst.model_copy(update={"certainty": worst.certainty.model_copy(update={"bound": other.cost - 0.1, "optimal": False})})
     (line,) = (one for one in comparisons(model, [late, other], None) if one.measure.startswith("largest cost d"))
     assert line.measure == "largest cost d (best known)"
     assert not line.clear
-    late = replace(worst, certainty=replace(worst.certainty, bound=other.cost, optimal=False))
+    late = worst.model_copy(update={"certainty": worst.certainty.model_copy(update={"bound": other.cost, "optimal": False})})
     (line,) = (one for one in comparisons(model, [late, other], None) if one.measure.startswith("largest cost d"))
     assert line.clear

@@ -17,7 +17,8 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers
 from tests.builders import categorical, integer, one_hot, schema_of
-from verifair.schema.feature import Change, Feature
+from verifair.schema.feature import Feature
+from verifair.schema.file import Change
 from verifair.systems.fgce.space import Custom, Space
 
 CHANGES: tuple[Change | None, ...] = (None, "free", "free", "increase", "decrease", "fixed")

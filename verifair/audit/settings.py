@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.systems.cst.causal.file import Name, Number, Section, Value
+from verifair.systems.cst.causal.file import Name, Section, Value
 from verifair.systems.system import SYSTEMS, system
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
@@ -133,36 +133,6 @@ class Certify(Analysis):
         return "[analyses.certify]"
 
 
-class Grouped(OfRows):
-    """protected: also columns that the network does not see.   split: feature -> rising numbers that cut it into groups."""
-
-    split: dict[Name, Annotated[tuple[Number, ...], Field(min_length=1)]] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _rising(self) -> Grouped:
-        for name, cuts in self.split.items():
-            if sorted(set(cuts)) != list(cuts):
-                raise ValueError(f"split of {name!r}: expected numbers that rise, such as [25, 60]")
-        return self
-
-
-class Fgce(Grouped):
-    """[analyses.fgce]: see `verifair.systems.fgce.estimator`.   robust: neighbourhoods, in units, to stay positive in."""
-
-    k: Whole = 20
-    coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
-    max_cost: Positive | None = None
-    cost: Literal["l2", "path", "hops"] = "l2"
-    eps: Positive | None = None
-    factuals: Literal["negatives", "false-negatives"] = "negatives"
-    changes: dict[Name, Literal["increase", "decrease", "fixed", "free"]] = Field(default_factory=dict)
-    robust: tuple[Units, ...] = ()
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.fgce]"
-
-
 class Cst(OfRows):
     """[analyses.cst]: under the causal model of a file, whose [situation] counts where nothing is said here.
 
@@ -180,7 +150,7 @@ class Cst(OfRows):
         return "[analyses.cst]"
 
 
-OLD: dict[str, type[Analysis]] = {"certify": Certify, "fgce": Fgce, "cst": Cst}
+OLD: dict[str, type[Analysis]] = {"certify": Certify, "cst": Cst}
 ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
 """Every analysis that an audit file may ask for."""
 

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, audit, bench, groups, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, audit, bench, situation, tools, verdicts
 from verifair.systems.cec.result import CecResult
+from verifair.systems.fgce.result import FgceResult
 from verifair.systems.hyfair.explain.result import ExplainResult
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.hyfair.kmax.result import KmaxResult
@@ -27,7 +28,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "pba": ("verifair pba --json", TypeAdapter(PbaResult)),
     "explain": ("verifair explain --json", TypeAdapter(ExplainResult)),
     "guard": ("verifair guard --json", TypeAdapter(GuardResult)),
-    "fgce": ("verifair fgce --json", TypeAdapter(groups.Fgce)),
+    "fgce": ("verifair fgce --json", TypeAdapter(FgceResult)),
     "cec": ("verifair cec --json", TypeAdapter(CecResult)),
     "cst": ("verifair cst --json", TypeAdapter(situation.Cst)),
     "verify": ("verifair verify --json", TypeAdapter(verdicts.Verify)),

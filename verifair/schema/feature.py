@@ -22,6 +22,7 @@ from pydantic import (
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
+from verifair.schema.file import Change
 
 LARGEST = float(np.finfo(np.float32).max)
 EXACT = 2.0**53
@@ -56,7 +57,6 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-Change = Literal["increase", "decrease", "fixed", "free"]
 Moves = dict[Annotated[str, BeforeValidator(text)], Annotated[tuple[str, ...], BeforeValidator(_texts)]]
 
 

@@ -8,11 +8,14 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
 from verifair.errors import SchemaError
+
+Change = Literal["increase", "decrease", "fixed", "free"]
+"""How a feature may move: the words of a schema's `change`."""
 
 LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
 """Characters of a value in a message, problems in it, and characters of each."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import ValidationError
 
 from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
+from verifair.schema import file as schema_file
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
+from verifair.systems.settings import Settings
 
 HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 """What pandas calls objects that are all numbers."""
@@ -23,6 +26,15 @@ def check_number(name: str, value: Any, *, whole: bool = False) -> None:
     """Raises QueryError for anything but a number, or with `whole` a whole one. Bounds are the caller's."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral if whole else Real):
         raise QueryError(f"{name} = {value!r}: expected a {'whole ' if whole else ''}number")
+
+
+def check_settings(settings: type[Settings], given: Mapping[str, Any]) -> None:
+    """Raise QueryError unless an estimator's parameters are what the settings of these names may be; others are not looked at."""
+    own = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
+    try:
+        settings.model_validate({name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()})
+    except ValidationError as error:
+        raise QueryError("\n".join(schema_file.problems(error, ()))) from None
 
 
 def check_table(table: Any) -> None:

@@ -79,6 +79,7 @@ SYSTEMS: dict[str, str] = {
     "cec": "verifair.systems.cec",
     "explain": "verifair.systems.hyfair.explain",
     "guard": "verifair.systems.hyfair.guard",
+    "fgce": "verifair.systems.fgce",
 }
 """verb -> the system's folder. A new system is one more folder and one more line here."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -100,6 +100,24 @@ class Work:
                 raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
 
         return tell
+
+    @contextmanager
+    def bars(self, *, watching: Sequence[str] = ()) -> Iterator[Tell]:
+        """Give the callback of work in several steps, each with a bar of its own.
+
+        watching: steps that watch the time themselves; the others are ended with OutOfTime.
+        """
+        with ExitStack() as stack:
+            shown: dict[str, Progress] = {}
+
+            def tell(what: str, done: int, total: int) -> None:
+                if what not in shown:
+                    stack.close()
+                    bar = stack.enter_context(self.bar(what))
+                    shown[what] = bar if what in watching else self.stopping(what, bar)
+                shown[what](done, total)
+
+            yield tell
 
     def save_certificate(self, certificate: Saves | None) -> Path | None:
         """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""

@@ -10,11 +10,6 @@ ABOUT = {
         question="Would the same person be treated differently with another sensitive value?",
         source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
-    "fgce": About(
-        title="Ways to the favourable decision, by group",
-        question="What would people refused have to change, and is that harder for one group?",
-        source="FGCE: Feasible Group Counterfactual Explanations (Fragkathoulas, Papanikou, Pitoura, Terzi)",
-    ),
     "cst": About(
         title="Situation testing",
         question="Would people of a protected group have been decided on alike, had they not been of that group?",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
-from verifair.schema.feature import Change
+from verifair.schema.file import Change
 from verifair.schema.schema import Schema
-from verifair.systems.arguments import audited, check_number, check_table, groups_of, positives
+from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
 from verifair.systems.fgce.decider import beside, frame_of, positive
-from verifair.systems.fgce.graph.density import Weighting, edge_weights
+from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.instance import Cost, Instance
+from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures import assignment, change_frequency
 from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers
 from verifair.systems.fgce.optimum.center_components import by_components
@@ -29,10 +29,10 @@ from verifair.systems.fgce.optimum.center_solver import by_solver
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
+from verifair.systems.fgce.settings import Bandwidth, Cost, Factuals, FgceSettings, Method, Weighting
 from verifair.systems.fgce.space import Custom, Space
 
-Method = Literal["exact", "components", "mip", "greedy"]
-"""exact: thresholds and set covers.   components: each weak component, combined.   mip: the paper's.   greedy: (1 - 1/e)."""
+DEFAULT = FgceSettings()
 Progress = Callable[[str, int, int], None]
 
 
@@ -67,24 +67,21 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
 
     model: a Network, or an estimator whose `predict` takes a DataFrame.   schema: of its columns, with `change` for each feature.
-    k: at most so many counterfactuals a group.   coverage: the share of factuals to cover, at the least largest cost; or, with
-    max_cost, cover the most at cost at most that.   cost: "l2", "path" (weighted by density) or "hops".   eps: longest move between
-    two rows; None: the smallest that leaves no row alone.   factuals: all "negatives", or "false-negatives" only.
-    changes: feature -> increase, decrease, fixed or free, over the schema's.   custom: one more rule for moves, see `Space`.
-    only_robust: choose only among rows that are proved to stay positive within so many units (PBA's neighbourhood); for networks.
-    method, solver: how the optimum is found.   seconds: for each group.   threads: for the graph.   empty: "skip" leaves out groups
-    with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.
+    seconds: for each group.   threads: for the graph.   custom: one more rule for moves, see `Space`.   empty: "skip" leaves out
+    groups with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.   The others are as in `FgceSettings`:
+    either the share `coverage` of the factuals is covered at the least largest cost, or with max_cost the most at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
     """
 
     def __init__(
-        self, model: Any, schema: Schema, *, k: int = 5, coverage: float = 1.0, max_cost: float | None = None, cost: Cost = "l2",
-        eps: float | None = None, factuals: Literal["negatives", "false-negatives"] = "negatives",
-        changes: Mapping[str, Change] | None = None, custom: Custom | None = None, weighting: Weighting = "inverse",
-        bandwidth: float | Literal["scott", "cross-validated"] = "scott", method: Method = "exact", solver: str = "highs",
-        seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = "error", only_robust: float | None = None,
-    ) -> None:  # fmt: skip
+        self, model: Any, schema: Schema, *, k: int = DEFAULT.k, coverage: float = DEFAULT.coverage,
+        max_cost: float | None = DEFAULT.max_cost, cost: Cost = DEFAULT.cost, eps: float | None = DEFAULT.eps,
+        factuals: Factuals = DEFAULT.factuals, changes: Mapping[str, Change] | None = None, custom: Custom | None = None,
+        weighting: Weighting = DEFAULT.weighting, bandwidth: Bandwidth = DEFAULT.bandwidth, method: Method = DEFAULT.method,
+        solver: str = DEFAULT.solver, seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = DEFAULT.empty,
+        only_robust: float | None = DEFAULT.only_robust,
+    ) -> None:
         self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
         self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
         self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
@@ -188,35 +185,11 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return type(self)(**self.get_params(deep=False))
 
     def _check(self) -> None:
-        check_number("k", self.k, whole=True)
         check_number("threads", self.threads, whole=True)
-        for name in ("coverage", "seconds", "eps", "max_cost", "only_robust"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name))
+        check_number("seconds", self.seconds)
         if not self.seconds > 0 or not self.threads:
             raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
-        if self.factuals not in ("negatives", "false-negatives"):
-            raise QueryError(f"factuals = {self.factuals!r}: use negatives or false-negatives")
-        if self.method not in ("exact", "components", "mip", "greedy"):
-            raise QueryError(f"method {self.method!r} is not known; use exact, components, mip or greedy")
-        if self.max_cost is not None and self.method in ("components", "mip"):
-            raise QueryError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
-        if self.max_cost is None and self.method == "greedy":
-            raise QueryError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
-        if self.k < 1:
-            raise QueryError(f"k = {self.k}: at least one counterfactual is needed")
-        if self.empty not in ("error", "skip"):
-            raise QueryError(f"empty = {self.empty!r}: use error or skip")
-        if self.cost not in get_args(Cost):
-            raise QueryError(f"cost {self.cost!r} is not known; use one of {', '.join(get_args(Cost))}")
-        if self.weighting not in get_args(Weighting):
-            raise QueryError(f"weighting {self.weighting!r} is not known; use one of {', '.join(get_args(Weighting))}")
-        if self.eps is not None and not self.eps > 0:
-            raise QueryError(f"eps = {self.eps:g}: the longest move must be positive; leave it out for the smallest that serves")
-        if self.max_cost is not None and not self.max_cost > 0:
-            raise QueryError(f"max_cost = {self.max_cost:g}: expected a positive cost")
-        if self.max_cost is None and not 0 < self.coverage <= 1:
-            raise QueryError(f"coverage = {self.coverage:g}: expected a share of the factuals, above 0 and at most 1")
+        check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `Space` checks those, by the schema
         if self.only_robust is not None:
             askable(self.model, self.schema, [self.only_robust])
 

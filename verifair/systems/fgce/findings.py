@@ -1,106 +1,25 @@
-"""What FGCE found for each group, in the schema's words and ready to be shown: overview, counterfactuals, subgroups."""
+"""What FGCE found for each group, in the schema's words: counterfactuals, subgroups, explanations, and how groups compare."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
-from encoders.network import Integers
+from encoders.network import Array, Integers
 from solvers.outcome import Limit
-from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.measures import Interval, change_frequency, interval
+from verifair.systems.fgce.measures import Burden, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
+from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.result import Interval
 
 GREEDY = 1 - 1 / np.e
 """What greedy reaches of the best coverage, at least."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certainty:
-    """How sure the optimum is.   of: which number is optimised.   value: found.   bound: nothing is better than that.
-
-    trust: proved here in whole numbers, or claimed by a solver.   optimal: value and bound meet.   text: one line.
-    """
-
-    of: Literal["cost", "coverage"]
-    value: float
-    bound: float
-    trust: Literal["proved", "claimed"]
-    optimal: bool
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """One chosen counterfactual.   row: label of the table's row.   values: of it, in words.   serves: factuals sent to it.
-
-    largest, mean: their cost.   changes: feature -> share of them that must change it (ACF), largest first, without zeros.
-    """
-
-    row: Hashable
-    values: Mapping[str, Any]
-    serves: int
-    largest: float
-    mean: float
-    changes: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subgroup:
-    """One weak component of a group.   component: its number in the graph.   common: fixed features that set it apart.
-
-    factuals: with a feasible counterfactual.   hopeless: without.   candidates: positive rows of the component.   used:
-    counterfactuals that serve it.   covered: factuals they serve.   largest, mean: their cost, NaN where nobody is served.
-    """
-
-    component: int
-    common: Mapping[str, Any]
-    factuals: int
-    hopeless: int
-    candidates: int
-    used: int
-    covered: int
-    largest: float
-    mean: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupSummary:
-    """One group.   negatives: to be explained, hopeless of them without any feasible counterfactual, factuals with one.
-
-    covered: of the factuals.   coverage: that share, with its bootstrap interval.   cost: the largest of those covered.
-    mean: their mean cost with its interval, None where nobody is covered.   cheapest: the least cost of any counterfactual of
-    anybody.   subgroups: largest first.
-    """
-
-    name: str
-    negatives: int
-    hopeless: int
-    factuals: int
-    covered: int
-    coverage: Interval
-    cost: float
-    mean: Interval | None
-    cheapest: float
-    certainty: Certainty
-    advice: tuple[Advice, ...]
-    subgroups: tuple[Subgroup, ...]
-
-    @property
-    def used(self) -> int:
-        """Counterfactuals that serve somebody."""
-        return len(self.advice)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        out = asdict(self)
-        return {**out, "used": self.used, "hopeless_share": self.hopeless / self.negatives}
 
 
 def summaries(model: GroupCounterfactuals, rows: pd.Index, *, seed: int = 0) -> list[GroupSummary]:
@@ -128,27 +47,22 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
     return table.assign(counterfactual=pd.Series([line["counterfactual"] for line in lines], dtype=object))  # not 308.0 for 308
 
 
-def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
-    """One line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
-    lines = []
-    for one in found:
-        for a in one.advice:
-            line = {"group": one.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean}
-            names = beside(list(line), list(a.values))
-            lines.append({**line, **{names[name]: value for name, value in a.values.items()}})
-    return pd.DataFrame(lines)
-
-
-def subgroup_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
-    """One line for each subgroup of each group."""
-    return pd.DataFrame([
-        {"group": one.name, **asdict(part), "common": words(part.common)} for one in found for part in one.subgroups
-    ])  # fmt: skip
-
-
-def words(values: Mapping[str, Any]) -> str:
-    """feature = value, feature = value"""
-    return ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values.items())
+def comparisons(
+    model: GroupCounterfactuals, found: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
+) -> list[GroupComparison]:
+    """Every measure that tells groups apart; empty for a single group."""
+    if len(found) < 2:
+        return []
+    hopeless = {one.name: _flags(one.negatives, one.hopeless) for one in found}
+    missed = {one.name: _flags(one.factuals, one.factuals - one.covered) for one in found}
+    costs = {name: group.cost[np.isfinite(group.cost)] for name, group in model.groups_.items()}
+    lines = [_of_means("share without any feasible counterfactual", hopeless, seed)]
+    if any(one.covered < one.factuals for one in found):
+        lines.append(_of_means("share of the others that is not covered", missed, seed))
+    if found[0].certainty.of == "cost":
+        lines.append(_of_largest(found))
+    lines.append(_of_means("mean cost", costs, seed))
+    return lines + (_of_burden(burden, [one.name for one in found]) if burden is not None else [])
 
 
 def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Index, seed: int) -> GroupSummary:
@@ -182,7 +96,7 @@ def _advice(model: GroupCounterfactuals, group: Group, node: int, rows: pd.Index
     return Advice(
         row=rows[node], values=model.schema.decode(raw[node]), serves=int(own.sum()), largest=float(group.cost[own].max()),
         mean=float(group.cost[own].mean()), changes={str(f): float(share) for f, share in shares.items() if share > 0},
-    )  # fmt: skip
+    )
 
 
 def _subgroups(model: GroupCounterfactuals, group: Group) -> tuple[Subgroup, ...]:
@@ -199,7 +113,7 @@ def _subgroups(model: GroupCounterfactuals, group: Group) -> tuple[Subgroup, ...
             candidates=int((weak[instance.candidates] == component).sum()),
             used=len(np.unique(group.assigned[served])), covered=int(served.sum()),
             largest=float(cost.max()) if len(cost) else float("nan"), mean=float(cost.mean()) if len(cost) else float("nan"),
-        ))  # fmt: skip
+        ))
     return tuple(sorted(out, key=lambda one: -one.factuals - one.hopeless))
 
 
@@ -255,3 +169,63 @@ def _certainty(group: Group, method: str) -> Certainty:
     return Certainty(
         of="coverage", value=found.covered / size, bound=found.bound / size, trust="proved", optimal=found.optimal, text=text
     )
+
+
+def _of_burden(burden: Burden, groups: Sequence[str]) -> list[GroupComparison]:
+    known = {name: reach for name, reach in burden.reach.items() if reach is not None}
+    lines = []
+    if len(known) == len(groups):
+        lines += [
+            _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in groups}),
+            _best_known("d0 with k0", {name: known[name].d0 for name in groups}, all(known[name].optimal for name in groups)),
+            _of("d0 with any number", {name: known[name].d_least for name in groups}),
+        ]
+    for title, table, by, sign in (
+        ("kAUC, mean over k (higher is better)", burden.kauc, "k", -1.0),
+        ("dAUC, mean over d (higher is better)", burden.dauc, "d", -1.0),
+        ("cAUC, mean over c", burden.cauc, "c", 1.0),
+    ):
+        if not len(table):
+            continue
+        wide = table.pivot(index=by, columns="group", values="score").dropna()
+        if len(wide) and set(groups) <= set(wide.columns):
+            lines.append(_of(title, {name: float(wide[name].mean()) for name in groups}, sign))
+    return lines
+
+
+def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> GroupComparison:
+    """sign -1: more is better."""
+    known = {name: sign * value for name, value in values.items() if np.isfinite(value)}
+    worst = max(known, key=lambda name: known[name]) if known else None
+    apart = max(known.values()) - min(known.values()) if known else float("nan")
+    return GroupComparison(measure=measure, values=values, worst=worst if apart > 0 else None, apart=apart)
+
+
+def _of_largest(found: Sequence[GroupSummary]) -> GroupComparison:
+    """The largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
+    line = _best_known("largest cost d", {one.name: one.cost for one in found}, all(one.certainty.optimal for one in found))
+    least = max((one.certainty.bound for one in found if one.name == line.worst), default=np.inf)
+    others = max(one.certainty.value for one in found if one.name != line.worst)
+    return line.model_copy(update={"known": least >= others})
+
+
+def _best_known(measure: str, values: dict[str, float], optimal: bool) -> GroupComparison:
+    return _of(measure + ("" if optimal else " (best known)"), values).model_copy(update={"known": optimal})
+
+
+def _of_means(measure: str, values: dict[str, Array], seed: int) -> GroupComparison:
+    """Means over people: the difference of the worst and the best group has an interval."""
+    line = _of(measure, {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()})
+    if line.worst is None:
+        return line
+    best = min((name for name, value in line.values.items() if np.isfinite(value)), key=lambda name: line.values[name])
+    found = bootstrap(
+        (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
+        vectorized=True, n_resamples=2000, batch=256, rng=seed,
+    ).confidence_interval if min(len(values[line.worst]), len(values[best])) > 1 else None
+    chance = None if found is None else Interval(mean=line.apart, low=float(found.low), high=float(found.high))
+    return line.model_copy(update={"chance": chance})
+
+
+def _flags(total: int, true: int) -> Array:
+    return (np.arange(total) < true).astype(float)

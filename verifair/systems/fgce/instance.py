@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
@@ -19,8 +19,8 @@ from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
+from verifair.systems.fgce.settings import Cost
 
-Cost = Literal["l2", "path", "hops"]
 ROWS = 512
 """Factuals whose shortest paths are searched at once: each takes N float64."""
 

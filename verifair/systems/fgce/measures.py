@@ -1,17 +1,22 @@
 """How hard a group is to help: k0, d0, kAUC, dAUC, cAUC with saturation points, and which attributes have to change (ACF).
 
 Coverages are of X, the factuals with a feasible counterfactual, as in the paper; how many have none is told beside them.
+`burden` works them out for all groups in a given time, level by level, all groups at each, so that what is done when Ctrl-C or the
+end of the time comes still compares groups.
 Sound? optima are exact where `optimal`.   These are measures of a sample; intervals are bootstrap percentiles over its factuals.
-Reference: FGCE, section IV and appendix C.
+Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to all of the coverage).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import computed_field
 from scipy.stats import bootstrap
 from sklearn.metrics import auc
 
@@ -19,24 +24,33 @@ from encoders.network import Array, Integers
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.optimum.center import centers, fewest, needed
+from verifair.systems.fgce.optimum.center import OutOfTime, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import System, best, greedy, within
+from verifair.systems.fgce.settings import Cost
 from verifair.systems.fgce.space import Space
+from verifair.systems.result import Count, Interval, Measured, RowsOf, Shape
 
+KS = range(1, 11)
+COVERAGES = (0.25, 0.5, 0.75, 1.0)
+LEVELS = 10
+BEYOND = 5
+"""Cost curves run so far beyond the largest k0, for below k0 there is no cost of full coverage, in MORE steps above the ks."""
+MORE = 6
+LEAST = 0.02
+"""Seconds that a question gets at least."""
 Progress = Callable[[int, int], None]
+Line = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reach:
-    """What full coverage of a group takes.
+class Reach(Shape):
+    """What full coverage of a group takes."""
 
-    k0: fewest counterfactuals that cover everybody at any cost.   d0: the least largest cost with k0 of them, as in the paper's
-    tables II and VIII.   d_least: the least largest cost with as many as one likes, the text's d0 = min d.
-    """
-
-    k0: int
-    d0: float
-    d_least: float
+    k0: Count
+    """Fewest counterfactuals that cover everybody at any cost."""
+    d0: Measured
+    """The least largest cost with k0 of them, as in the paper's tables II and VIII."""
+    d_least: Measured
+    """The least largest cost with as many as one likes, the text's d0 = min d."""
     optimal: bool
 
 
@@ -156,15 +170,6 @@ def change_frequency(space: Space, raw: Array, factuals: Integers, assigned: Int
     return pd.Series(changed.mean(axis=0) if served.any() else np.full(len(names), np.nan), index=names)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A mean over the group's factuals with a bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Percentile bootstrap of a mean over factuals (F,): coverage as 0 and 1, costs of counterfactuals, areas under own curves."""
     mean = float(values.mean())
@@ -174,3 +179,193 @@ def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed:
     low, high = found.confidence_interval
     return Interval(mean=mean, low=float(low), high=float(high))
 
+
+# All measures of all groups
+
+
+class Burden(Shape):
+    """The measures of all groups, as far as time went.
+
+    What is known of one k, d or c bounds others: more counterfactuals, or a higher cost, never cover less.
+    """
+
+    reach: dict[str, Reach | None]
+    """Group -> what full coverage takes; null: time was up."""
+    subgroups: dict[str, dict[int, Reach | None]]
+    """Group -> number of the weak component -> the same for it alone."""
+    levels: list[float]
+    """Costs of the coverage curves."""
+    exact: bool
+    """Whether coverages are optima, not greedy's."""
+    stopped: Literal["interrupted", "time"] | None
+    """What ended it before it was done."""
+    coverage: Annotated[pd.DataFrame, RowsOf(Line)]
+    """A line for each group, k and d, as `coverage_table`."""
+    cost: Annotated[pd.DataFrame, RowsOf(Line)]
+    """A line for each group, c and k, as `cost_table`."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def points_not_proved_optimal(self) -> Count:
+        """Points of the curves that are not proved optimal: scores are of the best that is known."""
+        tables = [self.cost, *([self.coverage] if self.exact else [])]
+        return sum(int((~table["optimal"]).sum()) for table in tables if len(table))
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
+        """A line for each k and each group that all costs were asked of."""
+        if not len(self.coverage):
+            return pd.DataFrame()
+        return self._curves("d", self.coverage[self.coverage.groupby("group")["d"].transform("nunique") == len(self.levels)])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def dauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
+        """A line for each group and d."""
+        return self._curves("k", self.coverage)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def cauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
+        """A line for each group and c that all groups were asked at: a score is over the cheapest of them."""
+        if not len(self.cost):
+            return pd.DataFrame()
+        asked = self.cost[self.cost.groupby("c")["group"].transform("nunique") == len(self.reach)]
+        if not len(asked):
+            return pd.DataFrame()
+        return cost_curves({str(name): part.drop(columns="group") for name, part in asked.groupby("group", sort=False)})
+
+    def _curves(self, along: str, table: pd.DataFrame) -> pd.DataFrame:
+        if not len(table):
+            return pd.DataFrame()
+        of = "coverage" if self.exact else "greedy"
+        parts = [curves(part, along, of).assign(group=name) for name, part in table.groupby("group", sort=False)]
+        return pd.concat(parts, ignore_index=True)
+
+
+def burden(
+    instances: Mapping[str, Instance], levels: Array, *, exact: bool = True, seconds: float = 60.0, ks: Sequence[int] = KS,
+    coverages: Sequence[float] = COVERAGES, progress: Progress | None = None,
+) -> Burden:
+    """Every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
+
+    exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   seconds: for all of it, shared out evenly among
+    what is left to ask. Ctrl-C ends it, and what is done stands.
+    """
+    work = _Questions(instances, levels, ks, coverages, exact, time.monotonic() + seconds)
+    stopped: Literal["interrupted", "time"] | None = None
+    try:
+        stopped = None if work.run(progress or (lambda done, total: None)) else "time"
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    tables = [pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for parts in (work.coverage_parts, work.cost_parts)]
+    if exact and len(tables[0]):
+        tables[0] = _bounded(tables[0], "k", "d", "coverage", "bound")
+    if len(tables[1]):
+        tables[1] = _bounded(tables[1].assign(k=-tables[1]["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
+    return Burden(
+        reach=work.reaches, subgroups=work.subgroups, coverage=tables[0], cost=tables[1], levels=levels.tolist(), exact=exact,
+        stopped=stopped,
+    )
+
+
+def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) -> pd.DataFrame:
+    """The same lines, where an optimum that rises with `first` and `second` lies between `low` and `high`: each at its best."""
+    parts = []
+    for _, part in table.groupby("group", sort=False):
+        wide = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
+        least, most = wide[low].to_numpy(dtype=float), wide[high].to_numpy(dtype=float)
+        least, most = np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
+        for axis in (0, 1):
+            least = np.maximum.accumulate(least, axis=axis)
+            most = np.flip(np.minimum.accumulate(np.flip(most, axis), axis=axis), axis)
+        row, column = wide.index.get_indexer(part[first]), wide[low].columns.get_indexer(part[second])
+        part = part.assign(**{low: least[row, column], high: most[row, column]})
+        parts.append(part.assign(optimal=part[low] == part[high]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def levels_of(space: Space, instances: Mapping[str, Instance], cost: Cost) -> Array:
+    """(D,) costs at which coverage is measured, the same for all groups.
+
+    L2: the paper's, from 0.1 to the largest distance there can be.   Paths: evenly, from the cheapest counterfactual of anybody to
+    where 95 % of all pairs are.   Hops: numbers of moves up to the most, at most ten of them.
+    """
+    if cost == "l2":
+        return cost_levels(space, levels=LEVELS)
+    tables = [block.cost for instance in instances.values() for block in instance.blocks]
+    values = np.concatenate([table[np.isfinite(table)] for table in tables])
+    if cost == "hops":
+        return np.unique(np.rint(np.linspace(1, max(values.max(), 2), LEVELS)))
+    low = float(values.min())
+    high = max(float(np.quantile(values, 0.95)), np.nextafter(low, np.inf))
+    return np.unique(np.linspace(low, high, LEVELS))  # fewer where nearly all paths cost the same
+
+
+class _Questions:
+    """What is to be asked, in turn, and what is known so far."""
+
+    def __init__(
+        self, instances: Mapping[str, Instance], levels: Array, ks: Sequence[int], fractions: Sequence[float], exact: bool,
+        deadline: float,
+    ) -> None:
+        self.instances, self.ks, self.exact, self.deadline = instances, ks, exact, deadline
+        self.reaches: dict[str, Reach | None] = {}
+        self.subgroups: dict[str, dict[int, Reach | None]] = {}
+        self.coverage_parts: list[pd.DataFrame] = []
+        self.cost_parts: list[pd.DataFrame] = []
+        self.steps: list[Callable[[], None]] = [
+            *(partial(self._reach, name) for name in instances),
+            *(partial(self._parts, name) for name in instances),
+            *(partial(self._coverage, name, float(d)) for d in levels for name in instances),
+            *(partial(self._cost, name, c) for c in sorted(fractions, reverse=True) for name in instances),
+        ]
+        self.left = len(self.steps)
+
+    def run(self, progress: Progress) -> bool:
+        """Whether everything was asked before the time was up."""
+        for n, step in enumerate(self.steps):
+            progress(n, len(self.steps))
+            if time.monotonic() >= self.deadline:
+                return False
+            self.left = len(self.steps) - n
+            step()
+        progress(len(self.steps), len(self.steps))
+        return True
+
+    def _budget(self, questions: int) -> Budget:
+        """An even share of what is left for one of the questions of a step."""
+        return Budget(seconds=max((self.deadline - time.monotonic()) / (self.left * questions), LEAST))
+
+    def _reach(self, name: str) -> None:
+        self.reaches[name] = _reach(self.instances[name], self._budget(2))
+
+    def _parts(self, name: str) -> None:
+        blocks, whole = self.instances[name].blocks, self.instances[name]
+        share = self._budget(2 * len(blocks))
+        self.subgroups[name] = {
+            block.component: _reach(Instance(blocks=(block,), hopeless=whole.hopeless[:0], candidates=block.candidates), share)
+            for block in blocks
+        }
+
+    def _coverage(self, name: str, d: float) -> None:
+        share = self._budget(len(self.ks))
+        table = coverage_table(self.instances[name], self.ks, [d], exact=self.exact, budget=share)
+        self.coverage_parts.append(table.assign(group=name))
+
+    def _cost(self, name: str, c: float) -> None:
+        top = max(self.ks)
+        known = {one.k0 for one in self.reaches.values() if one is not None}
+        last = max(known, default=top) + BEYOND
+        more = known.union(np.rint(np.geomspace(top, last, MORE)).astype(int).tolist()) if last > top else set()
+        ks = sorted({*self.ks, *more})
+        table = cost_table(self.instances[name], ks, [c], budget=self._budget(len(ks)))
+        self.cost_parts.append(table.assign(group=name))
+
+
+def _reach(instance: Instance, budget: Budget) -> Reach | None:
+    try:
+        return reach(instance, budget=budget)
+    except OutOfTime:
+        return None

@@ -8,20 +8,22 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from verifair.systems.fgce.burden import Burden
-from verifair.systems.fgce.findings import GroupSummary, words
-from verifair.systems.fgce.instance import Cost
+from verifair.systems.fgce.measures import Burden
+from verifair.systems.fgce.result import FgceResult, GroupSummary
+from verifair.systems.fgce.settings import Cost
+from verifair.systems.fgce.tables import words
 from verifair.systems.figures import COLORS, figure
 
 UNITS: dict[Cost, str] = {
     "l2": "L2 distance, each feature on [0, 1]", "path": "weight of the shortest path", "hops": "number of moves",
-}  # fmt: skip
+}
 LINES = 6
 """Lines in one panel."""
 BARS = 15
@@ -30,9 +32,24 @@ OFTEN = 0.5
 """Features are shown that change in more than this share of at least one group (figure 7)."""
 
 
+def plots(result: FgceResult) -> dict[str, Callable[[Path], None]]:
+    """Return file name -> what draws it, for all figures that there is something to draw in."""
+    measured, cost = result.measures, result.query.cost
+    out: dict[str, Callable[[Path], None]] = {
+        "components.png": partial(components, result.groups),
+        "acf.png": partial(attribute_changes, result.fitted.attribute_changes()),
+    }
+    if measured is not None and len(measured.coverage):
+        out["coverage-by-cost.png"] = partial(coverage_by_cost, measured, cost=cost)
+        out["coverage-by-k.png"] = partial(coverage_by_k, measured)
+    if measured is not None and len(measured.cost):
+        out["cost-by-k.png"] = partial(cost_by_k, measured, cost=cost)
+    return out
+
+
 def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
     """The curves under which kAUC lies: best coverage against the cost allowed, for several k; a panel for each group."""
-    table, of = burden.coverages, "coverage" if burden.exact else "greedy"
+    table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     with _panels(path, list(table["group"].unique())) as panels:
         for name, axis in panels:
             _lines(axis, table[table["group"] == name], "k", "d", of, "k = {:.0f}", percent=True)
@@ -40,12 +57,12 @@ def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
             _share_axis(axis)
 
 
-def coverage_by_k(burden: Burden, path: Path, cost: Cost) -> None:
+def coverage_by_k(burden: Burden, path: Path) -> None:
     """The curves under which dAUC lies: best coverage against k, for several costs allowed."""
-    table, of = burden.coverages, "coverage" if burden.exact else "greedy"
+    table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     reached = table.groupby("d")[of].max()
     table = table[table["d"].isin(reached.index[reached > 0])]  # at the rest everybody's coverage is 0
-    with _panels(path, list(burden.coverages["group"].unique())) as panels:
+    with _panels(path, list(burden.coverage["group"].unique())) as panels:
         for name, axis in panels:
             _lines(axis, table[table["group"] == name], "d", "k", of, "d = {:.3g}", percent=True)
             axis.set_xlabel("counterfactuals, k")
@@ -55,8 +72,8 @@ def coverage_by_k(burden: Burden, path: Path, cost: Cost) -> None:
 
 def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
     """The curves under which cAUC lies: least cost against k, for several coverages. Hollow: the best known, not proved optimal."""
-    table = burden.costs[np.isfinite(burden.costs["cost"])]
-    with _panels(path, list(burden.costs["group"].unique())) as panels:
+    table = burden.cost[np.isfinite(burden.cost["cost"])]
+    with _panels(path, list(burden.cost["group"].unique())) as panels:
         for name, axis in panels:
             own = table[table["group"] == name]
             _lines(axis, own, "c", "k", "cost", "coverage {:.0%}", percent=False)
@@ -126,9 +143,10 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
     axis.set_xlabel("weak component (subgroup)" + (f"; {rest} smaller ones not shown" if rest else ""))
 
 
-def overview(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden | None, path: Path, cost: Cost) -> None:
-    """One picture: what has to change, what it costs in the mean, and with measures the cost of full coverage against k."""
-    curve = None if burden is None or not len(burden.costs) else burden.costs[np.isfinite(burden.costs["cost"])]
+def plot(result: FgceResult, path: Path) -> None:
+    """Draw what has to change, what it costs in the mean, and with measures the cost of full coverage against k."""
+    found, burden, cost, shares = result.groups, result.measures, result.query.cost, result.fitted.attribute_changes()
+    curve = None if burden is None or not len(burden.cost) else burden.cost[np.isfinite(burden.cost["cost"])]
     curve = None if curve is None or not (curve["c"] == 1).any() else curve[curve["c"] == 1]
     chosen = _often(shares)
     height = max(4.0, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))
@@ -230,20 +248,3 @@ def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]
             axis.set_title(name, fontsize=10)
         yield list(zip(names, axes, strict=False))
         _legend(axes[0].figure, axes)
-
-
-Draw = Callable[[Path], None]
-
-
-def figures(found: Sequence[GroupSummary], shares: pd.DataFrame, burden: Burden | None, cost: Cost) -> dict[str, Draw]:
-    """File name -> what draws it, for all figures that there is something to draw in."""
-    out: dict[str, Draw] = {
-        "components.png": lambda path: components(found, path),
-        "acf.png": lambda path: attribute_changes(shares, path),
-    }
-    if burden is not None and len(burden.coverages):
-        out["coverage-by-cost.png"] = lambda path: coverage_by_cost(burden, path, cost)
-        out["coverage-by-k.png"] = lambda path: coverage_by_k(burden, path, cost)
-    if burden is not None and len(burden.costs):
-        out["cost-by-k.png"] = lambda path: cost_by_k(burden, path, cost)
-    return out

@@ -14,12 +14,13 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import SchemaError
-from verifair.schema.feature import Change, Feature
+from verifair.schema.feature import Feature
+from verifair.schema.file import Change
 from verifair.schema.schema import Schema
+from verifair.systems.fgce.settings import CHANGES
 
 Custom = Callable[[Array, Array], Booleans]
 """(n, V) raw rows before and after a move -> (n,) whether it is allowed."""
-CHANGES: tuple[Change, ...] = ("increase", "decrease", "fixed", "free")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,32 +1,142 @@
-"""FGCE on the screen: a column for each group, then counterfactuals, subgroups, the curves' scores and how groups compare."""
+"""FGCE on the screen and in files: a column for each group, then counterfactuals, subgroups, proofs, scores and comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich import box
+from rich.console import Console
 from rich.table import Table as Grid
-from scipy.stats import bootstrap
 
-from encoders.network import Array
+from verifair.checker.envelope import semantics
+from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.burden import Burden
-from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.findings import Advice, GroupSummary, Subgroup, words
-from verifair.systems.fgce.instance import Cost
-from verifair.systems.fgce.measures import Interval, Reach
+from verifair.systems.fgce.decider import beside
+from verifair.systems.fgce.measures import Burden, Reach
+from verifair.systems.fgce.result import Advice, FgceResult, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.fgce.settings import Cost
+from verifair.systems.result import Interval
+from verifair.systems.words import moves
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """What a cost is counted in."""
+ENDED = {"interrupted": "Ctrl-C", "time": "the time was up"}
 WIDE = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
 SHOWN = 6
 """Subgroups of a group, and features of a counterfactual, on the screen; files hold all."""
 ROWS = 20
 """Counterfactuals of a group on the screen."""
+VERDICTS = 40
+"""Lines of proofs on the screen."""
+
+
+def show(result: FgceResult, console: Console) -> None:
+    """Print the overview, each group's counterfactuals and subgroups, and with measures how groups compare by them."""
+    fitted, query, measured = result.fitted, result.query, result.measures
+    console.print(_about(result))
+    console.print(overview(result.groups, k=query.k, cost=query.cost, factuals=query.factuals))
+    for name, why in result.left_out.items():
+        console.print(f"left out: {name}: {why}")
+    for one in result.groups:
+        if one.advice:
+            console.print(advice_grid(one, fitted.schema))
+        else:
+            console.print(f"{one.name}: nothing so near covers anybody; the cheapest counterfactual costs {one.cheapest:.4g}")
+        for line in subgroup_lines(one) if len(one.subgroups) > 1 else []:
+            console.print(line, soft_wrap=True)
+    if result.re_evaluated is not None and any(one.advice for one in result.groups):
+        if result.robust is not None:
+            console.print(robust_grid(result, result.robust))
+        for line in _of_network(result, result.re_evaluated):
+            console.print(line, soft_wrap=True)
+    if measured is not None:
+        _show_burden(measured, result.groups, console)
+    if result.comparison:
+        console.print(comparison_grid(result.comparison))
+    console.print(_closing(result), soft_wrap=True)
+    if result.note:
+        console.print(result.note, soft_wrap=True)
+
+
+def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
+    """Return file name -> table, of those with lines."""
+    shares = result.fitted.attribute_changes()
+    out = {
+        "groups": pd.DataFrame([_flat(one) for one in result.groups]),
+        "counterfactuals": advice_table(result.groups),
+        "explanations": result.explanations,
+        "subgroups": subgroup_table(result.groups),
+        "attribute-changes": shares.rename(columns=beside(("group",), list(shares.columns))).rename_axis("group").reset_index(),
+    }
+    if result.re_evaluated is not None:
+        out["re-evaluated"] = result.re_evaluated
+    if result.robust is not None:
+        said = [None if witness is None else words(witness) for witness in result.robust["witness"]]
+        out["robust"] = result.robust.assign(witness=said)
+    if (measured := result.measures) is not None:
+        out |= {"coverage": measured.coverage, "cost": measured.cost}
+        out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc}
+    return {f"{name}.csv": table for name, table in out.items() if len(table)}
+
+
+def _about(result: FgceResult) -> str:
+    graph, dropped = result.graph, result.rows.dropped
+    how = "the least that leaves no row alone" if result.query.eps is None else "as given"
+    return (
+        f"Graph: {graph.nodes:,} rows, {graph.edges:,} moves of length at most {graph.eps:.4g} ({how}), "
+        f"{graph.weak_components:,} weak and {graph.strong_components:,} strong components. Explained: {result.rows.audited}."
+        + (f" {dropped:,} rows outside the schema were left out." if dropped else "")
+    )
+
+
+def _closing(result: FgceResult) -> str:
+    words = "Costs and intervals are measured on these rows (percentile bootstrap over people, 95%); "
+    if result.query.method == "greedy":
+        return words + f"the choice is greedy's. {result.seconds:.1f} s."
+    if {one.certainty.trust for one in result.groups} == {"claimed"}:
+        return words + f"that no choice is better is the solver's claim. {result.seconds:.1f} s."
+    return words + f"proved optima are about these rows, this graph and these costs. {result.seconds:.1f} s."
+
+
+def _flat(one: GroupSummary) -> dict[str, Any]:
+    """A group in one line of CSV."""
+    return {
+        "group": one.name, "to explain": one.negatives, "hopeless": one.hopeless, "factuals": one.factuals, "covered": one.covered,
+        "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost, "bound": one.certainty.bound,
+        "optimised": one.certainty.of, "optimal": one.certainty.optimal, "trust": one.certainty.trust,
+        "mean cost": one.mean.mean if one.mean else None, "mean cost low": one.mean.low if one.mean else None,
+        "mean cost high": one.mean.high if one.mean else None,
+    }
+
+
+def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
+    """One line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
+    lines = []
+    for one in found:
+        for a in one.advice:
+            line = {"group": one.name, "row": a.row, "serves": a.serves, "largest cost": a.largest, "mean cost": a.mean}
+            names = beside(list(line), list(a.values))
+            lines.append({**line, **{names[name]: value for name, value in a.values.items()}})
+    return pd.DataFrame(lines)
+
+
+def subgroup_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
+    """One line for each subgroup of each group."""
+    return pd.DataFrame([
+        {"group": one.name, **part.model_dump(), "common": words(part.common)} for one in found for part in one.subgroups
+    ])
+
+
+def words(values: Mapping[str, Any]) -> str:
+    """feature = value, feature = value"""
+    return ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values.items())
+
+
+# Groups
 
 
 def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
@@ -45,7 +155,7 @@ def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str
             "mean cost (95%)": _range(one.mean),
         }
         for one in found
-    })  # fmt: skip
+    })
     return _grid("Group counterfactuals", frame)
 
 
@@ -109,46 +219,7 @@ def _subgroup(part: Subgroup) -> str:
     return f"{who}{total} to be explained, {part.candidates} positive rows{hopeless}{served}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """One measure over all groups.   values: group -> value, NaN where unknown.   worst: the group with the greater burden.
-
-    apart: worst less best.   chance: interval of that difference where it is a mean over people, so that chance plays a part.
-    known: whether the worst is known to be, or what is merely the best found by now could change that.
-    """
-
-    measure: str
-    values: dict[str, float]
-    worst: str | None
-    apart: float
-    chance: Interval | None
-    known: bool = True
-
-    @property
-    def clear(self) -> bool:
-        """Whether groups differ by more than chance, or what time left open, would have them."""
-        return self.worst is not None and self.known and (self.chance is None or self.chance.low > 0)
-
-
-def comparisons(
-    model: GroupCounterfactuals, found: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
-) -> list[Comparison]:
-    """Every measure that tells groups apart; empty for a single group."""
-    if len(found) < 2:
-        return []
-    hopeless = {one.name: _flags(one.negatives, one.hopeless) for one in found}
-    missed = {one.name: _flags(one.factuals, one.factuals - one.covered) for one in found}
-    costs = {name: group.cost[np.isfinite(group.cost)] for name, group in model.groups_.items()}
-    lines = [_of_means("share without any feasible counterfactual", hopeless, seed)]
-    if any(one.covered < one.factuals for one in found):
-        lines.append(_of_means("share of the others that is not covered", missed, seed))
-    if found[0].certainty.of == "cost":
-        lines.append(_of_largest(found))
-    lines.append(_of_means("mean cost", costs, seed))
-    return lines + (_of_burden(burden, [one.name for one in found]) if burden is not None else [])
-
-
-def comparison_grid(lines: Sequence[Comparison]) -> Grid:
+def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     """A line for each measure: all values where they fit, else the worst and the best."""
     groups = list(lines[0].values)
     wide = len(groups) <= WIDE
@@ -166,6 +237,88 @@ def comparison_grid(lines: Sequence[Comparison]) -> Grid:
         values = list(map(_number, line.values.values())) if wide else [" .. ".join(dict.fromkeys(ends))]
         grid.add_row(line.measure, *values, worst, by if line.worst else "")
     return grid
+
+
+# What the network says
+
+
+def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
+    """A line for each counterfactual, a column for each delta, and what refutes it first."""
+    outcomes, deltas = result.fitted.schema.outcomes, sorted(set(table["delta"]))
+    own = {(one.name, advice.row): advice.values for one in result.groups for advice in one.advice}
+    grid = Grid(title=f"Does it stay {outcomes[1]} nearby? (delta in units, the whole neighbourhood)", title_justify="left")
+    for column in ("group", "row"):
+        grid.add_column(column, justify="right")
+    for delta in deltas:
+        grid.add_column(f"delta {delta:g}")
+    grid.add_column(f"decided {outcomes[0]} already with")
+    parts = list(table.groupby(["group", "row"], sort=False))
+    for (group, row), part in parts[:VERDICTS]:
+        grid.add_row(str(group), str(row), *map(_verdict, part.itertuples()), _refuted_by(part, own[(group, row)]))
+    if len(parts) > VERDICTS:
+        grid.add_row("", "", *[""] * len(deltas), f"{len(parts) - VERDICTS} more (--out or --json holds all)")
+    return grid
+
+
+def _refuted_by(part: pd.DataFrame, own: Mapping[str, Any]) -> str:
+    """The values in which the first witness differs from the counterfactual."""
+    for line in part.itertuples():
+        if line.witness is not None:
+            moved = {name: value for name, value in line.witness.items() if value != own[name]}
+            return (words(moved) or "its own values") + (" (not in float32)" if line.float32_agrees is False else "")
+    return ""
+
+
+def _of_network(result: FgceResult, decided: pd.DataFrame) -> list[str]:
+    """What the screen says below the tables."""
+    out = [_decided(decided)]
+    if result.robust is not None:
+        out += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
+        out.append(f"About the {semantics(result.fitted.model)}.")
+    return out
+
+
+def _verdict(line: Any) -> str:
+    match Status(line.status):
+        case Status.PROVED:
+            return "proved" if line.trust == "checked" else "claimed"
+        case Status.VIOLATED:
+            return "refuted"
+        case Status.UNKNOWN:
+            return f"unknown ({line.reason})"
+
+
+def _decided(table: pd.DataFrame) -> str:
+    """How many counterfactuals the network decides positively, and where the runtime differs."""
+    one, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
+    told = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
+    differ = one.loc[one["agrees"].eq(False), "row"]
+    if one["float32"].isna().all():
+        return told + "; its file was not at hand to run in float32."
+    if not len(differ):
+        return told + ", and onnxruntime (float32) says the same of each."
+    return told + f"; onnxruntime (float32) decides {len(differ)} otherwise: rows {', '.join(map(str, differ))}."
+
+
+# Measures
+
+
+def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Console) -> None:
+    if measured.reach:
+        console.print(reach_grid(measured, groups))
+    of = "best" if measured.exact else "greedy's"
+    for title, table, by in (
+        (f"kAUC: {of} coverage over costs, for each k", measured.kauc, "k"),
+        (f"dAUC: {of} coverage over k, for each cost d", measured.dauc, "d"),
+        ("cAUC: least cost over k, for each coverage c", measured.cauc, "c"),
+    ):
+        if len(table):
+            console.print(curve_grid(title, table, by, groups))
+    if measured.points_not_proved_optimal:
+        still = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
+        console.print(f"{still}: scores are of the best known.")
+    if measured.stopped:
+        console.print(f"The measures were not finished ({ENDED[measured.stopped]}): what was done by then is shown.")
 
 
 def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSummary]) -> Grid:
@@ -196,9 +349,9 @@ def reach_grid(burden: Burden, found: Sequence[GroupSummary]) -> Grid:
     for column, side in (("", "left"), ("k0", "right"), ("d0 with k0", "right"), ("d0 with any number", "right")):
         grid.add_column(column, justify="left" if side == "left" else "right")
     for one in found:
-        if one.name not in burden.reaches:
+        if one.name not in burden.reach:
             continue
-        grid.add_row(one.name, *_reach(burden.reaches[one.name]))
+        grid.add_row(one.name, *_reach(burden.reach[one.name]))
         parts = burden.subgroups.get(one.name, {})
         for n, part in enumerate(one.subgroups[:SHOWN] if len(one.subgroups) > 1 else [], start=1):
             if part.component in parts:
@@ -210,66 +363,6 @@ def _reach(reach: Reach | None) -> tuple[str, str, str]:
     if reach is None:
         return "time was up", "-", "-"
     return str(reach.k0), _number(reach.d0) + ("" if reach.optimal else " at most (time was up)"), _number(reach.d_least)
-
-
-def _of_burden(burden: Burden, groups: Sequence[str]) -> list[Comparison]:
-    known = {name: reach for name, reach in burden.reaches.items() if reach is not None}
-    lines = []
-    if len(known) == len(groups):
-        lines += [
-            _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in groups}),
-            _best_known("d0 with k0", {name: known[name].d0 for name in groups}, all(known[name].optimal for name in groups)),
-            _of("d0 with any number", {name: known[name].d_least for name in groups}),
-        ]
-    for title, table, by, sign in (
-        ("kAUC, mean over k (higher is better)", burden.kauc, "k", -1.0),
-        ("dAUC, mean over d (higher is better)", burden.dauc, "d", -1.0),
-        ("cAUC, mean over c", burden.cauc, "c", 1.0),
-    ):
-        if not len(table):
-            continue
-        wide = table.pivot(index=by, columns="group", values="score").dropna()
-        if len(wide) and set(groups) <= set(wide.columns):
-            lines.append(_of(title, {name: float(wide[name].mean()) for name in groups}, sign))
-    return lines
-
-
-def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> Comparison:
-    """sign -1: more is better."""
-    known = {name: sign * value for name, value in values.items() if np.isfinite(value)}
-    worst = max(known, key=lambda name: known[name]) if known else None
-    apart = max(known.values()) - min(known.values()) if known else float("nan")
-    return Comparison(measure=measure, values=values, worst=worst if apart > 0 else None, apart=apart, chance=None)
-
-
-def _of_largest(found: Sequence[GroupSummary]) -> Comparison:
-    """The largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
-    line = _best_known("largest cost d", {one.name: one.cost for one in found}, all(one.certainty.optimal for one in found))
-    least = max((one.certainty.bound for one in found if one.name == line.worst), default=np.inf)
-    others = max(one.certainty.value for one in found if one.name != line.worst)
-    return replace(line, known=least >= others)
-
-
-def _best_known(measure: str, values: dict[str, float], optimal: bool) -> Comparison:
-    return replace(_of(measure + ("" if optimal else " (best known)"), values), known=optimal)
-
-
-def _of_means(measure: str, values: dict[str, Array], seed: int) -> Comparison:
-    """Means over people: the difference of the worst and the best group has an interval."""
-    line = _of(measure, {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()})
-    if line.worst is None:
-        return line
-    best = min((name for name, value in line.values.items() if np.isfinite(value)), key=lambda name: line.values[name])
-    found = bootstrap(
-        (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
-        vectorized=True, n_resamples=2000, batch=256, rng=seed,
-    ).confidence_interval if min(len(values[line.worst]), len(values[best])) > 1 else None  # fmt: skip
-    chance = None if found is None else Interval(mean=line.apart, low=float(found.low), high=float(found.high))
-    return Comparison(measure=measure, values=line.values, worst=line.worst, apart=line.apart, chance=chance)
-
-
-def _flags(total: int, true: int) -> Array:
-    return (np.arange(total) < true).astype(float)
 
 
 def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:

@@ -86,7 +86,7 @@ def test_the_starting_file_is_a_right_one() -> None:
         ("box =", "epsilon = 1.5\nbox =", ["[analyses.certify]: epsilon", "less than 1", "found 1.5"]),
         ("box =", "partition = 1\nbox =", ["[analyses.certify]: partition", "greater than or equal to 2"]),
         ("[analyses.certify]", "[analyses.cst]", ["[analyses.cst]: causal: is missing", "box: unknown key"]),
-        ("[analyses.certify]", "[analyses.fgce]\nsplit = { age = [60, 25] }\n[analyses.certify]", ["split of 'age'", "that rise"]),
+        ("[analyses.certify]", "[analyses.fgce]\nsplit = { age = [60, 25] }\n[analyses.certify]", ["split: of 'age'", "that rise"]),
         ("[model]", "[data]\ndemo = \"german\"\nfile = \"x.csv\"\n[model]", ["[data]: needs file", "one of the two"]),
         ("[model]", "[data]\nfile = \"x.csv\"\nrows = \"test\"\n[model]", ["[data]: rows", "only shipped examples"]),
         ("[model]", "[[model]]", ["[model]: found [", "expected a section of keys"]),

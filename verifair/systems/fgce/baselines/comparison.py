@@ -15,7 +15,7 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
-from verifair.schema.feature import Change
+from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.baselines.recourse import GroupRecourse
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph

@@ -9,7 +9,7 @@ dense regions expensive, against its own words and FACE. Here dense regions are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -20,10 +20,8 @@ from sklearn.neighbors import KernelDensity
 from encoders.network import Array
 from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import LEAF, FeasibilityGraph, tree_leaves
+from verifair.systems.fgce.settings import Bandwidth, Weighting
 
-Weighting = Literal["inverse", "negative-log", "literal", "length"]
-"""inverse: length / (KDE + 1e-8), the authors' code.   negative-log: length * -log(KDE / largest KDE), FACE's, never negative.
-literal: length * KDE, the paper's text.   length: the plain length."""
 TINY = 1e-8
 NEGLIGIBLE = 20.0
 """exp of minus this is what all terms left out may come to, beside the two ends of the edge."""
@@ -32,7 +30,7 @@ SMALLEST = 1e-100
 BANDWIDTHS = np.linspace(0.001, 0.1, 30)
 
 
-def bandwidth(points: Array, rule: float | Literal["scott", "cross-validated"] = "scott") -> float:
+def bandwidth(points: Array, rule: Bandwidth = "scott") -> float:
     """Width of the Gaussian kernel for points (N, p). Raises QueryError for anything but a positive number or a rule's name.
 
     scott: (4 s^5 / 3 N)^(1/5) of each coordinate, averaged, as the authors do.   cross-validated: the likeliest of 30 widths up to
@@ -79,7 +77,7 @@ def log_densities(
 def edge_weights(
     graph: FeasibilityGraph,
     weighting: Weighting = "inverse",
-    width: float | Literal["scott", "cross-validated"] = "scott",
+    width: Bandwidth = "scott",
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Array:

@@ -19,7 +19,7 @@ from sklearn.model_selection import train_test_split
 from encoders.network import Array, Booleans, Integers
 from tests.builders import categorical, integer, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.schema.feature import Change
+from verifair.schema.file import Change
 from verifair.systems.fgce.baselines import globe_ce as globe
 from verifair.systems.fgce.baselines.ares import Rules, _Ground, ares, substituted
 from verifair.systems.fgce.baselines.comparison import compare, feasible_share, freed

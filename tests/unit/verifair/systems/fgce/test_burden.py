@@ -8,13 +8,11 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.systems.fgce import burden as module
-from verifair.systems.fgce.burden import Burden, burden, levels_of
+from verifair.systems.fgce import measures as module
 from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.findings import explanations, summaries
+from verifair.systems.fgce.findings import comparisons, explanations, summaries
 from verifair.systems.fgce.instance import Block, Instance
-from verifair.systems.fgce.measures import cost_table, coverage_table
-from verifair.systems.fgce.tables import comparisons
+from verifair.systems.fgce.measures import Burden, burden, cost_table, coverage_table, levels_of
 
 
 def random_instance(seed: int, parts: int = 2) -> Instance:
@@ -44,15 +42,15 @@ def instances() -> dict[str, Instance]:
 def test_in_time_it_says_what_each_question_alone_does(instances: dict[str, Instance]) -> None:
     found = burden(instances, LEVELS, seconds=60)
     assert found.stopped is None
-    assert found.open == 0
+    assert found.points_not_proved_optimal == 0
     for name, instance in instances.items():
-        own = found.coverages[found.coverages["group"] == name].set_index(["k", "d"])["coverage"]
+        own = found.coverage[found.coverage["group"] == name].set_index(["k", "d"])["coverage"]
         alone = coverage_table(instance, range(1, 11), LEVELS).set_index(["k", "d"])["coverage"]
         assert (own.sort_index() == alone.sort_index()).all()
-        cost = found.costs[found.costs["group"] == name].set_index(["k", "c"])["cost"]
+        cost = found.cost[found.cost["group"] == name].set_index(["k", "c"])["cost"]
         again = cost_table(instance, sorted(set(cost.index.get_level_values("k"))), module.COVERAGES).set_index(["k", "c"])["cost"]
         assert (cost.sort_index() == again.sort_index()).all()
-        reach = found.reaches[name]
+        reach = found.reach[name]
         assert reach is not None
         assert cost[(reach.k0, 1.0)] == reach.d0
         parts = [part for part in found.subgroups[name].values() if part is not None]
@@ -63,8 +61,8 @@ def test_in_time_it_says_what_each_question_alone_does(instances: dict[str, Inst
 def test_without_time_nothing_is_made_up(instances: dict[str, Instance]) -> None:
     found = burden(instances, LEVELS, seconds=1e-9)
     assert found.stopped == "time"
-    assert not len(found.coverages)
-    assert not len(found.costs)
+    assert not len(found.coverage)
+    assert not len(found.cost)
     assert not len(found.kauc)
     assert not len(found.cauc)
 
@@ -83,10 +81,10 @@ def test_ctrl_c_keeps_whole_levels_and_gives_no_area_under_half_a_curve(
     monkeypatch.setattr(module, "coverage_table", interrupted)
     found = burden(instances, LEVELS, seconds=60)
     assert found.stopped == "interrupted"
-    assert sorted(found.coverages["d"].unique()) == [0.25, 0.5]
+    assert sorted(found.coverage["d"].unique()) == [0.25, 0.5]
     assert found.kauc.empty
     assert set(found.dauc["group"]) == {"a", "b"}
-    assert all(reach is not None for reach in found.reaches.values())
+    assert all(reach is not None for reach in found.reach.values())
 
 
 @pytest.mark.parametrize("seed", range(40))

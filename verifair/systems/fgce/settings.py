@@ -1,0 +1,134 @@
+"""What can be asked of FGCE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from verifair.schema.file import Change
+from verifair.systems.settings import Grouped, Inputs, Option, Run, Units, Whole, assignments, typed
+from verifair.systems.system import About, System
+
+CHANGES: tuple[Change, ...] = get_args(Change)
+Cost = Literal["l2", "path", "hops"]
+Factuals = Literal["negatives", "false-negatives"]
+Method = Literal["exact", "components", "mip", "greedy"]
+"""exact: thresholds and set covers.   components: each weak component, combined.   mip: the paper's.   greedy: (1 - 1/e)."""
+Weighting = Literal["inverse", "negative-log", "literal", "length"]
+"""inverse: length / (KDE + 1e-8), the authors' code.   negative-log: length * -log(KDE / largest KDE), FACE's, never negative.
+literal: length * KDE, the paper's text.   length: the plain length."""
+AboveZero = Annotated[float, Field(strict=True, gt=0)]
+"""Infinite: no limit."""
+Bandwidth = float | Literal["scott", "cross-validated"]
+
+
+def _changes(texts: Sequence[str]) -> dict[str, str]:
+    expected = f"expected feature=one of {', '.join(CHANGES)}, e.g. age=increase"
+    found = assignments(texts, expected=expected)
+    for name, change in found.items():
+        if change not in CHANGES:
+            raise ValueError(f"{name}={change}: {expected}")
+    return found
+
+
+def _width(value: Any) -> Any:
+    if value in ("scott", "cross-validated"):
+        return value
+    try:
+        width = float(value)
+    except (TypeError, ValueError):
+        width = 0.0
+    if isinstance(value, bool) or not 0 < width < float("inf"):
+        raise ValueError(f"found {value!r}, expected a positive number, or one of scott, cross-validated")
+    return width
+
+
+class FgceSettings(Grouped):
+    """Few rows of the table that those decided negatively can become by allowed moves, for each group."""
+
+    k: Whole = 5
+    """At most so many counterfactuals a group."""
+    coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    """Share to cover of those with a feasible counterfactual."""
+    max_cost: AboveZero | None = None
+    """Cover the most at cost at most this."""
+    cost: Cost = "l2"
+    """l2 (distance), path (weighted by density) or hops (moves)."""
+    eps: AboveZero | None = None
+    """Longest move (default: the least that leaves no row alone)."""
+    factuals: Factuals = "negatives"
+    """Explain all negatives, or false-negatives only."""
+    changes: Annotated[dict[str, Change], typed(_changes), Option(name="--change", type=list[str])] = Field(default_factory=dict)
+    """feature=increase, decrease, fixed or free, over the schema's; repeat."""
+    weighting: Weighting = "inverse"
+    """Of --cost path: inverse, negative-log, literal or length."""
+    bandwidth: Annotated[Bandwidth, BeforeValidator(_width), Option(type=str)] = "scott"
+    """Of its density: scott, cross-validated, or a number."""
+    method: Method = "exact"
+    """exact, components, mip (the paper's) or greedy."""
+    solver: str = "highs"
+    """Backend of mip; see `verifair doctor`."""
+    empty: Literal["error", "skip"] = "error"
+    """Groups with nobody to explain or to help: error, or skip them."""
+    robust: tuple[Units, ...] = ()
+    """Prove that counterfactuals stay positive within DELTA units; repeat."""
+    only_robust: Units | None = None
+    """Choose only rows that are proved to stay positive within DELTA units."""
+    measures: bool = False
+    """Also k0, d0, kAUC, dAUC, cAUC; compare groups by them."""
+    rows: Annotated[Whole | None, Option(hidden=True)] = None
+    """Only so many rows of the table, drawn with the seed."""
+
+    @property
+    def deltas(self) -> list[float]:
+        """Neighbourhoods in which counterfactuals are to be proved robust."""
+        return sorted({*self.robust, *([] if self.only_robust is None else [self.only_robust])})
+
+    @model_validator(mode="after")
+    def _method_fits(self) -> FgceSettings:
+        if self.max_cost is not None and self.method in ("components", "mip"):
+            raise ValueError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
+        if self.max_cost is None and self.method == "greedy":
+            raise ValueError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
+        return self
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        if self.cost != "path" and (self.given("weighting") or self.given("bandwidth")):
+            raise ValueError("--weighting and --bandwidth weigh paths: add --cost path, or drop them")
+        if self.method != "mip" and self.given("solver"):
+            raise ValueError(f"--solver {self.solver}: only --method mip asks a solver; add it, or drop --solver")
+        if run.certificate is not None and not self.deltas:
+            raise ValueError("--certificate holds proofs that counterfactuals are robust: add --robust DELTA, or drop it")
+
+
+SYSTEM = System(
+    verb="fgce",
+    help="""
+Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
+everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
+
+Example: verifair fgce --demo german --protected sex --k 20
+
+Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
+
+With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
+""",
+    settings=FgceSettings,
+    run=("certificate", "out", "plot", "jobs", "timeout", "seed", "json_file"),
+    defaults={"jobs": 2, "timeout": 600.0},
+    helps={
+        "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",
+        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
+        "plot": "Draw the groups side by side (PNG, PDF or SVG).",
+        "jobs": "Threads for graph and densities.",
+    },
+    about=About(
+        title="Ways to the favourable decision, by group",
+        question="What would people refused have to change, and is that harder for one group?",
+        source="FGCE: Feasible Group Counterfactual Explanations (Fragkathoulas, Papanikou, Pitoura, Terzi)",
+    ),
+    audit_defaults={"k": 20, "empty": "skip"},
+    keys=("protected", "split", "rows", "k", "coverage", "max_cost", "cost", "eps", "factuals", "changes", "robust"),
+)

@@ -1,0 +1,112 @@
+"""FGCE at work: the groups' counterfactuals, what the network says of them, and the measures, each in its share of the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from solvers.registry import get
+from verifair.errors import QueryError
+from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.findings import comparisons, explanations, summaries
+from verifair.systems.fgce.measures import Burden, burden, levels_of
+from verifair.systems.fgce.result import FgceQuery, FgceResult
+from verifair.systems.fgce.robust import Certified, askable
+from verifair.systems.fgce.settings import FgceSettings
+from verifair.systems.groups import Rows, rows_of
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Tell, Work
+
+MEASURED = 0.5
+"""Share of the time that goes to the groups' counterfactuals where measures are to follow."""
+CERTIFIED = 0.1
+"""Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
+INTERRUPTED = "this is what was done until then"
+
+
+def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
+    """Return every group's counterfactuals; after Ctrl-C those that were finished.
+
+    Raises QueryError, DataError, SchemaError, BackendError for what does not fit or is not installed, OutOfTime, Interrupted.
+    """
+    if settings.method == "mip" and not get(settings.solver).is_available():
+        raise QueryError(f"--solver {settings.solver}: is not installed; `verifair doctor` says how to install it")
+    if settings.deltas:
+        askable(subject.network, subject.schema, settings.deltas)
+    drawn = "no rows"
+    if subject.frame is not None:
+        frame, drawn = subject.some(settings.rows, work.seed)
+        subject = replace(subject, frame=frame)
+    rows = rows_of(settings, subject, "fgce")
+    fitted = _estimator(settings, subject, rows, work)
+    with work.bars(watching=("groups", "robust", "measures")) as tell:
+        finished = _fit(fitted, rows, tell)
+        decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
+        measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None
+    names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
+    found = summaries(fitted, names, seed=work.seed)
+    saved = work.save_certificate(proved.certificate if proved else None)
+    whole = decided is not None and (measured is None or measured.stopped != "interrupted")
+    return FgceResult(
+        model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,
+        query=_query(settings, rows), groups=found, explanations=explanations(fitted, names),
+        comparison=comparisons(fitted, found, measured, seed=work.seed), measures=measured,
+        re_evaluated=None if decided is None else _called(decided, names),
+        robust=_called(proved.table, names) if proved else None,
+        fitted=fitted, rows=rows, drawn=drawn, certificate=proved.certificate if proved else None,
+        note=f"certificate: {work.check_line(saved)}" if saved else work.unsaved_line("nothing was proved robust"),
+        interrupted=None if whole else INTERRUPTED, seconds=work.seconds,
+    )
+
+
+def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work) -> GroupCounterfactuals:
+    share = (MEASURED if settings.measures else 1.0) * (1 - CERTIFIED if settings.deltas else 1.0)
+    parameters = set(GroupCounterfactuals._get_param_names()) & set(FgceSettings.model_fields)
+    own: dict[str, Any] = {name: getattr(settings, name) for name in parameters}
+    seconds = work.budget(share / rows.count).seconds
+    return GroupCounterfactuals(subject.network, subject.schema, seconds=seconds, threads=work.jobs, **own)
+
+
+def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell) -> bool:
+    """Return whether all groups were solved before Ctrl-C. Raises Interrupted where none was."""
+    try:
+        fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=tell)
+    except KeyboardInterrupt:
+        if not getattr(fitted, "groups_", None):
+            raise Interrupted("interrupted before the first group was done: there is nothing to keep") from None
+        return False
+    return True
+
+
+def _of_network(
+    fitted: GroupCounterfactuals, settings: FgceSettings, work: Work, tell: Tell
+) -> tuple[pd.DataFrame | None, Certified | None]:
+    """Return what the network decides on the counterfactuals, and which are proved robust; None after Ctrl-C."""
+    try:
+        decided, proved = fitted.re_evaluated(), None
+        if settings.deltas:
+            seconds = work.budget(CERTIFIED if settings.measures else 1.0).seconds
+            proved = fitted.certify(settings.deltas, seconds=seconds, progress=lambda done, total: tell("robust", done, total))
+    except KeyboardInterrupt:
+        return None, None
+    return decided, proved
+
+
+def _measured(fitted: GroupCounterfactuals, work: Work, tell: Tell) -> Burden:
+    instances = {name: group.instance for name, group in fitted.groups_.items()}
+    levels = levels_of(fitted.space_, instances, fitted.cost)
+    return burden(
+        instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0),
+        progress=lambda done, total: tell("measures", done, total),
+    )
+
+
+def _called(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
+    return table.assign(row=names[table["row"].to_numpy(dtype=int)])
+
+
+def _query(settings: FgceSettings, rows: Rows) -> FgceQuery:
+    asked = settings.model_dump() | {"protected": tuple(rows.groups.columns), "audit": rows.audited}
+    return FgceQuery.model_validate({**asked, "solver": settings.solver if settings.method == "mip" else None})

@@ -1,0 +1,168 @@
+"""FGCE for a page: what would those refused have to change, and does one group have it harder than another?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from verifair.checker.check import check
+from verifair.checker.envelope import semantics
+from verifair.systems.fgce.plots import UNITS, plot
+from verifair.systems.fgce.result import FgceResult
+from verifair.systems.fgce.settings import SYSTEM, FgceSettings
+from verifair.systems.fgce.solve import solve
+from verifair.systems.fgce.tables import advice_table
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.subject import Subject
+from verifair.systems.words import firmly, listed, moves, of, percent, units
+from verifair.systems.work import Work, called, standing
+
+ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
+"""What the page's JSON has of a result, beside some of the graph."""
+
+
+def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
+    """Return what the page says of FGCE: of each protected feature alone."""
+    names = list(dict.fromkeys(settings.protected))
+    statements: list[Statement] = []
+    pictures: list[Picture] = []
+    tables: list[DataTable] = []
+    evidence: list[Evidence] = []
+    answers: list[dict[str, Any]] = []
+    drawn = ""
+    for n, name in enumerate(names):
+        own = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
+        deadline = time.monotonic() + work.left / (len(names) - n)
+        result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline))
+        if result.interrupted is not None:
+            raise KeyboardInterrupt
+        drawn = result.drawn
+        statements += [*_groups(result), *_compared(name, result)]
+        if result.robust is not None:
+            proof = _proof(name, result, work)
+            evidence += [proof] if proof is not None else []
+            statements += _robust(name, result, result.robust, proof)
+        pictures.append(picture(
+            f"fgce-{n}", f"What has to change, and what it costs, by {name}",
+            "Left: how often each feature has to change, by group. Right: what the changes cost. Groups: "
+            f"{listed([one.name for one in result.groups])}.",
+            partial(plot, result),
+        ))
+        tables += [_advice(name, result), _comparison(name, result)]
+        graph = result.graph.model_dump(include={"nodes", "edges", "eps"})
+        answers.append({"protected": name, **result.model_dump(include=ANSWER), "graph": graph})
+    assert SYSTEM.about is not None
+    return Section(
+        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        method=(
+            f"A graph over {drawn}: steps between people that only change what may change, in the allowed direction. For each "
+            f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "
+            f"is shortest. The choice is optimal where that is proved; costs ({UNITS[settings.cost]}) and comparisons "
+            "are measured on these rows (95 % by bootstrap)."
+        ),
+        semantics=semantics(subject.network), statements=tuple(statements), pictures=tuple(pictures), tables=tuple(tables),
+        evidence=tuple(evidence),
+        settings={
+            "protected": names, "k": settings.k, "coverage": settings.coverage, "max_cost": settings.max_cost,
+            "cost": settings.cost, "factuals": settings.factuals, "robust": list(settings.robust), "rows": drawn, "seed": work.seed,
+        },
+        answer={"by_feature": answers},
+    )
+
+
+def _groups(result: FgceResult) -> Iterator[Statement]:
+    favourable, fitted = result.fitted.schema.outcomes[1], result.fitted
+    for one in result.groups:
+        way = f"{one.name}: {of(one.factuals, one.negatives)} people refused can reach somebody with {favourable} by allowed steps"
+        if one.hopeless:
+            way += f"; for {one.hopeless:,} the rows used show no such way"
+        yield Statement(text=way + ".", standing=Standing.MEASURED, tone=Tone.WATCH if one.hopeless else Tone.PLAIN)
+        if not one.advice:
+            continue
+        best = one.certainty
+        text = f"{one.name}: {one.used} examples serve {of(one.covered, one.factuals)} of them, at a cost of at most {one.cost:.4g}"
+        if best.optimal:
+            text += f"; no other choice of at most {fitted.k} does better on these rows."
+            at = Standing.PROVED if best.trust == "proved" else Standing.CLAIMED
+        else:
+            text += f"; that nothing better exists is not shown ({best.text})."
+            at = Standing.UNKNOWN
+        yield Statement(text=text, standing=at, tone=Tone.PLAIN)
+    for name, people in fitted.stranded_.items():
+        text = f"{name}: none of {people:,} people refused can reach somebody with {favourable} by allowed steps between "
+        text += "the rows used, so there is nothing to compare."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
+    for name, why in fitted.skipped_.items():
+        if name not in fitted.stranded_:
+            yield Statement(text=f"{name}: left out, {why}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
+
+
+def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
+    """Which group has it harder; the first screen gets the mean cost, and who has no way at all."""
+    stranded = [group.removeprefix(f"{name} = ") for group in result.fitted.stranded_]
+    without = f" (without {listed(stranded)})" if stranded else ""
+    for one in result.comparison:
+        head = one.measure in ("mean cost", "share without any feasible counterfactual")
+        share = one.measure.startswith("share")
+        own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
+        told = ", ".join(f"{group} {percent(value) if share else f'{value:.3g}'}" for group, value in own.items())
+        text = f"{_measure(one.measure)}, by {name}{without}: {told}."
+        if one.clear:
+            text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}."
+        elif len(one.values) > 1:
+            text += " No clear difference." if one.known else " What time left open could change the order."
+        tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN
+        yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear)
+
+
+def _measure(name: str) -> str:
+    """In words for the first screen."""
+    return {
+        "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
+        "mean cost": "What people refused have to change, on average (cost)", "largest cost d": "The costliest way within a group",
+    }.get(name, f"{name[0].upper()}{name[1:]}")
+
+
+def _proof(name: str, result: FgceResult, work: Work) -> Evidence | None:
+    fitted = result.fitted
+    return None if result.certificate is None else work.keep(
+        f"fgce-{called(name)}.json.gz", result.certificate, f"Examples for {name} that keep {fitted.schema.outcomes[1]} nearby.",
+        lambda path, tell: check(path, network=fitted.model, schema=fitted.schema, progress=tell),
+    )
+
+
+def _robust(name: str, result: FgceResult, table: pd.DataFrame, proof: Evidence | None) -> Iterator[Statement]:
+    schema = result.fitted.schema
+    for delta, part in table.drop_duplicates(["row", "delta"]).groupby("delta"):
+        count = part["status"].value_counts()
+        proved, refuted, unknown = (int(count.get(one, 0)) for one in ("proved", "violated", "unknown"))
+        at = standing(proof) if proof is not None and proved else Standing.REFUTED if refuted else Standing.UNKNOWN
+        text = (
+            f"{firmly(at) if proved else 'Asked'} within {units(float(delta))}: {of(proved, len(part))} examples for {name} keep "
+            f"{schema.outcomes[1]}, also for everybody near them ({moves(schema, [])})."
+        )
+        text += f" {refuted:,} do not (an exact counterexample each)." if refuted else ""
+        text += f" {unknown:,} were not decided." if unknown else ""
+        yield Statement(text=text, standing=at, tone=Tone.WATCH if refuted or unknown else Tone.GOOD)
+
+
+def _advice(name: str, result: FgceResult) -> DataTable:
+    return DataTable(
+        title=f"Examples by {name}", rows=advice_table(result.groups).reset_index(drop=True),
+        note="Each is a real row of the table with the favourable decision; serves: how many people refused are sent to it.",
+    )
+
+
+def _comparison(name: str, result: FgceResult) -> DataTable:
+    rows = pd.DataFrame([
+        {"measure": one.measure, **one.values, "higher for": one.worst if one.clear else "not clear", "by": one.apart,
+         "low": one.chance.low if one.chance else None, "high": one.chance.high if one.chance else None}
+        for one in result.comparison
+    ])
+    return DataTable(title=f"Groups by {name} compared", rows=rows, note="low, high: 95 % bootstrap interval of the difference.")
