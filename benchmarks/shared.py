@@ -47,3 +47,10 @@ def measured(title: str, lines: Iterator[dict[str, Any]], folder: Path) -> pd.Da
             show(title, pd.DataFrame(kept), folder)
         raise SystemExit("interrupted: the table holds what was measured before") from None
     return show(title, pd.DataFrame(kept), folder)
+
+
+def peak() -> float:
+    """MiB that this process held at most; NaN off Linux. (The maximum of getrusage is handed down from the parent process.)"""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))

@@ -20,8 +20,7 @@ import pandas as pd
 from benchmarks.cst.data import audit
 from benchmarks.cst.paper import K
 from benchmarks.cst.tables import cases
-from benchmarks.fgce.graphs import peak
-from benchmarks.shared import show
+from benchmarks.shared import peak, show
 from verifair import datasets
 
 ROWS = (10_000, 100_000, 1_000_000)

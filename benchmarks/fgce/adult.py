@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.fgce.data import classifier, load
-from benchmarks.fgce.graphs import peak
-from benchmarks.shared import data_folder, show
+from benchmarks.shared import data_folder, peak, show
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph

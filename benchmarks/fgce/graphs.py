@@ -23,7 +23,7 @@ import pandas as pd
 
 from benchmarks.fgce.data import LOADERS, PaperData, load
 from benchmarks.fgce.paper import COMPAS_IS_HELOC_AT, FIGURE_1_STUDENT, TABLE_I, TABLE_VII, GraphCounts
-from benchmarks.shared import data_folder, show
+from benchmarks.shared import data_folder, peak, show
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.systems.fgce.graph.reachability import Statistics
 from verifair.systems.fgce.space import Moves
@@ -95,13 +95,6 @@ def _defaults(name: str, folder: Path) -> dict[str, Any]:
         line |= {f"peak MiB, {which}": peak()}
         del graph
     return line
-
-
-def peak() -> float:
-    """MiB that this process held at most; NaN off Linux. (The maximum of getrusage is handed down from the parent process.)"""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))
 
 
 def _curve(data: PaperData) -> Iterator[dict[str, Any]]:

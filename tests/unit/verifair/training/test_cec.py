@@ -20,8 +20,8 @@ from verifair.systems.cec.audit import audit  # noqa: E402
 from verifair.systems.cec.matching import Reference, match  # noqa: E402
 from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
 from verifair.systems.cec.training import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train  # noqa: E402
-from verifair.systems.cec.training.consistent import CecTrainingSettings  # noqa: E402
 from verifair.systems.cec.training.loss import CecObjective, equalized_odds, explanation_gap  # noqa: E402
+from verifair.systems.cec.training.settings import CecTrainingSettings  # noqa: E402
 from verifair.training.fit import fit  # noqa: E402
 from verifair.training.measure import forward, network_of  # noqa: E402
 from verifair.training.objectives import CrossEntropy, Objective  # noqa: E402

@@ -4,8 +4,9 @@ Needs the extra torch, and fairlearn for two baselines; importing does not.
 """
 
 from verifair.systems.cec.training.baselines import METHODS, ColumnRoles, train_decider
-from verifair.systems.cec.training.consistent import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train
+from verifair.systems.cec.training.consistent import ConsistencyReport, Consistent, train
 from verifair.systems.cec.training.decider import TrainedDecider, audit_decider
+from verifair.systems.cec.training.settings import CEC_LOOP, ConsistencyTerms
 
 __all__ = [
     "CEC_LOOP", "METHODS", "ColumnRoles", "ConsistencyReport", "ConsistencyTerms", "Consistent", "TrainedDecider",

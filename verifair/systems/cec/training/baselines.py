@@ -18,9 +18,9 @@ from verifair.errors import DataError, MissingPackage, TrainingError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference, match
 from verifair.systems.cec.people import People, merit_columns
-from verifair.systems.cec.training.consistent import CEC_LOOP, ConsistencyTerms
 from verifair.systems.cec.training.decider import TrainedDecider
 from verifair.systems.cec.training.repair import Repair
+from verifair.systems.cec.training.settings import CEC_LOOP, ConsistencyTerms
 from verifair.training.measure import network_of
 from verifair.training.settings import Loop
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from verifair.systems.cec.matching import Matches, Reference
-from verifair.systems.cec.training.consistent import ConsistencyTerms
 from verifair.systems.cec.training.path_gradients import Buffers, attributions
+from verifair.systems.cec.training.settings import ConsistencyTerms
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 

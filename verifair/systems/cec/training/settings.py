@@ -1,0 +1,59 @@
+"""What is asked of CEC training, and its paper's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Unpack
+
+from verifair.errors import TrainingError
+from verifair.schema.schema import Schema
+from verifair.training.settings import Choices, Loop, TrainingSettings, chosen, only_protected
+
+CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropout=0.2)
+"""CEC, "Implementation Details": its own networks and all its baselines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsistencyTerms:
+    """What CEC training asks for.  (CEC, "Training Objective")
+
+    lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
+    Riemann sum. tau: farthest match, in standard deviations of merit; None: however far.
+    """
+
+    lambda_eo: float = 1.0
+    lambda_cec: float = 1.0
+    steps: int = 32
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_eo", "lambda_cec"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise TrainingError(f"{name} = {getattr(self, name)}, expected a number of at least 0, such as 1")
+        if not 1 <= self.steps <= 1000:  # memory grows with them
+            raise TrainingError(f"steps = {self.steps}, expected 1 to 1000, such as the paper's 32")
+        if self.tau is not None and not 0 < self.tau < float("inf"):
+            raise TrainingError(f"tau = {self.tau}, expected a positive distance in standard deviations of merit, or none at all")
+
+@dataclass(frozen=True, kw_only=True)
+class CecTrainingSettings(TrainingSettings):
+    """Settings of a training for CE + lambda_eo equalized_odds + lambda_cec explanation_gap.
+
+    sensitive: any column of the table, also one that is no input.   lambda_f: 0, as this method has none.
+    """
+
+    consistency: ConsistencyTerms
+
+    def __post_init__(self) -> None:
+        if self.lambda_f != 0:
+            raise TrainingError("cec has no lambda_f; its weights are lambda_eo and lambda_cec")
+        super().__post_init__()
+
+    @classmethod
+    def of(
+        cls, schema: Schema, *, sensitive: str | None, consistency: ConsistencyTerms, **choices: Unpack[Choices]
+    ) -> CecTrainingSettings:
+        """Take the loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
+        return cls(
+            method="cec", sensitive=sensitive or only_protected(schema, "cec"), consistency=consistency, **chosen(CEC_LOOP, choices)
+        )
