@@ -40,9 +40,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
 from encoders.curves import ERROR, FAR, TINY, UNIT, Curve, SmoothLayer, parts, slope_bounds, tanh, tanh_bounds
-from encoders.network import Array, Integers
+from encoders.network import Array, Integers, Layer
 
 CELLS = 4
 """The cells of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
@@ -212,6 +212,13 @@ def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
     """Positions of the smooth neurons and (q, p, c) of each."""
     index = np.flatnonzero(layer.curve != Curve.BENT)
     return index, *parts(layer.curve[index])
+
+
+def activated_interval(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends (B, m) of y for a in [low, high] (B, m), in any layer."""
+    if not isinstance(layer, SmoothLayer):
+        return activation(low, layer.slope), activation(high, layer.slope)
+    return curved(layer, low, high, (activation(low, layer.bend), activation(high, layer.bend)))
 
 
 def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:

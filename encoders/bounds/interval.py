@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.bounds.curves import curved, curved_difference
-from encoders.bounds.relu import LayerBounds, activation, difference_interval
+from encoders.bounds.curves import activated_interval, curved_difference
+from encoders.bounds.relu import LayerBounds, affine_interval, difference_interval
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
 from encoders.network import Array, Integers
@@ -39,44 +39,27 @@ def _first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> Lay
     shift = twin.shift[question]
     slack = twin.error[0][question]
     lower, upper = centre - spread, centre + spread
-    return LayerBounds(
-        lower=lower, upper=upper, lower_prime=lower - shift - slack, upper_prime=upper - shift + slack,
-        delta_lower=np.where(twin.equal[question], 0.0, shift - slack),
-        delta_upper=np.where(twin.equal[question], 0.0, shift + slack),
-    )
+    equal = twin.equal[question]
+    delta = np.where(equal, 0.0, shift - slack), np.where(equal, 0.0, shift + slack)
+    return LayerBounds.of((lower, upper), (lower - shift - slack, upper - shift + slack), delta)
 
 
 def _next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> LayerBounds:
     layer = twin.hidden[k - 1]
     slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
     error = twin.error[k][question]
-    y = activation(below.lower, slope), activation(below.upper, slope)
-    y_prime = activation(below.lower_prime, slope), activation(below.upper_prime, slope)
-    weight, absolute, bias = twin.weights[k], twin.absolute[k], twin.biases[k]
-
-    def image(bounds: tuple[Array, Array], constant: Array | float, outward: Array) -> tuple[Array, Array]:
-        centre = ((bounds[0] + bounds[1]) / 2) @ weight.T + constant
-        spread = ((bounds[1] - bounds[0]) / 2) @ absolute.T + outward
-        return centre - spread, centre + spread
-
+    y = activated_interval(layer, below.lower, below.upper)
+    y_prime = activated_interval(layer, below.lower_prime, below.upper_prime)
     shift = twin.shift[question] if k == 1 else None
     d = difference_interval(below, slope, shift, twin.error[0][question])
     if isinstance(layer, SmoothLayer):
-        y = curved(layer, below.lower, below.upper, y)
-        y_prime = curved(layer, below.lower_prime, below.upper_prime, y_prime)
         d = curved_difference(layer, below, shift, twin.error[0][question], d)
-    lower, upper = image(y, bias, error)
-    lower_prime, upper_prime = image(y_prime, bias, error)
     # Where y - y' is exactly 0 everywhere (no unit that differs is ever on) the difference above is exactly 0 too.
     dead = ((d[0] == 0) & (d[1] == 0)).all(axis=1)
-    delta_lower, delta_upper = image(d, 0.0, np.where(dead[:, None], 0.0, error))
-    return crossed(
-        LayerBounds(
-            lower=lower, upper=upper, lower_prime=lower_prime, upper_prime=upper_prime, delta_lower=delta_lower,
-            delta_upper=delta_upper,
-        ),
-        error,
-    )
+    weights, bias = (twin.weights[k], twin.absolute[k]), twin.biases[k]
+    delta = affine_interval(*weights, d, 0.0, np.where(dead[:, None], 0.0, error))
+    a, a_prime = affine_interval(*weights, y, bias, error), affine_interval(*weights, y_prime, bias, error)
+    return crossed(LayerBounds.of(a, a_prime, delta), error)
 
 
 def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
@@ -88,8 +71,6 @@ def crossed(bounds: LayerBounds, error: Array) -> LayerBounds:
     upper = np.minimum(bounds.upper, bounds.upper_prime + bounds.delta_upper + error)
     lower_prime = np.maximum(bounds.lower_prime, lower - bounds.delta_upper - error)
     upper_prime = np.minimum(bounds.upper_prime, upper - bounds.delta_lower + error)
-    return LayerBounds(
-        lower=lower, upper=upper, lower_prime=lower_prime, upper_prime=upper_prime,
-        delta_lower=np.maximum(bounds.delta_lower, lower - upper_prime - error),
-        delta_upper=np.minimum(bounds.delta_upper, upper - lower_prime + error),
-    )
+    delta_lower = np.maximum(bounds.delta_lower, lower - upper_prime - error)
+    delta_upper = np.minimum(bounds.delta_upper, upper - lower_prime + error)
+    return LayerBounds.of((lower, upper), (lower_prime, upper_prime), (delta_lower, delta_upper))

@@ -150,12 +150,11 @@ def _tightened(bounds: LayerBounds, forms: LayerForms, form_error: Array, error:
     low, high = forms.first.range()
     low_prime, high_prime = forms.second.range()
     delta_low, delta_high = forms.delta.range()
-    narrower = LayerBounds(  # a' = a - Delta errs with both: hence the factor
-        lower=np.maximum(bounds.lower, low - form_error),
-        upper=np.minimum(bounds.upper, high + form_error),
-        lower_prime=np.maximum(bounds.lower_prime, low_prime - 3 * form_error),
-        upper_prime=np.minimum(bounds.upper_prime, high_prime + 3 * form_error),
-        delta_lower=np.maximum(bounds.delta_lower, delta_low - form_error),
-        delta_upper=np.minimum(bounds.delta_upper, delta_high + form_error),
+    narrower = LayerBounds.of(
+        (np.maximum(bounds.lower, low - form_error), np.minimum(bounds.upper, high + form_error)),
+        (  # a' = a - Delta errs with both: hence the factor
+            np.maximum(bounds.lower_prime, low_prime - 3 * form_error), np.minimum(bounds.upper_prime, high_prime + 3 * form_error),
+        ),
+        (np.maximum(bounds.delta_lower, delta_low - form_error), np.minimum(bounds.delta_upper, delta_high + form_error)),
     )
     return crossed(narrower, error)

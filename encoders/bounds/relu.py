@@ -8,6 +8,9 @@ import numpy as np
 
 from encoders.network import Array, Integers
 
+Interval = tuple[Array, Array]
+"""Lower and upper ends."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerBounds:
@@ -20,6 +23,12 @@ class LayerBounds:
     delta_lower: Array
     delta_upper: Array
 
+    @classmethod
+    def of(cls, a: Interval, a_prime: Interval, delta: Interval) -> LayerBounds:
+        return cls(
+            lower=a[0], upper=a[1], lower_prime=a_prime[0], upper_prime=a_prime[1], delta_lower=delta[0], delta_upper=delta[1],
+        )
+
     def take(self, index: Integers) -> LayerBounds:
         return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
@@ -29,7 +38,14 @@ def activation(a: Array, slope: Array) -> Array:
     return np.maximum(a, slope * a) if slope.any() else np.maximum(a, 0.0)
 
 
-def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None, error: Array) -> tuple[Array, Array]:
+def affine_interval(weight: Array, absolute: Array, y: Interval, bias: Array | float, outward: Array) -> Interval:
+    """The interval of  weight y + bias  over y in an interval, moved outwards;  absolute: |weight|."""
+    centre = ((y[0] + y[1]) / 2) @ weight.T + bias
+    spread = ((y[1] - y[0]) / 2) @ absolute.T + outward
+    return centre - spread, centre + spread
+
+
+def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None, error: Array) -> Interval:
     """Interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
 
     relu is monotone and 1-Lipschitz, so e is in [min(0, Delta_l), max(0, Delta_u)] and in [l+ - u'+, u+ - l'+]; where both

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curves import curved
+from encoders.bounds.curves import activated_interval
+from encoders.bounds.relu import affine_interval
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
 from encoders.curves import Curve, SmoothLayer
 from encoders.network import Array, Booleans, Integers, Layer, activate
@@ -84,12 +85,12 @@ class Twin:
                 size = 2 * sizes[-1]
                 size = np.where(below.curve == Curve.BENT, size, 2.0) if isinstance(below, SmoothLayer) else size
             else:
-                ends = [_outputs(below, low_a, high_a) for low_a, high_a in copies]
+                ends = [activated_interval(below, *copy) for copy in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
             if after > 1:
-                copies = [_image(layer, *end, error[-1]) for end in ends]
+                copies = [affine_interval(layer.weight, np.abs(layer.weight), end, layer.bias, error[-1]) for end in ends]
         weights[-1] = problem.margin[None, :] @ weights[-1]
         biases[-1] = problem.margin @ biases[-1][:, None]
         for per_layer in (sizes, error):
@@ -127,17 +128,3 @@ class Twin:
     def depth(self) -> int:
         """Number of hidden layers."""
         return len(self.hidden)
-
-
-def _outputs(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
-    """Ends of y = activation(a) for a in [low, high]."""
-    slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
-    ends = np.maximum(low, slope * low), np.maximum(high, slope * high)
-    return curved(layer, low, high, ends) if isinstance(layer, SmoothLayer) else ends
-
-
-def _image(layer: Layer, low: Array, high: Array, error: Array) -> tuple[Array, Array]:
-    """Interval of W y + b over y in [low, high], outward by `error`."""
-    middle = (low + high) / 2 @ layer.weight.T + layer.bias
-    spread = (high - low) / 2 @ np.abs(layer.weight).T + error
-    return middle - spread, middle + spread

@@ -310,10 +310,8 @@ def _first_difference(layout: Layout, first: NeuronColumns, second: NeuronColumn
 
 def _deeper_difference(layout: Layout, k: int, first: NeuronColumns, second: NeuronColumns) -> list[RowBlock]:
     bounds = layout.box.layers[k]
-    narrow = LayerBounds(
-        lower=first.lower, upper=first.upper, lower_prime=second.lower, upper_prime=second.upper,
-        delta_lower=bounds.delta_lower[0, first.index], delta_upper=bounds.delta_upper[0, first.index],
-    )
+    delta = bounds.delta_lower[0, first.index], bounds.delta_upper[0, first.index]
+    narrow = LayerBounds.of((first.lower, first.upper), (second.lower, second.upper), delta)
     lines = relu_difference_lines(narrow)
     columns = [first.positive, first.negative, second.positive, second.negative]
 
