@@ -1,7 +1,5 @@
 """Competitors that lie, crash, hang or throw, and records made by hand. (In a module that worker processes can import.)"""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -48,7 +46,7 @@ RECORD = BenchRecord(
     case="f/1-0", family="f", kind="decision", size=1, question="q", subject="s", method="bnb", solver=None, version="", repeat=0,
     seed=0, limit=10.0, status="proved", reason=None, trust="checked", lower=0.5, upper=float("inf"), comparable=True,
     build_seconds=None, solve_seconds=None, total_seconds=1.0, peak_mb=1.0, base_mb=100.0, engine="", note="",
-)  # fmt: skip
+)
 
 
 def record(**changed: Any) -> BenchRecord:

@@ -1,7 +1,5 @@
 """A real browser without a screen, for tests of pages; absent, they are skipped and say so."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The ground truth about small problems: brute force over lattices, exact where asked, by solvers of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The networks, schemas and small problems of tests, written once."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

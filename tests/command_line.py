@@ -1,7 +1,5 @@
 """The command line as tests run it, and what they look at."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

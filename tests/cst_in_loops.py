@@ -5,8 +5,6 @@ after another, one distance after another. `authors_counts` is what the authors'
 with the package: no embedding, no tree, no ties at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ def distance(a: Row, b: Row, spans: Mapping[str, float | None]) -> float:
 def refused(
     around: Row, rows: Sequence[int], people: Sequence[Row], negative: Sequence[bool], k: int, spans: Mapping[str, float | None],
     ties: str,
-) -> float:  # fmt: skip
+) -> float:
     """How many of the k rows nearest to `around` were refused.
 
     ties: with "first" the earliest rows are taken, with "share" each has an equal part.
@@ -87,7 +85,7 @@ def refused(
 def people_tested(
     frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], attributes: Sequence[str], negative: Sequence[bool],
     k: Sequence[int], ties: str = "share",
-) -> list[Person]:  # fmt: skip
+) -> list[Person]:
     """Every complainant: a row that differs from `do` in all of its attributes.
 
     tilde: their counterfactuals, in the table's order.   negative: (N,) whether a row was refused.
@@ -104,14 +102,12 @@ def people_tested(
         def count(around: Row, rows: list[int]) -> tuple[float, ...]:
             return tuple(refused(around, rows, people, negative, one, spans, ties) for one in k)
 
-        found.append(
-            Person(
-                row=c,
-                control=count(people[c], alike),
-                standard=count(people[c], test),
-                counterfactual=count(others[place], test),
-            )
-        )
+        found.append(Person(
+            row=c,
+            control=count(people[c], alike),
+            standard=count(people[c], test),
+            counterfactual=count(others[place], test),
+        ))
     return found
 
 
@@ -124,7 +120,7 @@ def wald(p_c: float, n_c: float, p_t: float, n_t: float, z: float) -> tuple[floa
 def authors_counts(
     table: Array, tilde: Array, protected: Booleans, negative: Booleans, negative_tilde: Booleans, k: int,
     *, own_scale: bool = True,
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     """The authors' numbers of cases, and of significant ones (`_sig`), for one k. Ties go to the earlier row.
 
     table, tilde: (N, d) all rows as they are and under the intervention, each scaled by its own mean and standard deviation

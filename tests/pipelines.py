@@ -1,7 +1,5 @@
 """scikit-learn pipelines on tables of raw columns, as their users build them, and as skl2onnx exports them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs the contract suite asks of every backend, and the checks that need no second solver."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

@@ -1,7 +1,5 @@
 """One suite for every backend. An absent one skips visibly."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Every kind of certificate: it loads as it was saved, and what was changed, is malformed or is about something else is refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Files that fuzzing found a reader to stumble over (`tests/fuzz`), made by hand: each is refused in our own words, at once."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """What cannot take a smooth network says so, by name, from its own entry: nothing answers as if a sigmoid were a ReLU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

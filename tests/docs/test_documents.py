@@ -1,7 +1,5 @@
 """What the documents show is what comes out: every Python block runs, and every output is compared."""
 
-from __future__ import annotations
-
 import doctest
 import re
 from pathlib import Path

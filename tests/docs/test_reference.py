@@ -1,7 +1,5 @@
 """The API reference is made from docstrings: whatever is public has one."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

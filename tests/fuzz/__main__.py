@@ -1,7 +1,5 @@
 """A campaign:  python -m tests.fuzz onnx --seconds 600 [--seed 0] [--only 1234]   (no target: all of them, one after the other)."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

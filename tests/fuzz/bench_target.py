@@ -1,7 +1,5 @@
 """What runs that are gone on with left on disk: the journal of `verifair bench`, and finished sections of `verifair audit`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -120,4 +118,4 @@ SECTION = Section(
         ),
     ),
     settings={"delta": [1.0]}, answer={"proved": 3},
-)  # fmt: skip
+)

@@ -1,7 +1,5 @@
 """Certificates of every kind, damaged and forged; whatever is accepted must be true of the small world."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -131,39 +129,37 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
                 del query["box"][name]
         case 2:
             query[rng.choice(("protected", "differ", "scale", "relax", "kind", "delta", "threshold", "buckets", "do"))] = (
-                rng.choice(
-                    (
-                        ["sex"],
-                        ["race"],
-                        ["sex", "race"],
-                        ["race", "sex"],
-                        ["age"],
-                        "any",
-                        "all",
-                        "logit",
-                        "probability",
-                        {},
-                        {"hours": 1},
-                        {"hours": 2},
-                        [1.0],
-                        [2.0],
-                        [0.0],
-                        [1e9],
-                        0.0,
-                        0.5,
-                        1.0,
-                        1e-9,
-                        2,
-                        20,
-                        1000,
-                        {"sex": 0.0},
-                        {"sex": 1.0},
-                        {"race": 1.0},
-                        [],
-                        "robustness",
-                        "persistent-bias",
-                    )
-                )
+                rng.choice((
+                    ["sex"],
+                    ["race"],
+                    ["sex", "race"],
+                    ["race", "sex"],
+                    ["age"],
+                    "any",
+                    "all",
+                    "logit",
+                    "probability",
+                    {},
+                    {"hours": 1},
+                    {"hours": 2},
+                    [1.0],
+                    [2.0],
+                    [0.0],
+                    [1e9],
+                    0.0,
+                    0.5,
+                    1.0,
+                    1e-9,
+                    2,
+                    20,
+                    1000,
+                    {"sex": 0.0},
+                    {"sex": 1.0},
+                    {"race": 1.0},
+                    [],
+                    "robustness",
+                    "persistent-bias",
+                ))
             )
         case 3 if "upper" in content:
             content["upper"] = max(0, content["upper"] + rng.choice((-1, -1, -2, 1)))
@@ -337,27 +333,25 @@ def _value(rng: random.Random, column: str, old: Any, new: Any) -> Any:
         content = json.loads(old)
         if column == "value" and rng.random() < 0.6:
             key = rng.choice([k for k in content if not k.endswith("sha256")])
-            content[key] = rng.choice(
-                (
-                    mutate.nudged(rng, content[key]),
-                    ["sex", "race"],
-                    ["race"],
-                    ["age", "hours", "work", "sex", "race"],
-                    {"hours": 1},
-                    {"hours": 100},
-                    {"hours": 2},
-                    "any",
-                    0.01,
-                    0.001,
-                    1e-9,
-                    None,
-                    2,
-                    3,
-                    10**6,
-                    2**31 - 1,
-                    {name: [0.0, 0.0] for name in truth.NAMES},
-                )
-            )
+            content[key] = rng.choice((
+                mutate.nudged(rng, content[key]),
+                ["sex", "race"],
+                ["race"],
+                ["age", "hours", "work", "sex", "race"],
+                {"hours": 1},
+                {"hours": 100},
+                {"hours": 2},
+                "any",
+                0.01,
+                0.001,
+                1e-9,
+                None,
+                2,
+                3,
+                10**6,
+                2**31 - 1,
+                {name: [0.0, 0.0] for name in truth.NAMES},
+            ))
             return json.dumps(content)
         return mutate.text(mutate.tree_mutant(rng, content)).replace("\ud800", "")
     return mutate.nudged(rng, old) if old is not None else new

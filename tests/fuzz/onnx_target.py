@@ -1,7 +1,5 @@
 """ONNX files with damaged fields, and ONNX files that were never meant well."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

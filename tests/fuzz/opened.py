@@ -1,7 +1,5 @@
 """Which files a reader opens: paths in a file from a stranger must not lead out of its folder, whatever the message says."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Sequence

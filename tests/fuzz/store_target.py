@@ -1,7 +1,5 @@
 """Stores of `verifair pba`, damaged; a run goes on with them."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from pathlib import Path

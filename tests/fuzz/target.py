@@ -1,7 +1,5 @@
 """What is fuzzed: a reader, valid files for it, and how they are damaged; and what a reader may do with a damaged file."""
 
-from __future__ import annotations
-
 import random
 import re
 import traceback

@@ -1,7 +1,5 @@
 """All readers that are fuzzed, by name; each is imported when it is asked for."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from tests.fuzz.target import Target

@@ -1,7 +1,5 @@
 """A few damaged files for every reader, the same ones in every run; `python -m tests.fuzz` is the long campaign."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from tests.fuzz.watch import campaign
 FEW = {
     "onnx": 25, "schema": 50, "audit": 25, "causal": 50, "table": 20, "rules": 80, "vnnlib": 20, "proof": 30, "bench": 60,
     "kept": 80,
-}  # fmt: skip
+}
 """Readers whose valid files are there, or made at once. The others begin with a run of our own verbs, and are for the campaign."""
 
 

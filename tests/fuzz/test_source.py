@@ -1,7 +1,5 @@
 """No file that is read can run code: nothing in the source unpickles, evaluates, or loads a format that could."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,22 +49,19 @@ def test_nothing_runs_what_it_reads(path: Path) -> None:
     assert list(findings(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import pickle",
-        "from dill import loads",
-        "eval('1')",
-        "exec(text)",
-        "joblib.load(p)",
-        "pd.read_pickle(p)",
-        "np.load(p)",
-        "np.load(p, allow_pickle=True)",
-        "np.load(p, allow_pickle=x)",
-        "import yaml",
-        "subprocess.run(c, shell=True)",
-        "torch.load(p)",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "import pickle",
+    "from dill import loads",
+    "eval('1')",
+    "exec(text)",
+    "joblib.load(p)",
+    "pd.read_pickle(p)",
+    "np.load(p)",
+    "np.load(p, allow_pickle=True)",
+    "np.load(p, allow_pickle=x)",
+    "import yaml",
+    "subprocess.run(c, shell=True)",
+    "torch.load(p)",
+])
 def test_what_is_looked_for_is_found(line: str) -> None:
     assert list(findings(ast.parse(line)))

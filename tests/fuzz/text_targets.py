@@ -1,7 +1,5 @@
 """Files that people write by hand: schemas, causal models, rules; and tables."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

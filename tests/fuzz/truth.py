@@ -4,8 +4,6 @@ Each function gives the first thing found to be false, or None. Of what is conti
 causal model) points are drawn: they can only refute.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,7 +19,7 @@ from encoders.network import Array
 from tests.brute_force import fractions
 from tests.builders import lattice
 from tests.fuzz import world
-from tests.soundness.fairness_truth import Case, sigma
+from tests.soundness.random_fairness import Case, sigma
 from verifair.checker.partition import PROVED, VIOLATED, Partition, PartitionStore
 from verifair.systems.cec.explanations import cec_score, explanations
 

@@ -1,7 +1,5 @@
 """VNN-LIB queries, damaged, and proofs of theirs, forged; answers are held against points, by a reading of the text of its own."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import random
@@ -126,9 +124,7 @@ def _points(query: VnnlibQuery) -> Iterator[dict[str, Fraction]]:
             break
         for k in range(POINTS):
             u = [low + (high - low) * (k if k < 2 else Fraction(rng.randrange(65), 64)) for low, high in case.bounds]
-            inputs = [
-                [u[case.place[j, i][0]] + case.place[j, i][1] for i in range(INPUTS)] for j in range(len(query.networks))
-            ]
+            inputs = [[u[case.place[j, i][0]] + case.place[j, i][1] for i in range(INPUTS)] for j in range(len(query.networks))]
             yield _values(query, inputs)
     for _ in range(POINTS):
         x = [Fraction(rng.randrange(-8, 17), 8) for _ in range(INPUTS)]
@@ -159,7 +155,7 @@ def _holds(tree: Any, values: dict[str, Fraction]) -> bool:
     return {
         "<=": left <= right, "<": left < right, ">=": left >= right, ">": left > right, "==": left == right, "=": left == right,
         "!=": left != right,
-    }[tree[0]]  # fmt: skip
+    }[tree[0]]
 
 
 def _terms(items: list[Any], values: dict[str, Fraction]) -> list[Fraction]:
@@ -218,7 +214,7 @@ WORDS = (
     "<=", "<", ">=", ">", "==", "=", "!=", "=>", "ite", "let", "assert", "declare-const", "declare-fun", "declare-network",
     "declare-input", "declare-output", "declare-hidden", "equal-to", "isomorphic-to", "vnnlib-version", "check-sat", "x" * 70_000,
     "9999999", "0000001",
-)  # fmt: skip
+)
 
 
 def _change(rng: random.Random, commands: list[Any]) -> None:

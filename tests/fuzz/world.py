@@ -2,8 +2,6 @@
 verbs write about it: stores and certificates of every kind.
 """
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

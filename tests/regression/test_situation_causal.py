@@ -4,8 +4,6 @@ Not reproduced, and not meant to be: their `lev2_1` files, whose noise is one la
 both scores (Kusner et al., level 2), for a half of 10,896 rows.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -28,13 +26,11 @@ pytestmark = pytest.mark.skipif(not CST.is_dir(), reason="VERIFAIR_DATA does not
 def loan() -> tuple[pd.DataFrame, pd.DataFrame, CausalModel]:
     """Their rows, their counterfactuals, our model fitted to the rows."""
     frame = pd.read_csv(CST / "LoanApplication_v2.csv.gz")
-    model = CausalModel(
-        nodes=(
-            Node(name="Gender"),
-            Node(name="AnnualSalary", parents=("Gender",)),
-            Node(name="AccountBalance", parents=("AnnualSalary", "Gender")),
-        )
-    )
+    model = CausalModel(nodes=(
+        Node(name="Gender"),
+        Node(name="AnnualSalary", parents=("Gender",)),
+        Node(name="AccountBalance", parents=("AnnualSalary", "Gender")),
+    ))
     return frame, pd.read_csv(CST / "cf_LoanApplication_v2.csv.gz"), model.fit(frame)
 
 

@@ -1,7 +1,5 @@
 """Adult and COMPAS end to end: a stated graph, a network that decides, and what the answer hangs on."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +37,7 @@ def adult() -> SituationTesting:
     frame = dataset.frame.sample(n=4_000, random_state=0).reset_index(drop=True)
     return SituationTesting(
         CausalModel(nodes=file.nodes), network, do={"sex": "Male"}, attributes=file.situation.attributes, k=K
-    ).fit(frame)  # fmt: skip
+    ).fit(frame)
 
 
 def only(test: SituationTesting) -> Situations:
@@ -71,7 +69,7 @@ def test_adult_hangs_on_one_edge(adult: SituationTesting) -> None:
     counts = cases(only(adult))
     less = only(SituationTesting(**{
         **adult.get_params(deep=False), "causal_model": without(adult.causal_model, "sex", "marital-status"),
-    }).fit(adult.frame_))  # fmt: skip
+    }).fit(adult.frame_))
     assert cases(less)["CF"][0] < 0.3 * counts["CF"][0]
     assert cases(less)["CST w/o"][0] < 0.75 * counts["CST w/o"][0]
     assert cases(less)["ST"] == counts["ST"]  # it knows no graph

@@ -4,8 +4,6 @@ Loan: everything, exactly. Law school: CST's numbers of table 4 exactly, once se
 equally near, counts hang on their order in the table, and only the shape can be told. All of it is recomputed from VERIFAIR_DATA.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from functools import cache

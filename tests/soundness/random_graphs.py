@@ -4,8 +4,6 @@ Weights are multiples of 1/4, slopes and divisors powers of two or small integer
 network must be the stored graph *exactly*.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -143,7 +141,7 @@ def save(graph: Graph, inputs: int, path: Path) -> Path:
     proto = helper.make_graph(
         graph.nodes, "random", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("N", inputs))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 1))],
-        [numpy_helper.from_array(value, name) for name, value in graph.constants.items()])  # fmt: skip
+        [numpy_helper.from_array(value, name) for name, value in graph.constants.items()])
     model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)
     path.write_bytes(model.SerializeToString())

@@ -4,8 +4,6 @@ Ranges are powers of two and values lie on their grid, so every squared distance
 is taken from `verifair.systems.fgce` but the types that the answers come in.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every encoder on every backend that takes its programs: no pair may contradict another, or brute force over the lattice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

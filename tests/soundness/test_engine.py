@@ -1,8 +1,9 @@
 """The engine against brute force on thousands of tiny nasty networks: it may be silent, it may never be wrong."""
 
-from __future__ import annotations
-
+import json
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,24 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.exact.dyadic import exact
+from encoders.network import Layer, Link, Network
+from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import fractions
+from tests.builders import integer, network_of, schema_of
+from verifair.checker.check import check
+from verifair.engine import cascade as engine
+from verifair.engine import solver as by_solver
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import decisions
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum
+from verifair.engine.store import Store, VerdictRecord
+from verifair.engine.verdict import Reason, Status
+from verifair.engine.verify import verify
+from verifair.errors import Disagreement, QueryError
+from verifair.schema.schema import Schema
 
 from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_problem, truth
 
@@ -98,11 +113,215 @@ def test_overflow_is_never_a_proof(bad: float) -> None:
         type(layer)(weight=layer.weight * bad, bias=layer.bias * bad, slope=layer.slope) for layer in problem.network.layers
     )
     network = type(problem.network)(layers=layers, link=problem.network.link, source_sha256="overflow")
-    problem = type(problem)(
-        network=network, domain=problem.domain, batch=problem.batch, margin=problem.margin, goals=problem.goals
-    )
+    problem = type(problem)(network=network, domain=problem.domain, batch=problem.batch, margin=problem.margin, goals=problem.goals)
     with np.errstate(all="ignore"):
         decision = decide(problem)
     for q in range(len(problem.batch)):
         for g, holds in enumerate(truth(problem, q, brute_force(problem, q))):
             assert decision.status[q, g] == OPEN or (decision.status[q, g] == PROVED) == holds
+
+
+# The edges: values of exactly 0, limits that stop a run, and solvers that contradict what is known.
+
+
+def linear_problem(weights: list[float], goals: tuple[Goal, ...]) -> TwinProblem:
+    """g = w . (age, sex) for age 0 ... 4; x has sex 0, x' has sex 1."""
+    domain = Domain(
+        integer=np.array([True, True]), lower=np.zeros(2), upper=np.array([4.0, 1.0]), offset=np.zeros(2), scale=np.ones(2),
+        start=np.array([0, 1]), one_hot=np.array([False, False]), width=np.array([1, 1]),
+    )
+    network = network_of(([weights], None))
+    batch = TwinBatch(
+        lower=np.array([[0.0, 0.0]]), upper=np.array([[4.0, 0.0]]), prime=np.array([[0.0, 1.0]]), protected=np.array([False, True])
+    )
+    return TwinProblem(network=network, domain=domain, batch=batch, margin=np.array([1.0]), goals=goals)
+
+
+def statuses(problem: TwinProblem) -> list[Status]:
+    return [answer.status for answer in engine.solve(problem)[0]]
+
+
+def test_a_difference_of_exactly_zero_is_not_positive() -> None:
+    assert statuses(linear_problem([1.0, 0.0], PBA)) == [Status.VIOLATED, Status.VIOLATED]
+
+
+def test_a_difference_that_is_barely_positive_is_proved() -> None:
+    tiny = float(np.float32(1e-30))
+    assert statuses(linear_problem([1.0, -tiny], PBA)) == [Status.PROVED, Status.VIOLATED]
+
+
+def test_a_margin_of_exactly_zero_is_no_flip() -> None:
+    """g(x) = age - 2 is negative, zero and positive; g(x') = age - 2 as well; then x' a little lower: only zeros are touched."""
+    assert statuses(linear_problem([1.0, 0.0], FLIP)) == [Status.PROVED, Status.PROVED]
+    assert statuses(linear_problem([0.0, -1.0], FLIP)) == [Status.PROVED, Status.PROVED]  # 0 against -1
+
+
+@pytest.mark.parametrize(("strict", "expected"), [(False, Status.PROVED), (True, Status.VIOLATED)])
+def test_ties_of_a_robust_decision_go_to_the_smaller_class(strict: bool, expected: Status) -> None:
+    assert statuses(linear_problem([1.0, 0.0], (Goal(rows=np.array([[1.0, 0.0]]), strict=strict),))) == [expected]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_limits_leave_unknown_and_never_more(style: str) -> None:
+    for seed in range(20):
+        problem = random_problem(seed, style, PBA)
+        full = decide(problem)
+        for stopped in (decide(problem, seconds=0.0), decide(problem, max_nodes=1)):
+            known = stopped.status != OPEN
+            assert (stopped.status[known] == full.status[known]).all()
+            assert (stopped.out_of[(~known).any(axis=1)] != "").all()
+    assert (decide(problem, seconds=0.0).status == OPEN).all()
+
+
+def outcome(termination: Termination, limit: Limit | None = None, low: float | None = None, high: float | None = None) -> Outcome:
+    return Outcome(
+        termination=termination, limit=limit, values=None if high is None else np.zeros(1), primal_bound=high, dual_bound=low,
+        duals=None, ray=None, backend="fake", version="0", tolerance=1e-6, build_seconds=0.0, solve_seconds=0.0, nodes=None,
+    )
+
+
+@pytest.mark.parametrize("termination", Termination)
+@pytest.mark.parametrize("limit", [None, *Limit])
+def test_no_termination_without_a_bound_is_a_proof(termination: Termination, limit: Limit | None) -> None:
+    for relaxation in (False, True):
+        status, reason = by_solver.status_of(outcome(termination, limit), exact=False, relaxation=relaxation, bound=-np.inf)
+        assert status is Status.UNKNOWN
+        assert isinstance(reason, Reason)
+    exact, _ = by_solver.status_of(outcome(termination, limit), exact=True, relaxation=False, bound=np.inf)
+    assert exact is (Status.PROVED if termination is Termination.INFEASIBLE else Status.UNKNOWN)
+
+
+def test_a_bound_within_tolerance_is_no_claim() -> None:
+    for bound, expected in ((1e-6, Status.UNKNOWN), (9e-6, Status.UNKNOWN), (1e-4, Status.PROVED)):
+        assert by_solver.status_of(outcome(Termination.OPTIMAL), exact=False, relaxation=False, bound=bound)[0] is expected
+
+
+@pytest.mark.parametrize(("low", "high"), [(5.0, 5.0), (-9.0, -9.0)])
+def test_a_contradiction_is_saved_and_raised(low: float, high: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = linear_problem([1.0, -1.0], PBA[:1])
+    (known,), = engine.solve(problem, method="bnb")
+    known = replace(known, lower=0.5, upper=1.0)
+    with pytest.raises(Disagreement, match="fake 0"):
+        by_solver.compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=low, high=high), known)
+    (saved,) = tmp_path.glob("disagreement-*.json")
+    assert json.loads(saved.read_text())["row"] == [1.0, -1.0]
+    by_solver.compare(problem, 0, problem.rows[0], outcome(Termination.OPTIMAL, low=1.0, high=1.0), known)
+
+
+def test_leftovers_of_a_node_limit_go_to_the_milp() -> None:
+    for seed in range(40):
+        problem = random_problem(seed, "plain", PBA)
+        limited = engine.solve(problem, budget=Budget(seconds=60, nodes=1))
+        whole = engine.solve(problem)
+        for a, b in zip(limited, whole, strict=True):
+            for ours, full in zip(a, b, strict=True):
+                assert ours.status in (full.status, Status.UNKNOWN)
+
+
+# Defects that a review found, each with the question that showed it.
+
+
+def network(*parts: tuple[np.ndarray, np.ndarray], link: Link = Link.IDENTITY) -> Network:
+    layers = tuple(
+        Layer(weight=np.asarray(w, dtype=float), bias=np.asarray(b, dtype=float), slope=np.full(len(b), float(k == len(parts) - 1)))
+        for k, (w, b) in enumerate(parts)
+    )
+    return Network(layers=layers, link=link, source_sha256="0" * 64)
+
+
+@pytest.mark.parametrize("width", [1023, 1024, 1025, 1100, 1500, 2047, 2048, 2049])
+def test_exact_products_of_any_width(width: int) -> None:
+    rng = np.random.default_rng(width)
+    weight = rng.standard_normal((1, width)).astype(np.float32).astype(float)
+    x = rng.standard_normal((1, width)).astype(np.float32).astype(float)
+    wide = network((weight, np.zeros(1)))
+    assert (wide.forward(exact(x)).to_fractions() == wide.forward(fractions(x))).all()
+
+
+def schema(kind: str) -> Schema:
+    age = {"name": "age", "kind": kind, "range": [0, 40], "unit": 1}
+    return schema_of(age, integer("sex", 0, 1, protected=True))
+
+
+@pytest.mark.parametrize("kind", ["real", "integer"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_network_that_ignores_the_protected_feature_is_proved(kind: str, hidden: bool) -> None:
+    """Its difference is exactly 0 while the decision changes with age: rounding must not blur the zero."""
+    first = (np.array([[0.37, 0.0], [-0.21, 0.0]]), np.array([-5.1, 3.3]))
+    parts = [first, (np.array([[1.3, -0.7]]), np.array([-1.1]))] if hidden else [(np.array([[0.37, 0.0]]), np.array([-5.1]))]
+    fair = network(*parts)
+    query = IndividualFairness(network=fair, schema=schema(kind), protected=["sex"])
+    verdict = verify(query)
+    assert verdict.status is Status.PROVED
+    assert verdict.certificate is not None
+    report = check(verdict.certificate, network=fair, schema=query.schema)
+    assert report.accepted, report.rejections
+
+
+def test_a_protected_path_that_is_never_on_is_proved() -> None:
+    first, last = (np.array([[0.37, 0.0], [-1.0, 0.5]]), np.array([-5.1, -2.0])), (np.array([[1.3, 4.0]]), np.array([-1.1]))
+    dead = network(first, last)
+    query = IndividualFairness(network=dead, schema=schema("real"), protected=["sex"])
+    verdict = verify(query)
+    assert verdict.status is Status.PROVED
+    assert verdict.certificate is not None
+    assert check(verdict.certificate, network=dead, schema=query.schema).accepted
+
+
+def test_flips_need_two_classes() -> None:
+    three = network((np.ones((3, 2)), np.zeros(3)))
+    described = Schema.build({**schema("integer").model_dump(), "positive": "class = 1"})
+    with pytest.raises(QueryError, match="two classes, the network has 3"):
+        IndividualFairness(network=three, schema=described, protected=["sex"])
+
+
+def test_a_box_between_neighbouring_floats_ends_unknown() -> None:
+    one = np.array([False, True])
+    domain = Domain(
+        integer=one, lower=np.zeros(2), upper=np.array([2.0, 1.0]), offset=np.zeros(2), scale=np.array([1e-30, 1.0]),
+        start=np.arange(2), one_hot=np.array([False, False]), width=np.ones(2, dtype=np.int64),
+    )
+    low = np.array([[1.0, 0.0]])
+    batch = TwinBatch(
+        lower=low, upper=np.array([[np.nextafter(1.0, 2.0), 0.0]]), prime=np.array([[1.0, 1.0]]),
+        protected=np.array([False, True]),
+    )
+    steep = network((np.array([[1e-3, 0.0], [-1e-3, 1.0]]), np.zeros(2)), (np.array([[1.0, 1.0]]), np.zeros(1)))
+    problem = TwinProblem(network=steep, domain=domain, batch=batch, margin=np.ones(1), goals=PBA)
+    decision = decide(problem, seconds=20)
+    assert (decision.nodes < 100).all(), "it stops by itself"
+    assert all(decision.out_of[0] in ("", "float") for _ in np.argwhere(decision.status == OPEN))
+
+
+def test_decisions_are_exact_where_terms_cancel() -> None:
+    big = 2.0**60
+    cancelling = network((np.array([[big, -big, 0.5]]), np.zeros(1)))
+    assert decisions(cancelling, np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])).tolist() == [1, 0]
+
+
+def test_a_certificate_without_content_is_rejected() -> None:
+    fair = network((np.array([[1.0, 0.0]]), np.zeros(1)))
+    query = IndividualFairness(network=fair, schema=schema("integer"), protected=["sex"])
+    certificate = verify(query).certificate
+    assert certificate is not None
+    from dataclasses import replace
+
+    for box in ({"sex": (0.2, 0.8)}, {"sex": (0.0, 0.0)}, {}):
+        empty = replace(certificate, proofs=(), query=replace(certificate.query, box={**certificate.query.box, **box}))
+        assert not check(empty, network=fair, schema=query.schema).accepted
+
+
+def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
+    def record(status: str, reason: str) -> VerdictRecord:
+        return VerdictRecord(
+            sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status=status, reason=reason,
+            lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None,
+            claim=None,
+        )
+
+    with Store(tmp_path / "v.sqlite") as store:
+        store.begin("run", {}, resume=False)
+        for status, reason in (("unknown", "time"), ("violated", ""), ("unknown", "time")):
+            store.add("run", [record(status, reason)])
+        assert store.frame("run")["status"].tolist() == ["violated"]

@@ -1,7 +1,5 @@
 """The feasibility graph against plain loops over exact fractions, its components, reachability and costs against networkx."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """FGCE's optima against brute force: from rows through the graph, on odd costs, out of time at every step; and monotonicity."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter
@@ -70,7 +68,7 @@ def odd(rng: np.random.Generator, style: str) -> Instance:
             "ties": rng.integers(0, 4, shape).astype(float), "equal": np.full(shape, 0.7), "zero": np.zeros(shape),
             "next": np.nextafter(1.0, 2.0) ** rng.integers(0, 4, shape), "one candidate": rng.random(shape),
             "huge": 10.0 ** rng.integers(-300, 300, shape), "plain": rng.random(shape),
-        }[style]  # fmt: skip
+        }[style]
         return np.where(rng.random(shape) < rng.choice([0.0, 0.3, 0.6]), np.inf, cost)
 
     while not (instance := from_costs(*(block() for _ in range(rng.integers(1, 4))))).blocks:
@@ -212,7 +210,7 @@ def test_fewer_candidates_than_components_is_told_with_the_k_that_would_do() -> 
     instance = from_costs(*(np.ones((2, 2)) for _ in range(4)))
     for method, k in itertools.product(EXACT, (1, 2, 3)):
         with pytest.raises(QueryError, match=rf"^k = {k} is too few for full coverage: the 8 factuals lie in 4 weak components and "
-                                             r"need 4; pass k = 4, or a coverage below 1$"):  # fmt: skip
+                                             r"need 4; pass k = 4, or a coverage below 1$"):
             method(instance, k)
         with pytest.raises(QueryError, match=rf"cover at most {2 * k} of the 8 factuals, 7 are asked for; raise k, or lower"):
             method(instance, k, 0.8)
@@ -234,7 +232,7 @@ def test_coverage_may_leave_a_component_out() -> None:
 @pytest.mark.parametrize(("share", "size", "count"), [
     (0.1, 30, 3), (0.7, 10, 7), (0.3, 10, 3), (0.29, 100, 29), (0.57, 100, 57), (1 / 3, 3, 1), (2 / 3, 3, 2), (0.15, 20, 3),
     (0.999999, 30, 30), (1e-9, 30, 1), (1e-300, 30, 1), (1.0, 30, 30), (0.5, 3, 2), (0.07, 100, 7), (0.995, 200, 199),
-])  # fmt: skip
+])
 def test_a_share_is_as_many_factuals_as_in_decimals(share: float, size: int, count: int) -> None:
     """0.1 * 30 = 3.0000000000000004 in floats, 0.29 * 100 = 28.999999999999996."""
     instance = from_costs(np.arange(1.0, size + 1)[:, None])
@@ -253,7 +251,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     instance = from_costs(np.ones((2, 2)))
     for k in (0, -1):
         for asked in (lambda k: centers(instance, k), lambda k: largest_coverage(instance, k, 1.0),
-                      lambda k: greedy_coverage(instance, k, 1.0)):  # fmt: skip
+                      lambda k: greedy_coverage(instance, k, 1.0)):
             with pytest.raises(QueryError, match=f"k = {k}: at least one counterfactual is needed"):
                 asked(k)
     for limit in (0.5, -1.0, np.nan):
@@ -478,7 +476,7 @@ def test_the_order_of_rows_and_candidates_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)
     instance = odd(rng, "plain")
     turned = from_costs(*(block.cost[rng.permutation(len(block.cost))][:, rng.permutation(block.cost.shape[1])]
-                          for block in instance.blocks[::-1]))  # fmt: skip
+                          for block in instance.blocks[::-1]))
     assert fewest(turned)[0] == fewest(instance)[0]
     for k, share in itertools.product((1, 2, 4), (1.0, 0.6)):
         assert cost_of(turned, k, share) == cost_of(instance, k, share)

@@ -1,7 +1,5 @@
 """Robust counterfactuals against brute force: every verdict by all points of its neighbourhood, every choice by all choices."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

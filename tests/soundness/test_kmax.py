@@ -1,7 +1,5 @@
 """kmax against brute force: every lattice point of tiny boxes, all K copies in exact rationals, buckets by ball arithmetic."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

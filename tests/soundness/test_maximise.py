@@ -1,7 +1,5 @@
 """The largest gap against brute force on tiny nasty networks: witness below, bound above, certificate accepted."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

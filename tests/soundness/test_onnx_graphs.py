@@ -1,7 +1,5 @@
 """Graphs of maxima, clippings, poolings, convolutions and branches against enumeration: the import is exact, verdicts are true."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -15,7 +13,7 @@ from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
 from tests.builders import integer, schema_of
 
-from .fairness_truth import Case
+from .random_fairness import Case
 from .random_graphs import evaluated, exactly, random_graph, save
 from .test_whole_domain import assert_true
 

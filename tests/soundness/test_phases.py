@@ -1,7 +1,5 @@
 """Neuron branching against brute force on tiny nasty networks: what it says is true, it always finishes, its proofs check."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise

@@ -1,24 +1,30 @@
 """Smooth networks against brute force in ball arithmetic: the engine may be silent, it may never be wrong."""
 
-from __future__ import annotations
+import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import verifair as vf
 from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
-from encoders.network import Array
+from encoders.curves import SmoothLayer
+from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
 from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.tree import Tree
+from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OPEN, PROVED
+from verifair.engine.verify import fairness_certificate
 
-from .random_smooth import MIXES, brute_force, smooth_problem
-from .random_twins import FLIP, PBA, ROBUST, STYLES
+from .random_fairness import Case, small_cases
+from .random_twins import BITS, FLIP, MIXES, PBA, ROBUST, STYLES, brute_force_smooth, logits, smooth_problem, smoothed
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP}
 seeds = st.integers(0, 2**32 - 1)
@@ -36,7 +42,7 @@ def test_bounds_lie_below_every_point(mix: str, seed: int, style: str) -> None:
     interval = interval_goals(twin, question, interval_bounds(twin, question, low, high)[-1])
     found = [linear, interval, *checker_bounds(problem)]
     for q in question:
-        for values in brute_force(problem, int(q)):
+        for values in brute_force_smooth(problem, int(q)):
             for r, value in enumerate(values):
                 for bounds in found:
                     assert not np.isnan(bounds[q, r])
@@ -66,7 +72,7 @@ def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) 
     problem = smooth_problem(seed, style, mix, GOALS[kind])
     decision = decide(problem, max_nodes=500)
     for q in range(len(problem.batch)):
-        values = brute_force(problem, q)
+        values = brute_force_smooth(problem, q)
         for g, goal in enumerate(problem.goals):
             mine = np.flatnonzero(problem.goal_of == g)
             fails = [all(row[r] <= 0 if goal.strict else row[r] < 0 for r in mine) for row in values]
@@ -81,3 +87,99 @@ def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) 
                 point = decision.witness[q, g]
                 assert (point >= problem.batch.lower[q]).all()
                 assert (point <= problem.batch.upper[q]).all()
+
+
+# Verdicts about smooth networks, their certificates and the checker, against ball arithmetic at every row.
+
+
+STYLES = ("plain", "sparse", "integer", "huge", "tiny", "blind", "giant", "saturated")
+
+
+def smooth_cases(style: str, mix: str, count: int, **options: bool) -> list[Case]:
+    """The random queries of `small_cases` with curves in their networks."""
+    out = []
+    for case in small_cases(style, count, **options):
+        rng = np.random.default_rng(case.seed)
+        network = smoothed(case.query.network, rng, mix)
+        sha256 = hashlib.sha256(rng.bytes(8)).hexdigest()
+        out.append(replace(case, query=replace(case.query, network=replace(network, source_sha256=sha256))))
+    return out
+
+
+def violated_somewhere(case: Case) -> bool | None:
+    """Whether some pair of legal rows violates the query; None where no precision tells."""
+    before, ctx.prec = ctx.prec, BITS
+    try:
+        margins = [_margin(case, row) for row in case.rows]
+        bad, fine = False, True
+        for first, second in zip(*case.pairs, strict=True):
+            a, b = margins[first], margins[second]
+            if case.query.epsilon is None:
+                bad, fine = bad or (a > 0 and b < 0), fine and (a <= 0 or b >= 0)
+            else:
+                gap = _sigma(a) - _sigma(b) - arb(case.query.epsilon)
+                bad, fine = bad or gap > 0, fine and gap <= 0
+        return True if bad else False if fine else None
+    finally:
+        ctx.prec = before
+
+
+def _sigma(a: arb) -> arb:
+    return ((a / 2).tanh() + 1) / 2
+
+
+def _margin(case: Case, row: np.ndarray) -> arb:
+    out = logits(case.query.network, case.schema.encode(row[None])[0])
+    return out[0] if len(out) == 1 else out[1] - out[0]
+
+
+@pytest.mark.parametrize("epsilon", [False, True])
+@pytest.mark.parametrize("style", STYLES)
+def test_verdicts_are_true_and_their_certificates_are_confirmed(style: str, epsilon: bool) -> None:
+    for mix in MIXES:
+        for case in smooth_cases(style, mix, 3, epsilon=epsilon):
+            verdict = vf.verify(case.query, budget=vf.Budget(seconds=30, nodes=3000))
+            truth = violated_somewhere(case)
+            match verdict.status:
+                case vf.Status.PROVED:
+                    assert truth is not True
+                    assert verdict.certificate is not None
+                    assert "tanh as the real functions" in verdict.certificate.semantics or case.query.network.piecewise_linear
+                    report = vf.check(verdict.certificate, network=case.query.network, schema=case.schema)
+                    assert report.accepted, (case.seed, mix, report.rejections)
+                case vf.Status.VIOLATED:
+                    assert truth is not False
+                case vf.Status.UNKNOWN:
+                    assert truth is None, (case.seed, mix, verdict.reason)
+
+
+@pytest.mark.parametrize("epsilon", [False, True])
+def test_forged_certificates_are_rejected(epsilon: bool) -> None:
+    """One leaf for the whole box, of every pair and direction, claims what is false somewhere."""
+    forged = 0
+    for style, mix in (("plain", "tanh"), ("integer", "sigmoid"), ("huge", "mixed"), ("saturated", "tanh")):
+        for case in smooth_cases(style, mix, 6, epsilon=epsilon):
+            if violated_somewhere(case) is not True:
+                continue
+            box = box_of(case.schema, case.query.box)
+            batch, _, _ = Pairs.of(case.query, *box).batch(case.schema.domain, box[0][None], box[1][None], box)
+            evidence = [[Tree.leaf(0.0), Tree.leaf(0.0)] for _ in range(len(batch))]
+            forgery = fairness_certificate(case.query, batch, box, evidence, epsilon=case.query.epsilon, scale="probability")
+            assert not vf.check(forgery, network=case.query.network, schema=case.schema).accepted
+            forged += 1
+    assert forged > 3
+
+
+def test_a_certificate_is_about_one_network() -> None:
+    """The same weights with ReLU, or with the other curve, are another network, whatever its file says."""
+    cases = (case for case in smooth_cases("plain", "tanh", 20) if not case.query.network.piecewise_linear)
+    case = next(case for case in cases if violated_somewhere(case) is False)
+    verdict = vf.verify(case.query, budget=vf.Budget(seconds=30))
+    assert verdict.certificate is not None
+    bent = tuple(
+        Layer(weight=layer.weight, bias=layer.bias, slope=np.zeros(len(layer.bias))) if isinstance(layer, SmoothLayer) else layer
+        for layer in case.query.network.layers
+    )
+    report = vf.check(verdict.certificate, network=replace(case.query.network, layers=bent), schema=case.schema)
+    assert not report.accepted
+    assert "semantics" in str(report.rejections[0])

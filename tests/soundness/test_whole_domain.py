@@ -3,12 +3,13 @@
 The truth comes from listing every row in fractions and decimals; the engine may be silent, never wrong.
 """
 
-from __future__ import annotations
-
+import sqlite3
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,28 @@ import pandas as pd
 import pytest
 
 import verifair as vf
+from encoders.network import Booleans, Network
 from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
+from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.kinds.partition import check_partition
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
+from verifair.checker.tree import Tree
+from verifair.engine.partition import certify_partition
+from verifair.errors import DataError
 
-from .fairness_truth import Case, compared, exact_logits, sigma
-from .random_fairness import OFFS, STYLES_HERE, near_cases, small_cases, verdict_of
+from .random_fairness import (
+    LARGEST,
+    OFFS,
+    STYLES_HERE,
+    Case,
+    compared,
+    exact_logits,
+    near_cases,
+    random_case,
+    sigma,
+    small_cases,
+    verdict_of,
+)
 
 
 def raw_of(case: Case, row: dict[str, Any]) -> np.ndarray:
@@ -208,3 +227,302 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     answers = {(line.goal, line.delta, line.row, line.to): line.status == "proved" for line in found.itertuples()}
     assert set(found["status"]) <= {"proved", "violated"}
     assert answers == expected
+
+
+# Partitioned certification against enumeration, part by part; runs that end early; stores that were tampered with.
+
+
+def wrong_parts(case: Case, partition: Partition) -> Booleans:
+    """(parts,) whether a part holds the first copy of a pair that the query forbids, in either order."""
+    first, second = case.pairs
+    bad = {(i, k) for i, k, is_bad in zip(first.tolist(), second.tolist(), case.wrong(), strict=True) if is_bad}
+    part = partition.locate(case.rows)
+    out = np.zeros(partition.count, dtype=bool)
+    for i, k, earlier in zip(first.tolist(), second.tolist(), case.first_copy, strict=True):
+        out[part[i]] |= earlier and ((i, k) in bad or (k, i) in bad)
+    return out
+
+
+def partition_of(case: Case, size: int) -> Partition:
+    whole = [case.schema.index(name) for name in case.query.protected]
+    return Partition.of(case.schema.domain, *case.box, size=size, whole=whole)
+
+
+def statuses(path: Path, count: int) -> np.ndarray:
+    found = np.full(count, UNKNOWN)
+    with PartitionStore(path) as store:
+        for first, status in store.statuses():
+            found[first : first + len(status)] = status
+    return found
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("style", STYLES_HERE)
+def test_parts_are_decided_as_enumeration_does(style: str, gap: bool, tmp_path: Path) -> None:
+    """Relaxed and constrained ones among them; with many boxes, with few, and with one, which leaves it to neuron branching."""
+    cases = near_cases(style, 4, 1e-6, first=200) if gap else small_cases(style, 4, first=200)
+    for k, case in enumerate(cases):
+        size, path = 2 + k % 2, tmp_path / f"{k}.sqlite"
+        budget = vf.Budget(seconds=20, nodes=(None, 5, 1)[k % 3])
+        certify_partition(case.query, size=size, store=path, budget=budget)
+        partition = partition_of(case, size)
+        found, truth = statuses(path, partition.count), wrong_parts(case, partition)
+        assert ((found == UNKNOWN) | ((found == VIOLATED) == truth)).all()
+        if k % 3 == 0:
+            assert (found != UNKNOWN).all()
+        report = check_partition(path, network=case.query.network, schema=case.schema)
+        assert report.accepted == bool((found != UNKNOWN).any()), (style, case.seed, report.rejections)
+
+
+def mixed_case() -> Case:
+    """One whose parts are some proved, some violated."""
+    for seed in range(1000):
+        case = random_case(seed, "plain", constrained=False)
+        if len(case.rows) <= LARGEST and not any(feature.kind == "real" for feature in case.schema.features):
+            truth = wrong_parts(case, partition_of(case, 2))
+            if 2 <= truth.sum() <= len(truth) - 2:
+                return case
+    raise AssertionError("no seed gives such a case")
+
+
+def test_a_partial_run_is_taken_up_again(tmp_path: Path) -> None:
+    case = mixed_case()
+    path, whole = tmp_path / "run.sqlite", tmp_path / "whole.sqlite"
+    count = partition_of(case, 2).count
+    certify_partition(case.query, size=2, store=path, budget=vf.Budget(seconds=1e-9))
+    assert (statuses(path, count) == UNKNOWN).all()
+    certify_partition(case.query, size=2, store=path, resume=True, budget=vf.Budget(seconds=20, nodes=1))
+    certify_partition(case.query, size=2, store=path, resume=True, budget=vf.Budget(seconds=20))
+    certify_partition(case.query, size=2, store=whole, budget=vf.Budget(seconds=20))
+    truth = wrong_parts(case, partition_of(case, 2))
+    assert (statuses(path, count) == np.where(truth, VIOLATED, PROVED)).all()
+    assert (statuses(whole, count) == statuses(path, count)).all()
+
+
+def test_a_store_is_about_one_question_only(tmp_path: Path) -> None:
+    case = mixed_case()
+    path = tmp_path / "run.sqlite"
+    certify_partition(case.query, size=2, store=path)
+    differ = "any" if case.query.differ == "all" else "all"
+    others = [(case.query, 3), (replace(case.query, epsilon=0.1), 2), (replace(case.query, differ=differ), 2)]
+    for query, size in others:
+        for resume in (False, True):
+            with pytest.raises(DataError, match="another question"):
+                certify_partition(query, size=size, store=path, resume=resume)
+    with pytest.raises(DataError, match="this question already"):
+        certify_partition(case.query, size=2, store=path)
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """Every chunk of a store after `change`."""
+    with PartitionStore(path) as store:
+        about = {key: value for key, value in store.about.items() if key != "format"}
+        chunks = list(store.chunks())
+    with PartitionStore(path, about, resume=True) as store:
+        for chunk in chunks:
+            store.add(change(chunk))
+
+
+def all_proved(chunk: Chunk) -> Chunk:
+    """Every part claimed as proved by a single leaf for each question."""
+    count = len(chunk)
+    return replace(
+        chunk, status=np.full(count, PROVED, dtype=np.int8), pair=chunk.pair[:0], goal=chunk.goal[:0], x=chunk.x[:0],
+        margins=chunk.margins[:0], agrees=chunk.agrees[:0],
+    )
+
+
+def with_leaves(chunk: Chunk, questions: int) -> Chunk:
+    leaves = np.ones(questions, dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    return replace(
+        all_proved(chunk), size=leaves, feature=-leaves, cut=np.zeros(questions), phase_size=none, phase_feature=none,
+        phase_cut=np.empty(0), phase_start=none, phase_index=none, phase_value=np.empty(0),
+    )
+
+
+def moved_witness(chunk: Chunk) -> Chunk:
+    x = chunk.x.copy()
+    x[0] = x[-1]
+    return replace(chunk, x=x)
+
+
+def swapped(chunk: Chunk) -> Chunk:
+    """Each verdict given to its mirror image."""
+    return replace(chunk, status=chunk.status[::-1].copy())
+
+
+@pytest.mark.parametrize("change", [all_proved, moved_witness, swapped, "goal", "leaves", "tree"])
+def test_a_store_that_was_tampered_with_is_rejected(change: Any, tmp_path: Path) -> None:
+    case = mixed_case()
+    path = tmp_path / "run.sqlite"
+    certify_partition(case.query, size=2, store=path)
+    assert check_partition(path, network=case.query.network, schema=case.schema).accepted
+    match change:
+        case "goal":
+            rewritten(path, lambda chunk: replace(chunk, goal=1 - chunk.goal))
+        case "tree":
+            rewritten(path, lambda chunk: replace(chunk, feature=chunk.feature[:-1], cut=chunk.cut[:-1]))
+        case "leaves":
+            pairs = len(case_pairs(case))
+            rewritten(path, lambda chunk: with_leaves(chunk, pairs * len(chunk)))
+        case _:
+            rewritten(path, change)
+    assert not check_partition(path, network=case.query.network, schema=case.schema).accepted
+
+
+def case_pairs(case: Case) -> set[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Pairs of protected combinations that the query compares."""
+    index = [case.schema.index(name) for name in case.query.protected]
+    first, second = case.pairs
+    return {
+        (tuple(case.rows[i, index]), tuple(case.rows[k, index]))
+        for i, k, earlier in zip(first.tolist(), second.tolist(), case.first_copy, strict=True)
+        if earlier
+    }
+
+
+def test_a_store_about_another_epsilon_network_or_schema_is_rejected(tmp_path: Path) -> None:
+    case = mixed_case()
+    gaps = case.gaps()
+    case = case.asking(epsilon=float(max(gaps) + Decimal("1e-6")), relax={})
+    path = tmp_path / "run.sqlite"
+    certify_partition(case.query, size=2, store=path)
+    assert check_partition(path, network=case.query.network, schema=case.schema).accepted
+    other = replace(case.query.network, source_sha256="0" * 64)
+    assert not check_partition(path, network=other, schema=case.schema).accepted
+    with sqlite3.connect(path) as connection:
+        (about,) = connection.execute("SELECT value FROM about").fetchone()
+        smaller = float(max(gaps) - Decimal("1e-6"))
+        connection.execute("UPDATE about SET value = ?", (about.replace(repr(case.query.epsilon), repr(smaller)),))
+    assert not check_partition(path, network=case.query.network, schema=case.schema).accepted
+
+
+# Certificates that were tampered with: the checker believes no false claim, whatever evidence stands beside it.
+
+
+def accepted(certificate: Certificate, case: Case) -> bool:
+    """Whether the checker believes the certificate once it claims to be about this very network and schema."""
+    dressed = replace(
+        certificate, network_sha256=case.query.network.source_sha256, schema_sha256=case.schema.sha256,
+        features=tuple(feature.name for feature in case.schema.features),
+    )
+    return vf.check(dressed, network=case.query.network, schema=case.schema).accepted
+
+
+def proved(style: str, *, count: int, first: int, gap: bool) -> Iterator[tuple[Case, Certificate]]:
+    """Queries with what proves them; with `gap` just so."""
+    cases = near_cases(style, count, 1e-6, first=first) if gap else small_cases(style, count, first=first)
+    for case in cases:
+        verdict = verdict_of(case)
+        if verdict.status is vf.Status.PROVED and verdict.certificate is not None:
+            yield case, verdict.certificate
+
+
+def with_query(certificate: Certificate, **changes: Any) -> Certificate:
+    return replace(certificate, query=replace(certificate.query, **changes))
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("style", STYLES_HERE)
+def test_a_wider_claim_is_accepted_only_where_it_is_true(style: str, gap: bool) -> None:
+    """A smaller epsilon, fewer constraints, wider relaxation or box, other pairs, other weights: never accepted when false."""
+    for case, certificate in proved(style, count=4, first=20, gap=gap):
+        rng = np.random.default_rng(case.seed)
+        claims: list[tuple[Certificate, Case]] = []
+        if gap:
+            for off in (1e-15, 1e-12, 1e-9, 1e-3):
+                epsilon = float(max(case.gaps(), default=Decimal(0)) - Decimal(off))
+                if 1e-9 <= epsilon <= 1 - 1e-9:
+                    claims.append((with_query(certificate, epsilon=epsilon), case.asking(epsilon=epsilon)))
+        for name, width in case.query.relax.items():
+            wider = {name: width + 1}
+            claims.append((with_query(certificate, relax=wider), case.asking(relax=wider)))
+        whole = {
+            name: (float(low), float(high))
+            for name, low, high in zip(certificate.features, case.schema.domain.lower, case.schema.domain.upper, strict=True)
+        }
+        claims.append((with_query(certificate, box=whole), case.asking(box={})))
+        claims.append((with_query(certificate, differ="any"), case.asking(differ="any")))
+        claims += [(certificate, case.asking(schema=schema)) for schema in with_one_constraint_less(case.schema)]
+        claims += [(certificate, case.asking(network=network)) for network in other_networks(case.query.network, rng)]
+        for changed, other in claims:
+            if len(other.rows) <= 2 * LARGEST and accepted(changed, other):
+                assert not other.wrong().any()
+
+
+def with_one_constraint_less(schema: vf.Schema) -> list[vf.Schema]:
+    fields = {name: getattr(schema, name) for name in type(schema).model_fields}
+    return [
+        vf.Schema.model_validate({**fields, "constraints": (*schema.constraints[:k], *schema.constraints[k + 1 :])})
+        for k in range(len(schema.constraints))
+    ]
+
+
+def other_networks(network: Network, rng: np.random.Generator) -> Iterator[Network]:
+    """One layer's weights off by about half, and another last bias."""
+    k = int(rng.integers(len(network.layers)))
+    weight = network.layers[k].weight * (1 + 0.5 * rng.standard_normal(network.layers[k].weight.shape))
+    bias = network.layers[-1].bias + rng.standard_normal(network.outputs)
+    for position, change in ((k, {"weight": weight}), (len(network.layers) - 1, {"bias": bias})):
+        layers = list(network.layers)
+        rounded = {name: value.astype(np.float32).astype(float) for name, value in change.items()}
+        layers[position] = replace(layers[position], **rounded)
+        yield replace(network, layers=tuple(layers))
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("style", ["plain", "integer", "sparse", "duplicate", "blind"])
+def test_incomplete_evidence_is_rejected(style: str, gap: bool) -> None:
+    """A pair without its proof, a pair proved twice instead, one direction twice, another shift, half a tree."""
+    for case, certificate in proved(style, count=6, first=60, gap=gap):
+        rng = np.random.default_rng(case.seed)
+        proofs = certificate.proofs
+        k = int(rng.integers(len(proofs)))
+        statement = proofs[k].statement
+        reverse = replace(statement, classes=statement.classes[::-1])
+        changed: list[Proof | None] = [None, proofs[k - 1], replace(proofs[k], statement=reverse)]
+        changed += [
+            replace(proofs[k], statement=replace(statement, offset={name: step + one}))
+            for name, step in statement.offset.items()
+            for one in (-1, 1)
+        ]
+        for one in changed:
+            rest = (*proofs[:k], *([] if one is None else [one]), *proofs[k + 1 :])
+            assert not accepted(replace(certificate, proofs=rest), case)
+        for at, proof in enumerate(proofs):
+            tree = proof.evidence
+            if isinstance(tree, Tree) and len(tree.feature) > 1:
+                half = Tree(feature=tree.feature[:-1], cut=tree.cut[:-1], bound=tree.bound[:-1])
+                rest = (*proofs[:at], replace(proof, evidence=half), *proofs[at + 1 :])
+                assert not accepted(replace(certificate, proofs=rest), case)
+                break
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("style", STYLES_HERE)
+def test_trees_prove_nothing_false(style: str, gap: bool) -> None:
+    """The trees of a query that holds, or a single leaf, as evidence for one that does not."""
+    for case in small_cases(style, 4, first=100):
+        if gap:
+            largest = max(case.gaps(), default=Decimal(0))
+            if not Decimal("2e-9") < largest < 1 - Decimal("2e-6"):
+                continue
+            false, true = (case.asking(epsilon=float(largest + Decimal(off))) for off in ("-1e-9", "1e-6"))
+        elif case.wrong().any():
+            false, true = case, case.asking(epsilon=1 - 1e-9)
+        else:
+            continue
+        verdict = verdict_of(true)
+        if verdict.certificate is None or not false.wrong().any():
+            continue
+        stolen = with_query(verdict.certificate, epsilon=false.query.epsilon)
+        if false.query.epsilon is None:
+            stolen = replace(
+                stolen,
+                proofs=tuple(replace(proof, statement=replace(proof.statement, goal="no-flip")) for proof in stolen.proofs),
+            )
+        assert not accepted(stolen, false)
+        for bound in (None, 0.0, 1e9):
+            leaf = tuple(replace(proof, evidence=Tree.leaf(bound)) for proof in stolen.proofs)
+            assert not accepted(replace(stolen, proofs=leaf), false)

@@ -1,7 +1,5 @@
 """The comparisons: each is named in the README, can be imported, and has options made from its signature."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

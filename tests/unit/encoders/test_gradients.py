@@ -1,7 +1,5 @@
 """Integrated gradients: complete to rounding, equal to finite differences, to captum's, and to fine sums; at every edge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -94,7 +92,7 @@ def test_huge_and_tiny_weights(scale: float) -> None:
         layers=(Layer(weight=first.weight * scale, bias=first.bias * scale, slope=first.slope),
                 *(Layer(weight=layer.weight, bias=0 * layer.bias, slope=layer.slope) for layer in rest)),
         link=Link.IDENTITY, source_sha256="",
-    )  # fmt: skip
+    )
     g = integrated_gradients(scaled, margin, x, b)
     change = (scaled.forward(x) - scaled.forward(b)) @ margin
     assert np.abs(g.sum(axis=1) - change).max() <= 1e-12 * np.abs(g).sum(axis=1).max()

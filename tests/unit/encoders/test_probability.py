@@ -1,7 +1,5 @@
 """The curve of probability gaps against arithmetic of its own: decimals of many digits, and balls of 400 bits at many points."""
 
-from __future__ import annotations
-
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Sigmoid and tanh: enclosures, lines and difference bounds against ball arithmetic, most of all at the corners."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

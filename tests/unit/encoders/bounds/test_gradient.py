@@ -1,7 +1,5 @@
 """Zonotopes of gradients: exact where nothing switches, tight where something does, useless rather than wrong where floats end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -76,7 +74,7 @@ def test_several_boxes_keep_to_themselves() -> None:
         (rng.standard_normal((6, 3)), rng.standard_normal(6), 0.0),
         (rng.standard_normal((5, 6)), rng.standard_normal(5), 0.1),
         (rng.standard_normal((1, 5)), np.zeros(1), 1.0),
-    )  # fmt: skip
+    )
     low = rng.standard_normal((4, 3))
     high, baseline = low + 0.3 * rng.random((4, 3)), rng.standard_normal((4, 3))
     together = gradient_zonotopes(network, ONE, baseline, low, high, 8)
@@ -92,9 +90,7 @@ def test_several_boxes_keep_to_themselves() -> None:
 
 @pytest.mark.parametrize("weight", [1e200, 1e-200])
 def test_out_of_the_range_of_floats_nothing_is_proved(weight: float) -> None:
-    network = network_of(
-        (np.full((2, 2), weight), np.zeros(2), 0.0), (np.full((1, 2), weight), np.zeros(1), 1.0),
-    )  # fmt: skip
+    network = network_of((np.full((2, 2), weight), np.zeros(2), 0.0), (np.full((1, 2), weight), np.zeros(1), 1.0))
     box = np.ones((1, 2))
     found = attributions(gradient_zonotopes(network, ONE, 0 * box, box, 2 * box, 4), 0 * box, box, 2 * box)
     assert score_bound(found, 0, found, 0, 1e-8) == 1.0
@@ -108,7 +104,7 @@ def enclosure(centre: list[float], generators: list[list[float]]) -> Attribution
     return Attributions(
         centre=c[None], generator=v, start=np.array([0, len(v)]), rest=np.zeros(1), radius=np.array([radius]),
         length=np.array([np.linalg.norm(c) - radius]),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("angle", [0.01, 1.0, 2.0, 3.0])
@@ -135,7 +131,7 @@ def test_many_generators_are_joined_soundly() -> None:
         (rng.standard_normal((80, 3)), rng.standard_normal(80), 0.0),
         (rng.standard_normal((80, 80)), rng.standard_normal(80), 0.0),
         (rng.standard_normal((1, 80)), np.zeros(1), 1.0),
-    )  # fmt: skip
+    )
     low, high, baseline = np.full((1, 3), 0.5), np.full((1, 3), 1.5), np.zeros((1, 3))
     zonotopes = gradient_zonotopes(network, ONE, baseline, low, high, 8)
     assert len(zonotopes.generator) > GENERATORS

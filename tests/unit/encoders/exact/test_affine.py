@@ -1,7 +1,5 @@
 """Exact arithmetic against Python's fractions, on numbers chosen to round in float64."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small ONNX graphs for tests, and onnxruntime's own answer to them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,8 @@
-"""What the exporters write is read with the stored weights, folded exactly, and checked against onnxruntime."""
-
-from __future__ import annotations
+"""What the exporters write is read with the stored weights, folded exactly, replayed and written as a pair of networks."""
 
 import hashlib
 import os
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,12 +11,15 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from encoders.errors import ModelError
+from encoders.errors import ModelError, ModelFileError
 from encoders.exact.affine import exact
-from encoders.network import Link
+from encoders.network import Layer, Link, Network
 from encoders.onnx.operators import SUPPORTED
+from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.onnx.reader import apply_link, read_onnx
-from encoders.onnx.runtime import runtime_outputs
+from encoders.onnx.runtime import decisions, predictions, runtime_logits, runtime_outputs
+from tests.brute_force import fractions
+from tests.builders import random_network
 
 from .onnx_models import node, onnxruntime_output, save
 
@@ -217,3 +219,140 @@ def test_a_graph_that_is_only_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("opset", "axis"), [(17, -1), (17, 1), (11, 1)])
 def test_softmax_axis(opset: int, axis: int, tmp_path: Path) -> None:
     assert read_onnx(save(tmp_path / "m.onnx", [node("Softmax", ["x"], axis=axis)], {}, opset=opset)).link is Link.SOFTMAX
+
+
+# Replay in onnxruntime: its own float32 logits, of the very file that was read.
+
+
+def test_logits_in_front_of_a_saturated_sigmoid(tmp_path: Path) -> None:
+    nodes = [node("Gemm", ["x", "w"], ["z"]), node("Sigmoid", ["z"])]
+    network = read_onnx(save(tmp_path / "m.onnx", nodes, {"w": np.full((4, 1), 50, dtype=F)}))
+    x = np.array([[1, 1, 1, 1], [1, 1, 1, 2], [-1, -1, 0, 0]], dtype=F)
+    assert runtime_outputs(network, x)[:2].tolist() == [[1.0], [1.0]]
+    assert runtime_logits(network, x).tolist() == [[200.0], [250.0], [-100.0]]
+    assert predictions(network, x).tolist() == [1, 1, 0]
+
+
+def test_fixed_batch_sizes_are_looped_over(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(7, 4)).astype(F)
+    for batch in (1, 3):
+        network = read_onnx(save(tmp_path / f"{batch}.onnx", [node("Neg", ["x"])], {}, shape=(batch, 4)))
+        assert (runtime_logits(network, x) == -x.astype(np.float64)).all()
+    assert runtime_logits(network, x[:0]).shape == (0, 4)
+
+
+def test_float32_arithmetic_is_the_runtimes_own(tmp_path: Path) -> None:
+    """2^24 + 1 is no float32: the runtime says 0 where the real-valued network says 1."""
+    nodes = [node("Add", ["x", "c"], ["a"]), node("Sub", ["a", "c"])]
+    network = read_onnx(save(tmp_path / "m.onnx", nodes, {"c": F(2.0**24)}), check_points=1)
+    x = np.ones((1, 4), dtype=F)
+    assert network.forward(x.astype(np.float64)).tolist() == [[1.0] * 4]
+    assert runtime_logits(network, x).tolist() == [[0.0] * 4]
+
+
+def test_a_file_that_changed_or_went_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    network = read_onnx(save(path, [node("Neg", ["x"])], {}))
+    x = np.ones((1, 4), dtype=F)
+    assert runtime_logits(network, x).tolist() == [[-1.0] * 4]
+    save(path, [node("Neg", ["x"], ["n"]), node("Neg", ["n"], name="again")], {})
+    with pytest.raises(ModelError, match="has changed since it was read"):
+        runtime_logits(network, x)
+    path.unlink()
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        runtime_logits(network, x)
+
+
+def test_a_network_without_a_file(tmp_path: Path) -> None:
+    network = replace(read_onnx(save(tmp_path / "m.onnx", [node("Neg", ["x"])], {})), source=None)
+    with pytest.raises(ModelError, match="nothing to replay"):
+        runtime_logits(network, np.ones((1, 4), dtype=F))
+
+
+def test_wrong_width(tmp_path: Path) -> None:
+    network = read_onnx(save(tmp_path / "m.onnx", [node("Neg", ["x"])], {}))
+    with pytest.raises(ValueError, match="expected"):
+        runtime_logits(network, np.ones((1, 3), dtype=F))
+
+
+def test_decisions() -> None:
+    assert decisions(np.array([[0.0], [1e-9], [-1.0]])).tolist() == [0, 1, 0]
+    assert decisions(np.array([[0.0, 0.0], [0.0, 1.0]])).tolist() == [0, 1]
+
+
+# The product network is the pair of networks, exactly; the files written for it hold the same numbers.
+
+
+def mixed(network: Network) -> Network:
+    """Some neurons of the first layer without a kink, as a residual connection has them."""
+    first = network.layers[0]
+    slope = np.where(np.arange(len(first.slope)) % 2 == 0, 1.0, 0.0)
+    return replace(network, layers=(replace(first, slope=slope), *network.layers[1:]))
+
+
+def uneven(network: Network) -> Network:
+    """A slope of its own for every neuron, as PReLU has them."""
+    first = network.layers[0]
+    slope = np.linspace(0, 1, len(first.slope)).astype(np.float32).astype(float)
+    return replace(network, layers=(replace(first, slope=slope), *network.layers[1:]))
+
+
+def halves(network: Network, x: np.ndarray, own: np.ndarray, shift: np.ndarray, u: np.ndarray) -> np.ndarray:
+    x_prime = x.copy()
+    n = network.inputs
+    x_prime[:, own] = u[:, n : n + len(own)]
+    x_prime[:, shift] = x[:, shift] + u[:, n + len(own) :]
+    return np.concatenate([network.forward(x), network.forward(x_prime)], axis=1)
+
+
+@pytest.mark.parametrize("change", [lambda n: n, mixed, uneven], ids=["relu", "mixed", "prelu"])
+@pytest.mark.parametrize("slope", [0.0, 0.1])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_product_is_both_copies_exactly(change, slope: float, outputs: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    network = change(random_network(rng, (5, 6, 4, outputs), slope=slope))
+    own, shift = np.array([1, 3]), np.array([4])
+    product = product_network(network, own=own, shift=shift)
+    u = fractions(rng.standard_normal((20, 8)).astype(np.float32).astype(float))
+    expected = halves(network, u[:, :5], own, shift, u)
+    assert (product.forward(u) == expected).all()
+
+    path = tmp_path / "product.onnx"
+    onnx.save(network_model(product, {}), path)
+    again = read_onnx(path)
+    assert (again.forward(u) == expected).all()
+    assert again.rounded == ()
+    in_float32 = onnxruntime_output(path, u.astype(np.float32)[:1])
+    np.testing.assert_allclose(in_float32, expected[:1].astype(float), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_over_both_margins_are_outputs_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    network = random_network(rng, (3, 4, 2))
+    rows = np.array([[1.0, 0.0], [0.0, -1.0], [1.0, -0.25]])
+    product = product_network(network, own=np.array([0]), margin=np.array([-1.0, 1.0]), rows=rows)
+    u = fractions(rng.standard_normal((9, 4)).astype(np.float32).astype(float))
+    logits = halves(network, u[:, :3], np.array([0]), NONE, u)
+    g = np.stack([logits[:, 1] - logits[:, 0], logits[:, 3] - logits[:, 2]], axis=1)
+    assert (product.forward(u) == g @ fractions(rows).T).all()
+    onnx.save(network_model(product, {}), tmp_path / "rows.onnx")
+    assert (read_onnx(tmp_path / "rows.onnx").forward(u) == g @ fractions(rows).T).all()
+
+
+def test_weights_that_float32_cannot_hold_are_written_as_float64(tmp_path: Path) -> None:
+    network = random_network(np.random.default_rng(5), (2, 3, 1))
+    first = network.layers[0]
+    folded = replace(network, layers=(Layer(weight=first.weight / 3, bias=first.bias, slope=first.slope), *network.layers[1:]))
+    assert is_single(network)
+    assert not is_single(folded)
+    onnx.save(network_model(folded, {}), tmp_path / "folded.onnx")
+    again = read_onnx(tmp_path / "folded.onnx")
+    for one, other in zip(folded.layers, again.layers, strict=True):
+        assert (one.weight == other.weight).all()
+        assert (one.bias == other.bias).all()
+
+
+def test_only_operators_that_every_verifier_reads() -> None:
+    network = mixed(random_network(np.random.default_rng(6), (4, 6, 3, 1)))
+    model = network_model(product_network(network, own=np.array([2])), {"verifair": "test"})
+    assert {node.op_type for node in model.graph.node} == {"Gemm", "Relu"}

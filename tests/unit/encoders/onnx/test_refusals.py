@@ -1,16 +1,24 @@
-"""Every model that cannot be used is refused with one message that names the file, the node and the remedy."""
-
-from __future__ import annotations
+"""What cannot be used is refused in one message that names the file, the node and the remedy, before it costs anything."""
 
 import contextlib
+import math
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from encoders.errors import ModelError, ModelFileError
+from encoders.onnx import graph as onnx_graph
+from encoders.onnx import reader as onnx_reader
+from encoders.onnx.file import load, stored_tensors
+from encoders.onnx.graph import size_of
 from encoders.onnx.reader import read_onnx
 
 from .onnx_models import node, save
@@ -187,7 +195,7 @@ def test_what_is_not_a_map_of_single_rows(op: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [
     {"auto_pad": "SAME_LOWER", "ceil_mode": 1}, {"auto_pad": "VALID", "ceil_mode": 1}, {"auto_pad": "SAME_UPPER", "dilations": [2]},
-])  # fmt: skip
+])
 def test_windows_that_runtimes_make_differently(options: dict[str, Any], tmp_path: Path) -> None:
     pool = node("MaxPool", ["x"], ["p"], kernel_shape=[2], **options)
     path = save(tmp_path / "m.onnx", [pool, node("Relu", ["p"])], {}, shape=("N", 1, 7), check=False)
@@ -248,3 +256,229 @@ def test_nodes_that_nobody_asks_about_are_not_run(tmp_path: Path) -> None:
     nodes = [node("MatMul", ["x", "w"], ["z"]), node("Sigmoid", ["z"]), node("Reshape", ["x", "s"], ["never"])]
     path = save(tmp_path / "m.onnx", nodes, {"w": np.ones((4, 1), F), "s": np.array([7, 7])}, check=False)
     assert read_onnx(path).inputs == 4
+
+
+# Constants that a few bytes make enormous are refused before they are computed.
+
+
+def whole(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+@pytest.mark.parametrize(("nodes", "constants"), [
+    ([node("ConstantOfShape", ["n"], ["c"])], {"n": whole(10**6, 10**6)}),
+    ([node("Expand", ["one", "n"], ["c"])], {"n": whole(10**6, 10**6), "one": np.ones((1, 1), F)}),
+    ([node("Tile", ["one", "n"], ["c"])], {"n": whole(10**6, 10**6), "one": np.ones((1, 1), F)}),
+    ([node("Range", ["zero", "end", "step"], ["c"])], {"zero": np.array(0), "end": np.array(10**12), "step": np.array(1)}),
+    ([node("Pad", ["v", "n"], ["c"])], {"v": np.ones(3, F), "n": whole(0, 10**9)}),
+    ([node("MatMul", ["v", "w"], ["c"])], {"v": np.ones((20_000, 1), F), "w": np.ones((1, 20_000), F)}),
+    ([node("Add", ["v", "w"], ["c"])], {"v": np.ones((20_000, 1), F), "w": np.ones((1, 20_000), F)}),
+    ([node("Gather", ["v", "n"], ["c"], axis=0)], {"v": np.ones((1, 1000), F), "n": np.zeros(100_000, np.int64)}),
+    ([node("Concat", [f"c{k}"] * 9, [f"c{k + 1}" if k < 39 else "c"], axis=0) for k in range(40)], {"c0": np.ones(4, F)}),
+])
+def test_refused_before_they_are_computed(nodes: list[onnx.NodeProto], constants: dict[str, Any], tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", [*nodes, node("Add", ["x", "c"])], constants, check=False)
+    with pytest.raises(ModelError, match=r"constant numbers; at most") as caught:
+        read_onnx(path)
+    assert caught.value.node is not None
+
+
+def test_all_of_them_together_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is small: arithmetic, which is done in rationals, counts several times."""
+    nodes = [node("Add", [f"c{k}", "c0"], [f"c{k + 1}" if k < 9 else "c"], name=f"n{k}") for k in range(10)]
+    path = save(tmp_path / "m.onnx", [*nodes, node("Add", ["x", "c"])], {"c0": np.ones(4, F)})
+    monkeypatch.setattr(onnx_graph, "IN_ALL", 10 * 4 * 8)
+    assert (read_onnx(path).layers[0].bias == 11).all()
+    monkeypatch.setattr(onnx_graph, "IN_ALL", 10 * 4 * 8 - 1)
+    with pytest.raises(ModelError, match="constant numbers; at most"):
+        read_onnx(path)
+
+
+SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+
+
+@settings(max_examples=60)
+@given(
+    op=st.sampled_from(["Add", "Max", "Where", "MatMul", "Concat", "Transpose", "Gather", "Pad", "Tile", "Expand"]),
+    one=SHAPES, two=SHAPES,
+)
+def test_what_is_computed_is_never_larger_than_said(op: str, one: tuple[int, ...], two: tuple[int, ...]) -> None:
+    a, b = np.ones(one, F), np.ones(two, F)
+    numbers = {"Gather": np.zeros(two, np.int64), "Tile": whole(*one), "Expand": whole(*two), "Pad": whole(*one, *one[::-1])}
+    given_ = {"Where": [a > 0, a, b], "Transpose": [a]}.get(op, [a, numbers.get(op, b)])
+    attributes = {"axis": 0} if op in ("Concat", "Gather") else {}
+    names = [f"v{k}" for k in range(len(given_))]
+    fed = dict(zip(names, given_, strict=True))
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in fed.items()]
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attributes)], "g", infos, [onnx.ValueInfoProto(name="y")])
+    try:
+        evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+        found = np.asarray(evaluator.run(None, fed)[0])
+    except Exception:  # shapes that do not fit
+        return
+    assert found.size <= size_of(op, given_, attributes) <= 4096 * math.prod(one) * math.prod(two)
+
+
+def test_constants_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["v", "w"], ["c"], name="product"), node("Add", ["x", "c"])]
+    path = save(tmp_path / "m.onnx", nodes, {"v": np.ones((2, 4), F), "w": np.ones((8, 2), F)}, check=False)
+    with pytest.raises(ModelError, match=r"node 'product' \(MatMul\): computes with constants of shapes \(2, 4\), \(8, 2\)"):
+        read_onnx(path)
+
+
+def test_a_million_indices_are_not_listed_in_a_message(tmp_path: Path) -> None:
+    nodes = [node("Gather", ["x", "n"], ["y"], axis=1)]
+    path = save(tmp_path / "m.onnx", nodes, {"n": np.arange(1_000_000)}, check=False)
+    with pytest.raises(ModelError, match="picks indices 0 to 999999 of an axis") as caught:
+        read_onnx(path)
+    assert len(str(caught.value)) < 500
+
+
+def test_wide_tensors_are_compared_few_points_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(onnx_reader, "check_layers", lambda *given: asked.append(len(given[-1])))
+    nodes = [node("Gather", ["x", "n"], ["h"], axis=1), node("ReduceSum", ["h", "last"], keepdims=1)]
+    path = save(tmp_path / "m.onnx", nodes, {"n": np.zeros(1000, np.int64), "last": whole(1)})
+    read_onnx(path)
+    assert asked == [64]
+    monkeypatch.setattr(onnx_reader, "AT_ONCE", 30_000)
+    read_onnx(path)
+    assert asked[1:] == [30, 30, 4]
+
+
+# What a model file may name beside itself, and that its tensors hold what they say.
+
+
+WEIGHT = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+def model(weight: TensorProto, *nodes: onnx.NodeProto) -> onnx.ModelProto:
+    """x (N, 4) @ W (4, 2)"""
+    graph = helper.make_graph(
+        nodes or [helper.make_node("MatMul", ["x", "W"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("N", 4))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 2))], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def elsewhere(location: str, **more: Any) -> TensorProto:
+    """W, its numbers in another file."""
+    weight = TensorProto(name="W", dims=[4, 2], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, "length": 32, **more}.items():
+        weight.external_data.add(key=key, value=str(value))
+    return weight
+
+
+def saved(folder: Path, weight: TensorProto) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "weights.data").write_bytes(WEIGHT.tobytes())
+    path = folder / "m.onnx"
+    path.write_bytes(model(weight).SerializeToString())
+    return path
+
+
+def refused_files(path: Path, match: str) -> None:
+    with pytest.raises(ModelFileError, match=match) as caught:
+        read_onnx(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_beside_and_below_the_model_are_read(tmp_path: Path) -> None:
+    (tmp_path / "m" / "deep").mkdir(parents=True)
+    (tmp_path / "m" / "deep" / "w").write_bytes(WEIGHT.tobytes())
+    for location in ("weights.data", "./weights.data", "deep/w"):
+        found = read_onnx(saved(tmp_path / "m", elsewhere(location)))
+        assert (found.layers[0].weight == WEIGHT.T).all()
+
+
+@pytest.mark.parametrize("location", ["../secret", "deep/../../secret", "/etc/passwd", "link", "linked/secret", "", ".."])
+def test_nothing_outside_the_models_folder_is_opened(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_bytes(WEIGHT.tobytes())
+    path = saved(tmp_path / "m", elsewhere(location))
+    (tmp_path / "m" / "deep").mkdir()
+    (tmp_path / "m" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "m" / "linked").symlink_to(tmp_path)
+    read = Path.read_bytes
+
+    def only_the_model(self: Path) -> bytes:
+        assert self == path
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", only_the_model)
+    refused_files(path, "outside the folder|no plain file")
+
+
+@pytest.mark.parametrize("location", ["pipe", "folder", "round", "a\x00b", "x" * 5000, "/dev/zero"])
+def test_only_plain_files_are_opened(location: str, tmp_path: Path) -> None:
+    """A pipe that nobody writes to would be waited for without end; /dev/zero has no end."""
+    path = saved(tmp_path / "m", elsewhere(location))
+    os.mkfifo(tmp_path / "m" / "pipe")
+    (tmp_path / "m" / "folder").mkdir()
+    (tmp_path / "m" / "round").symlink_to("round")
+    refused_files(path, "no plain file|no file can be called|outside the folder|cannot be read")
+
+
+def test_of_two_places_the_one_that_is_read_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(WEIGHT.tobytes())
+    weight = elsewhere("weights.data")
+    weight.external_data.add(key="location", value="../secret")
+    refused_files(saved(tmp_path / "m", weight), "outside the folder")
+
+
+@pytest.mark.parametrize(
+    "more", [{"offset": -8}, {"offset": 10**12}, {"length": 10**12}, {"length": -1}, {"offset": "x"}, {"length": 31}])
+def test_places_within_the_file_of_weights(more: dict[str, Any], tmp_path: Path) -> None:
+    refused_files(saved(tmp_path / "m", elsewhere("weights.data", **more)), "valid ONNX model|does not hold")
+
+
+def test_every_tensor_of_a_file_is_known(tmp_path: Path) -> None:
+    """Also those in branches, sparse ones and those of functions: their files count in the model's hash."""
+    def tensor(name: str) -> TensorProto:
+        return numpy_helper.from_array(np.zeros(1, dtype=np.float32), name)
+
+    inside = helper.make_node("Constant", [], ["c"], value=tensor("in a branch"))
+    branch = helper.make_graph([inside], "b", [], [], [tensor("of a branch")])
+    sparse = helper.make_sparse_tensor(tensor("values"), numpy_helper.from_array(np.zeros(1, dtype=np.int64), "indices"), [4])
+    nodes = [helper.make_node("If", ["c"], ["d"], then_branch=branch), helper.make_node("Constant", [], ["e"], sparse_value=sparse)]
+    found = model(tensor("W"), *nodes)
+    found.graph.sparse_initializer.append(sparse)
+    function = [helper.make_node("Constant", [], ["b"], value=tensor("of a function"))]
+    found.functions.append(helper.make_function("local", "F", ["a"], ["b"], function, [helper.make_opsetid("", 17)]))
+    names = [t.name for t in stored_tensors(found)]
+    assert sorted(names) == sorted(["W", "of a branch", "in a branch", "of a function", *2 * ["values", "indices"]])
+    found.graph.node[0].attribute[0].g.initializer[0].CopyFrom(elsewhere("../secret"))
+    (tmp_path / "m.onnx").write_bytes(found.SerializeToString())
+    with pytest.raises(ModelFileError, match="outside the folder"):
+        load(tmp_path / "m.onnx")
+
+
+def with_dims(*dims: int) -> TensorProto:
+    weight = numpy_helper.from_array(WEIGHT, "W")
+    del weight.dims[:]
+    weight.dims.extend(dims)
+    return weight
+
+
+@pytest.mark.parametrize("dims", [(4, 3), (-1, 2), (-4, -2), (10**6, 10**6), (2**62, 2), (4, 2, 0), (2**40,)])
+def test_shapes_that_the_numbers_do_not_fill(dims: tuple[int, ...], tmp_path: Path) -> None:
+    refused_files(saved(tmp_path / "m", with_dims(*dims)), "does not hold the numbers|valid ONNX model")
+
+
+@pytest.mark.parametrize("kind", [0, -1, 99, 2**31 - 1, TensorProto.DOUBLE, TensorProto.STRING])
+def test_types_that_the_numbers_are_not_of(kind: int, tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(WEIGHT, "W")
+    weight.data_type = kind
+    refused_files(saved(tmp_path / "m", weight), "does not hold the numbers|valid ONNX model")
+
+
+def test_functions_that_cannot_be_inlined(tmp_path: Path) -> None:
+    """More arguments than the function takes; a function that calls itself."""
+    for body, inputs in (("Relu", ["x", "x"]), ("F", ["x"])):
+        found = model(numpy_helper.from_array(WEIGHT, "W"), helper.make_node("F", inputs, ["y"], domain="local"))
+        inner = [helper.make_node(body, ["a"], ["b"], domain="" if body == "Relu" else "local")]
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+        found.functions.append(helper.make_function("local", "F", ["a"], ["b"], inner, imports))
+        found.opset_import.extend([helper.make_opsetid("local", 1)])
+        (tmp_path / "m.onnx").write_bytes(found.SerializeToString())
+        refused_files(tmp_path / "m.onnx", "valid ONNX model")

@@ -1,7 +1,5 @@
 """scikit-learn pipelines through skl2onnx: read, replayed through the stored model, and compared with predict_proba."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that take a table: typed columns, encoders of categories, and what the stored model is fed in return."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forbidden rows in programs: a point is a solution exactly when neither copy is forbidden, for random unions of boxes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -84,7 +82,7 @@ def test_the_milp_has_exactly_the_legal_points(shape: str, seed: int, encoder: s
     seed=st.integers(0, 2**31), shape=st.sampled_from(list(SHAPES)), boxes=st.integers(1, 8),
     shift=st.sampled_from([0.0, 1.0, -3.0]),
     row=st.sampled_from(range(len(ROWS))), encoder=st.sampled_from(list(ENCODERS)),
-)  # fmt: skip
+)
 def test_the_milp_has_the_least_value_over_the_legal_points(
     seed: int, shape: str, boxes: int, shift: float, row: int, encoder: str
 ) -> None:
@@ -163,7 +161,7 @@ def test_both_answers_occur() -> None:
 @given(
     seed=st.integers(0, 2**31), boxes=st.integers(1, 6), shift=st.sampled_from([0.0, 1.0, -1.0]),
     shape=st.sampled_from(["whole", "one-hot"]),
-)  # fmt: skip
+)
 def test_exclusions_are_what_either_copy_may_not_be(seed: int, boxes: int, shift: float, shape: str) -> None:
     problem = asked(shape, seed, boxes=boxes, shift=shift)
     rng = np.random.default_rng(seed)
@@ -227,21 +225,16 @@ class TestMutations:
     """A wrong sign or end in the rows of the exits must be seen by the comparison that the tests above rely on."""
 
     problem = twin_problem(np.random.default_rng(1), (2,), categories=4)
-    problem = replace(
-        problem,
-        domain=replace(
-            problem.domain,
-            forbidden=Forbidden(  # x may not have variable 1 in 0 .. 1 and variable 2 >= 1; x' not 2 <= -2 and category 1 .. 2
-                lower=np.array([[1.0, 0.0, 1.0, -np.inf], [0.0, -np.inf, -np.inf, 1.0]]),
-                upper=np.array([[1.0, 1.0, np.inf, np.inf], [0.0, np.inf, -2.0, 2.0]]),
-            ),
+    problem = replace(problem, domain=replace(
+        problem.domain,
+        forbidden=Forbidden(  # x may not have variable 1 in 0 .. 1 and variable 2 >= 1; x' not 2 <= -2 and category 1 .. 2
+            lower=np.array([[1.0, 0.0, 1.0, -np.inf], [0.0, -np.inf, -np.inf, 1.0]]),
+            upper=np.array([[1.0, 1.0, np.inf, np.inf], [0.0, np.inf, -2.0, 2.0]]),
         ),
-    )
+    ))
     points = box_points(problem)
     encoding = big_m(TwinBox.of(Twin.of(problem), 0, method=Method.LINEAR))
-    without = big_m(
-        TwinBox.of(Twin.of(replace(problem, domain=replace(problem.domain, forbidden=None))), 0, method=Method.LINEAR)
-    )
+    without = big_m(TwinBox.of(Twin.of(replace(problem, domain=replace(problem.domain, forbidden=None))), 0, method=Method.LINEAR))
 
     def right(self, encoding: Encoding) -> bool:
         return [solvable(encoding, raw) for raw in self.points] == legal(self.problem, self.points).tolist()

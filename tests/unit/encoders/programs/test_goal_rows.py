@@ -1,7 +1,5 @@
 """Goals of several rows as one program, and probability gaps by lines that are added where they are needed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

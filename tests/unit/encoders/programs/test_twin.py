@@ -3,8 +3,6 @@
 Programs are solved here by scipy and by a literal translation to Z3, not through solvers/: these tests are about the encoders.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 
@@ -213,9 +211,7 @@ def test_smt_keeps_every_legal_input_of_a_scaled_domain(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = twin_problem(rng, (2,))
     scale, offset = 10.0 ** rng.uniform(-3, 4, 2), rng.normal(size=2) * 10.0 ** rng.uniform(-2, 2)
-    domain = replace(
-        problem.domain, scale=np.array([1.0, *scale]), offset=np.array([0.0, *offset])
-    )
+    domain = replace(problem.domain, scale=np.array([1.0, *scale]), offset=np.array([0.0, *offset]))
     problem = replace(problem, domain=domain)
     encoding = smt(TwinBox.of(Twin.of(problem), 0, method=Method.INTERVAL))
     program = encoding.program

@@ -1,7 +1,5 @@
 """VNN-LIB text: what is written is exact and read again, what is read is exact, and everything else is refused with its line."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import random
@@ -18,7 +16,10 @@ from encoders.vnnlib import cases as vnnlib_cases
 from encoders.vnnlib import reader as vnnlib_text
 from encoders.vnnlib.cases import cases, meets
 from encoders.vnnlib.reader import Variable, VnnlibError, VnnlibQuery, VnnlibUnsupported, read_vnnlib
+from encoders.vnnlib.scalar_network import scalar_network
 from encoders.vnnlib.writer import TwinQuery, decimal, version_1, version_2
+from tests.brute_force import fractions
+from tests.builders import random_network
 
 TWIN = TwinQuery(
     lower=np.array([0.1, 1.0, np.float32(1 / 3)], dtype=np.float64),
@@ -132,7 +133,7 @@ def test_our_reader_and_the_reference_agree_on_the_constraints(text: str, tmp_pa
         return {
             "GreaterThan": left > right, "LessThan": left < right, "GreaterEqual": left >= right, "LessEqual": left <= right,
             "Equal": left == right, "NotEqual": left != right,
-        }[kind]  # fmt: skip
+        }[kind]
 
     rng = random.Random(0)
     seen = set()
@@ -140,7 +141,7 @@ def test_our_reader_and_the_reference_agree_on_the_constraints(text: str, tmp_pa
         values = {
             Variable(j, side, i): Fraction(rng.choice([-1, 0, 1, 2, 3]), rng.choice([1, 2]))
             for j in range(2) for side, size in (("input", 2), ("output", 1)) for i in range(size)
-        }  # fmt: skip
+        }
         for formula, assertion in zip(ours.asserted, theirs.assertions, strict=True):
             expected = holds(assertion.expr, values)
             assert meets(formula, values) == expected
@@ -164,39 +165,36 @@ def test_a_compressed_query_is_read(tmp_path: Path) -> None:
         read_vnnlib(tmp_path / "no.vnnlib.gz")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "says"),
-    [
-        ("", None, "declares no X_0"),
-        ("(assert (<= X_0 1)", 1, "never closed"),
-        (OLD + ")", 5, "outside parentheses"),
-        (OLD + "word", 5, "outside parentheses"),
-        (OLD + '(assert "never ends', 5, "stray"),
-        (OLD + "(assert (<= X_1 0))", 5, "'X_1' is neither"),
-        (OLD + "(assert (<= X_0))", 5, "compares two"),
-        (OLD + "(assert X_0)", 5, "no formula"),
-        (OLD + "(assert (and))", 5, "joins nothing"),
-        (OLD + "(assert (not (<= X_0 1)))", 5, "not is not read"),
-        (OLD + "(assert (<= (* X_0 Y_0) 1))", 5, "not linear"),
-        (OLD + "(assert (<= X_0 1e999999999))", 5, "not read here"),
-        (OLD + f"(assert (<= X_0 0.{'1' * 3000}))", 5, "not read here"),
-        (OLD + f"(assert (<= (* {'1e300 ' * 90} X_0) 1))", 5, "digits"),
-        (OLD + "(declare-fun X_1 () Int)", 5, "Real"),
-        (OLD + "(check-sat)", 5, "check-sat"),
-        ("(declare-const X_0 Real)(declare-const X_2 Real)(declare-const Y_0 Real)(assert (<= X_0 1))", None, "X_1 is not"),
-        ("(vnnlib-version <3.0>)", 1, "<3.0>"),
-        (NEW.replace("(equal-to f)", "(equal-to h)"), 3, "not declared"),
-        (NEW.replace("real [1,2]", "int64 [1,2]", 1), 2, "int64"),
-        (NEW.replace("real [1,2]", "real [1,99999999]", 1), 2, "whole numbers"),
-        (NEW.replace("(declare-input U", '(declare-hidden H real [1] "h") (declare-input U'), 3, "hidden"),
-        (NEW.replace("(declare-input U", "(declare-input W real [1]) (declare-input U"), 3, "second input"),
-        (NEW.replace("U real", "X real"), 3, "taken"),
-        (NEW + "(assert (<= X[0,2] 1.0))", 8, "outside its shape"),
-        (NEW + "(assert (<= X[0] 1.0))", 8, "2 dimensions"),
-        (NEW + "(assert (<= X_0 1.0))", 8, "neither"),
-        (NEW + "(declare-network h (declare-input A real [1]) (declare-output B real [1]))", 8, "before the first assert"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line", "says"), [
+    ("", None, "declares no X_0"),
+    ("(assert (<= X_0 1)", 1, "never closed"),
+    (OLD + ")", 5, "outside parentheses"),
+    (OLD + "word", 5, "outside parentheses"),
+    (OLD + '(assert "never ends', 5, "stray"),
+    (OLD + "(assert (<= X_1 0))", 5, "'X_1' is neither"),
+    (OLD + "(assert (<= X_0))", 5, "compares two"),
+    (OLD + "(assert X_0)", 5, "no formula"),
+    (OLD + "(assert (and))", 5, "joins nothing"),
+    (OLD + "(assert (not (<= X_0 1)))", 5, "not is not read"),
+    (OLD + "(assert (<= (* X_0 Y_0) 1))", 5, "not linear"),
+    (OLD + "(assert (<= X_0 1e999999999))", 5, "not read here"),
+    (OLD + f"(assert (<= X_0 0.{'1' * 3000}))", 5, "not read here"),
+    (OLD + f"(assert (<= (* {'1e300 ' * 90} X_0) 1))", 5, "digits"),
+    (OLD + "(declare-fun X_1 () Int)", 5, "Real"),
+    (OLD + "(check-sat)", 5, "check-sat"),
+    ("(declare-const X_0 Real)(declare-const X_2 Real)(declare-const Y_0 Real)(assert (<= X_0 1))", None, "X_1 is not"),
+    ("(vnnlib-version <3.0>)", 1, "<3.0>"),
+    (NEW.replace("(equal-to f)", "(equal-to h)"), 3, "not declared"),
+    (NEW.replace("real [1,2]", "int64 [1,2]", 1), 2, "int64"),
+    (NEW.replace("real [1,2]", "real [1,99999999]", 1), 2, "whole numbers"),
+    (NEW.replace("(declare-input U", '(declare-hidden H real [1] "h") (declare-input U'), 3, "hidden"),
+    (NEW.replace("(declare-input U", "(declare-input W real [1]) (declare-input U"), 3, "second input"),
+    (NEW.replace("U real", "X real"), 3, "taken"),
+    (NEW + "(assert (<= X[0,2] 1.0))", 8, "outside its shape"),
+    (NEW + "(assert (<= X[0] 1.0))", 8, "2 dimensions"),
+    (NEW + "(assert (<= X_0 1.0))", 8, "neither"),
+    (NEW + "(declare-network h (declare-input A real [1]) (declare-output B real [1]))", 8, "before the first assert"),
+])
 def test_what_is_not_read_is_refused_with_its_line(text: str, line: int | None, says: str, tmp_path: Path) -> None:
     with pytest.raises(VnnlibError, match=says) as refused:
         read(tmp_path, text)
@@ -291,15 +289,31 @@ def test_words_as_long_as_the_file_are_not_printed_whole(tmp_path: Path) -> None
         assert len(str(caught.value)) < 2000
 
 
-@pytest.mark.parametrize(
-    ("written", "problem"),
-    [
-        ("[0 1]", "no commas"), ("[0,,1]", "no commas"), ("[,0,1]", "no commas"), ("[0,1,]", "no commas"),
-        ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
-        ("[]", "one whole number"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("written", "problem"), [
+    ("[0 1]", "no commas"), ("[0,,1]", "no commas"), ("[,0,1]", "no commas"), ("[0,1,]", "no commas"),
+    ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
+    ("[]", "one whole number"),
+])
 def test_indices_are_whole_numbers_with_commas_between_them(written: str, problem: str, tmp_path: Path) -> None:
     read(tmp_path, NEW + "(assert (<= X[0 ,1] 1.0))")
     with pytest.raises(VnnlibError, match=problem):
         read(tmp_path, NEW + f"(assert (<= X{written} 1.0))")
+
+
+# The network of a conjunction is the largest of its constraints, exactly.
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_networks_of_different_depth_with_shared_and_shifted_inputs(count: int) -> None:
+    rng = np.random.default_rng(count)
+    first, second = random_network(rng, (3, 4, 2)), random_network(rng, (2, 3, 3, 1), slope=0.1)
+    rows, constants = rng.integers(-2, 3, (count, 5)).astype(float), rng.standard_normal(count)
+    own = [np.array([0, 1, 2]), np.array([1, 3])]
+    shift = [np.array([-1, -1, -1]), np.array([4, -1])]
+    network = scalar_network([first, second], own, shift, np.array([0, 3]), rows, constants)
+    u = fractions(rng.standard_normal((30, 5)).astype(np.float32).astype(float))
+    x_second = u[:, [1, 3]].copy()
+    x_second[:, 0] += u[:, 4]
+    values = np.concatenate([first.forward(u[:, :3]), second.forward(x_second), u[:, [0, 3]]], axis=1)
+    expected = (values @ fractions(rows).T + fractions(constants)).max(axis=1)
+    assert (network.forward(u)[:, 0] == expected).all()

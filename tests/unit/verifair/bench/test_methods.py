@@ -1,7 +1,5 @@
 """What each method says of small problems is the truth: brute force over the lattice, scipy for LPs; peers as well."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs in processes of their own: what is killed or crashes is an answer like another, and a run continues where it was left."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -80,13 +78,10 @@ def test_what_ignores_its_limit_is_killed_and_unknown_for_time(monkeypatch: pyte
     assert 0.4 <= found.total_seconds < 30
 
 
-@pytest.mark.parametrize(
-    ("method", "reason", "note"),
-    [
-        ("crash", "solver-error", "SIGSEGV"), ("throw", "solver-error", "ValueError: found a bug"),
-        ("licence", "licence", "too large"), ("unloadable", "solver-error", "no such library"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "reason", "note"), [
+    ("crash", "solver-error", "SIGSEGV"), ("throw", "solver-error", "ValueError: found a bug"),
+    ("licence", "licence", "too large"), ("unloadable", "solver-error", "no such library"),
+])
 def test_no_failure_is_lost(method: str, reason: str, note: str) -> None:
     found = measure(Fake(method=method), case().question(), seconds=5, seed=0)
     assert (found.answered.status, found.answered.reason) == ("unknown", reason)

@@ -1,19 +1,18 @@
-"""Scores against values worked out by hand."""
+"""Scores against values worked out by hand, and every way in which two answers cannot both be true."""
 
-from __future__ import annotations
-
+import json
 import math
+from pathlib import Path
 
 import pytest
 
 from tests.bench_support import record
+from verifair.bench.cases import chosen
+from verifair.bench.contradictions import contradictions, save
 from verifair.bench.scores import cactus, choices, entries, jobs, par2, profile, ratios, times
 
 INF = math.inf
-SECONDS = {
-    "a": {"p": 1.0, "q": 2.0, "r": 8.0, "s": INF},
-    "b": {"p": 4.0, "q": 2.0, "r": INF, "s": INF},
-}
+SECONDS = {"a": {"p": 1.0, "q": 2.0, "r": 8.0, "s": INF}, "b": {"p": 4.0, "q": 2.0, "r": INF, "s": INF}}
 
 
 def test_par2_counts_twice_the_limit_for_what_is_not_solved() -> None:
@@ -52,13 +51,11 @@ def test_who_does_not_take_a_case_has_not_solved_it() -> None:
 
 
 def test_the_best_of_a_cell_and_how_much_longer_the_default_takes() -> None:
-    found = entries(
-        [
-            record(method="auto", total_seconds=3.0),
-            record(method="milp", solver="highs", total_seconds=1.0, trust="claimed"),
-            record(case="f/2-0", size=2, method="auto", status="unknown", reason="time", trust="", total_seconds=10.0),
-        ]
-    )
+    found = entries([
+        record(method="auto", total_seconds=3.0),
+        record(method="milp", solver="highs", total_seconds=1.0, trust="claimed"),
+        record(case="f/2-0", size=2, method="auto", status="unknown", reason="time", trust="", total_seconds=10.0),
+    ])
     first, second = jobs(found, {"decision": "auto"})
     assert (first.best, first.seconds, first.trust, first.default_seconds) == ("milp:highs", 1.0, "claimed", 3.0)
     assert (second.size, second.best, second.default_seconds) == (2, None, 20.0)
@@ -81,3 +78,73 @@ def test_times_too_short_to_measure_are_equal() -> None:
 @pytest.mark.parametrize("limit", [1.0, 5.0])
 def test_par2_of_nothing_solved_is_twice_the_limit(limit: float) -> None:
     assert par2({"a": {"p": INF}}, limit) == {"a": 2 * limit}
+
+
+# Every way in which two answers cannot both be true is found, and none that is within a solver's tolerance.
+
+
+OTHER = {"method": "milp", "solver": "highs"}
+
+
+def test_proved_against_violated() -> None:
+    (one,) = contradictions([record(lower=-INF), record(**OTHER, status="violated", lower=-INF)])
+    assert one.what == "proved against violated"
+    assert {one.first.competitor, one.second.competitor} == {"bnb", "milp:highs"}
+
+
+@pytest.mark.parametrize("status", ["unknown", "proved"])
+def test_what_does_not_contradict(status: str) -> None:
+    assert contradictions([record(), record(**OTHER, status=status)]) == []
+    assert contradictions([record(), record(**OTHER, question="another", subject="another", status="violated")]) == []
+
+
+def test_bounds_that_exclude_each_other_beyond_any_tolerance() -> None:
+    pair = [record(kind="minimum", lower=1.0, upper=1.0), record(kind="minimum", **OTHER, lower=0.9, upper=0.99)]
+    (one,) = contradictions(pair)
+    assert one.what == "at least 1.0 against at most 0.99"
+    assert contradictions([pair[0], record(kind="minimum", **OTHER, lower=0.9, upper=1.0 - 1e-4)]) == []
+    assert contradictions([pair[0], record(kind="minimum", **OTHER, lower=0.9, upper=0.99, comparable=False)]) == []
+
+
+def test_two_optima_of_a_k_center_are_equal_or_one_is_wrong() -> None:
+    costs = {"a": 2.0, "b": 2.000001}
+    pair = [record(kind="center", status="optimal", lower=cost, upper=cost, method=name) for name, cost in costs.items()]
+    assert len(contradictions(pair)) == 1
+
+
+def test_a_relaxation_bounds_the_minimum_from_below_only() -> None:
+    relaxed = record(kind="relaxation", question="lp", method="lp", solver="highs", lower=0.3, upper=0.3)
+    exact = record(kind="minimum", question="min", lower=0.5, upper=0.5)
+    assert contradictions([relaxed, exact]) == []
+    (one,) = contradictions([relaxed, record(kind="minimum", question="min", lower=0.1, upper=0.2)])
+    assert (one.first.kind, one.second.kind) == ("relaxation", "minimum")
+    (lps,) = contradictions([relaxed, record(kind="relaxation", question="lp", method="lp", solver="cbc", lower=0.1, upper=0.1)])
+    assert {lps.first.solver, lps.second.solver} == {"highs", "cbc"}
+
+
+def test_a_decision_and_a_minimum_about_one_box_are_compared() -> None:
+    proved = record(question="d", lower=0.4)
+    (one,) = contradictions([proved, record(kind="minimum", question="m", lower=-0.2, upper=-0.1)])
+    assert one.what.startswith("at least 0.4")
+
+
+def test_rounds_of_one_contradiction_are_told_once() -> None:
+    proved = [record(repeat=n) for n in range(3)]
+    violated = [record(**OTHER, repeat=n, status="violated", lower=-INF) for n in range(3)]
+    assert len(contradictions([*proved, *violated])) == 1
+
+
+def test_what_the_engine_itself_met_is_told() -> None:
+    (one,) = contradictions([record(status="unknown", reason="disagreement", note="saved as x.json")])
+    assert one.what == "saved as x.json"
+
+
+@pytest.mark.parametrize("glob", ["random-wide/4-0", "center-german/10-0"])
+def test_both_answers_and_the_question_are_saved(glob: str, tmp_path: Path) -> None:
+    (case,) = chosen([glob], 0)
+    found = contradictions([record(case=case.name), record(**OTHER, case=case.name, status="violated", lower=-INF)])
+    (path,) = save(found, tmp_path, {case.name: case.question()})
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert [answer["status"] for answer in content["answers"]] == ["proved", "violated"]
+    asked = content["cases"][case.name]
+    assert asked["boxes"][0]["lower"] if glob.startswith("random") else asked["costs"]

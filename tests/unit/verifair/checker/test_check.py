@@ -3,8 +3,6 @@
 Trees are grown here by a small splitter whose bounds come from listing every point, so that nothing of the engine is used.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -1,7 +1,5 @@
 """The re-checker of kmax certificates: what is true passes, whatever was tampered with is rejected, files are read strictly."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

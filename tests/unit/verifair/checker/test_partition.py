@@ -1,7 +1,5 @@
 """Partitions: disjoint parts that make up the box, numbered one way, and as many as published."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import product
@@ -23,7 +21,7 @@ def domain_of(lower: list[float], upper: list[float], *, real: tuple[int, ...] =
     return Domain(
         integer=~np.isin(np.arange(count), real), lower=np.array(lower), upper=np.array(upper), offset=np.zeros(count),
         scale=np.ones(count), start=np.cumsum(width) - width, one_hot=hot, width=width,
-    )  # fmt: skip
+    )
 
 
 def random_partition(seed: int) -> tuple[Domain, Partition]:
@@ -107,13 +105,10 @@ def test_categories_are_cut_by_their_numbers() -> None:
 
 
 @pytest.mark.skipif(not (DATA / "schemas").is_dir(), reason="VERIFAIR_DATA is not set")
-@pytest.mark.parametrize(
-    ("family", "experiment", "count"),
-    [
-        ("adult", "main", 16_000), ("bank", "main", 510), ("german", "main", 201), ("compas", "main", 20),
-        ("adult", "stress", 3_290_112), ("bank", "stress", 1_002_000), ("german", "stress", 18_009),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("family", "experiment", "count"), [
+    ("adult", "main", 16_000), ("bank", "main", 510), ("german", "main", 201), ("compas", "main", 20),
+    ("adult", "stress", 3_290_112), ("bank", "stress", 1_002_000), ("german", "stress", 18_009),
+])
 def test_as_many_parts_as_published(family: str, experiment: str, count: int) -> None:
     described = json.loads((DATA / "schemas" / f"{family}.json").read_text())
     names = [feature["name"] for feature in described["features"]]

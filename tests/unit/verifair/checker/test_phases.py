@@ -1,7 +1,5 @@
 """The checker of neuron branching: bounds hold for any multipliers, false claims are never accepted, wrong trees are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -33,7 +31,7 @@ def problem_of(seed: int, hidden: tuple[int, ...] = (5, 4), slope: float = 0.0) 
     domain = Domain(
         integer=np.ones(4, dtype=bool), lower=np.array([0.0, -3, -3, 0]), upper=np.array([1.0, 3, 3, 2]),
         offset=np.zeros(4), scale=np.ones(4), start=np.cumsum(width) - width, one_hot=one_hot, width=width,
-    )  # fmt: skip
+    )
     sizes = (6, *hidden, 1)
     layers = []
     for k, (n, m) in enumerate(pairwise(sizes)):
@@ -87,7 +85,7 @@ def verdict(problem: TwinProblem, tree: PhaseTree) -> str | None:
 @given(
     seed=seeds, hidden=st.sampled_from([(4,), (5, 4), (3, 3, 3)]), slope=st.sampled_from([0.0, 0.25]),
     size=st.sampled_from([0.3, 1.0, 30.0]),
-)  # fmt: skip
+)
 def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tuple[int, ...], slope: float, size: float) -> None:
     problem = problem_of(seed, hidden, slope)
     rng = np.random.default_rng(seed)
@@ -202,17 +200,14 @@ def test_a_cut_outside_the_box_is_rejected() -> None:
         assert "feature" in reason
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"prime": np.zeros(3)}, "features"),
-        ({"constants": np.array([np.nan, 0, 0])}, "not finite"),
-        ({"rows": np.zeros((400, 2)), "constants": np.zeros(400)}, "at most"),
-        ({"upper": np.array([1.0, 3, 3, 2])}, "protected feature is not fixed"),
-        ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifted"),
-        ({"offset": np.array([0.0, 0, 0, 1])}, "shifted"),
-    ],
-)
+@pytest.mark.parametrize(("change", "text"), [
+    ({"prime": np.zeros(3)}, "features"),
+    ({"constants": np.array([np.nan, 0, 0])}, "not finite"),
+    ({"rows": np.zeros((400, 2)), "constants": np.zeros(400)}, "at most"),
+    ({"upper": np.array([1.0, 3, 3, 2])}, "protected feature is not fixed"),
+    ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifted"),
+    ({"offset": np.array([0.0, 0, 0, 1])}, "shifted"),
+])
 def test_claims_that_are_not_covered_are_refused(change: dict[str, Array], text: str) -> None:
     problem = shifted(problem_of(1), 1.0)
     reason = check_phases(problem.network, problem.domain, replace(claim_of(problem), **change), proof_of(problem))

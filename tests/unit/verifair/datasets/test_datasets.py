@@ -1,6 +1,4 @@
-"""The shipped datasets against the originals' known counts, their schemas, and reading tables from files."""
-
-from __future__ import annotations
+"""The shipped datasets against the originals' known counts, reading tables from files, synthetic applicants, and mortgages."""
 
 import gzip
 import hashlib
@@ -11,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from verifair import datasets
 from verifair.datasets import Dataset, read_table
+from verifair.datasets.synthetic_table import NOISE, SHIFT, TAU, WEIGHTS
 from verifair.errors import DataError
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "")) / "tabular" / "compas_two_years.csv.gz"
@@ -40,14 +40,11 @@ def dataset(request: pytest.FixtureRequest) -> Dataset:
 # The files are the UCI's own, byte by byte
 
 
-@pytest.mark.parametrize(
-    ("name", "sha256"),
-    [
-        ("adult.data.gz", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-        ("adult.test.gz", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-        ("german.data.gz", "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),
-    ],
-)
+@pytest.mark.parametrize(("name", "sha256"), [
+    ("adult.data.gz", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+    ("adult.test.gz", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+    ("german.data.gz", "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),
+])
 def test_shipped_bytes(name: str, sha256: str) -> None:
     packed = (files("verifair.datasets") / "data" / name).read_bytes()
     assert hashlib.sha256(gzip.decompress(packed)).hexdigest() == sha256
@@ -69,10 +66,10 @@ def test_german(german: Dataset) -> None:
     first = frame.iloc[0]  # A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1
     assert first[["status", "duration", "credit-history", "purpose", "credit-amount"]].tolist() == [
         "< 0 DM", 6, "critical", "television", 1169,
-    ]  # fmt: skip
+    ]
     assert first[["savings", "employment", "property", "telephone", "foreign-worker", "age", "sex", "credit"]].tolist() == [
         "unknown", ">= 7 years", "real estate", "yes", "yes", "Senior", "Male", "good",
-    ]  # fmt: skip
+    ]
 
 
 def test_adult(adult: Dataset) -> None:
@@ -86,7 +83,7 @@ def test_adult(adult: Dataset) -> None:
     moving = adult.schema.steps(["sex"]) > 0
     assert [f.name for f, moves in zip(adult.schema.features, moving, strict=True) if moves] == [
         "age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week",
-    ]  # fmt: skip
+    ]
     assert adult.schema["capital-gain"].unit == 100  # the paper's own
 
 
@@ -95,7 +92,7 @@ def test_merits_are_the_cec_paper_s(german: Dataset, adult: Dataset) -> None:
     merits = {data.name: {f.name for f in data.schema.features if f.merit} for data in (german, adult)}
     assert merits["german"] == {
         "credit-amount", "duration", "installment-rate", "residence-since", "existing-credits", "people-liable",
-    }  # fmt: skip
+    }
     assert merits["adult"] == {"capital-gain", "capital-loss", "hours-per-week", "occupation"}
 
 
@@ -190,15 +187,12 @@ def test_split_does_not_change(german: Dataset) -> None:
     assert np.array_equal(again.split[1], german.split[1])
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "message"),
-    [
-        ("germany", None, "there is no dataset 'germany'; known are german, adult, synthetic, loan, compas, hmda, law_school"),
-        ("compas", None, "compas is not shipped.*pass the path of ProPublica's compas-scores-two-years.csv"),
-        ("adult", "adult.csv", r"adult is shipped and takes no path, found adult\.csv; drop it"),
-        ("compas", "nowhere.csv", r"nowhere\.csv: there is no such file"),
-    ],
-)
+@pytest.mark.parametrize(("name", "path", "message"), [
+    ("germany", None, "there is no dataset 'germany'; known are german, adult, synthetic, loan, compas, hmda, law_school"),
+    ("compas", None, "compas is not shipped.*pass the path of ProPublica's compas-scores-two-years.csv"),
+    ("adult", "adult.csv", r"adult is shipped and takes no path, found adult\.csv; drop it"),
+    ("compas", "nowhere.csv", r"nowhere\.csv: there is no such file"),
+])
 def test_wrong_names(name: str, path: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         datasets.load(name, path)
@@ -235,23 +229,20 @@ def test_a_late_word_makes_the_whole_column_words(tmp_path: Path) -> None:
     assert {repr(cell) for cell in read_table(path)["0"]} == {"'1'", "'x'"}  # pandas guesses types chunk by chunk unless told
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("table.csv", None, "there is no such file; pass a CSV, CSV.GZ or Parquet table"),
-        ("table.csv", b"", "is empty; expected a header line and rows"),
-        ("table.csv", b"a,b\n", "has a header but no rows"),
-        ("table.csv", b"a,b,a\n1,2,3\n", "columns named twice: a; give each its own name"),
-        ("table.csv", b"a;b\n1;2\n", "the header 'a;b' has no commas; save the table with commas between the cells"),
-        ("table.csv", b"a,b\n1,2\n1,2,3\n", r"cannot be read as a table \(.*Expected 2 fields in line 3, saw 3\)"),
-        ("table.csv", b"a,b\n1,2,3\n4,5,6\n", r"cannot be read as a table \(.*Expected 2 fields in line 2, saw 3\)"),
-        ("table.csv", b"a,b\n1,\xff\xfe\n", r"cannot be read as a table \(.*utf-8.*\); expected CSV in UTF-8, or Parquet"),
-        ("table.csv.gz", b"a,b\n1,2\n", "cannot be read as a table .*gzipped"),
-        ("table.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-12], "cannot be read as a table"),
-        ("table.csv.gz", gzip.compress(b"a,b\n", mtime=0)[:10] + b"\x07" * 9, "cannot be read as a table"),
-        ("table.parquet", b"a,b\n1,2\n", "cannot be read as a table .*Parquet"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("table.csv", None, "there is no such file; pass a CSV, CSV.GZ or Parquet table"),
+    ("table.csv", b"", "is empty; expected a header line and rows"),
+    ("table.csv", b"a,b\n", "has a header but no rows"),
+    ("table.csv", b"a,b,a\n1,2,3\n", "columns named twice: a; give each its own name"),
+    ("table.csv", b"a;b\n1;2\n", "the header 'a;b' has no commas; save the table with commas between the cells"),
+    ("table.csv", b"a,b\n1,2\n1,2,3\n", r"cannot be read as a table \(.*Expected 2 fields in line 3, saw 3\)"),
+    ("table.csv", b"a,b\n1,2,3\n4,5,6\n", r"cannot be read as a table \(.*Expected 2 fields in line 2, saw 3\)"),
+    ("table.csv", b"a,b\n1,\xff\xfe\n", r"cannot be read as a table \(.*utf-8.*\); expected CSV in UTF-8, or Parquet"),
+    ("table.csv.gz", b"a,b\n1,2\n", "cannot be read as a table .*gzipped"),
+    ("table.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-12], "cannot be read as a table"),
+    ("table.csv.gz", gzip.compress(b"a,b\n", mtime=0)[:10] + b"\x07" * 9, "cannot be read as a table"),
+    ("table.parquet", b"a,b\n1,2\n", "cannot be read as a table .*Parquet"),
+])
 def test_bad_files(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
     path = tmp_path / name
     if content is not None:
@@ -259,3 +250,152 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes | None, message: st
     with pytest.raises(DataError, match=message) as error:
         read_table(path)
     assert str(error.value).startswith(str(path))
+
+
+# The synthetic applicants: what the CEC paper's recipe promises.
+
+
+DATA = datasets.synthetic(n=40_000, seed=3)
+MERITS, PROXIES, NOISES = ([f"{kind}-{k}" for k in range(1, n + 1)] for kind, n in (("merit", 10), ("proxy", 5), ("noise", 5)))
+
+
+def test_twenty_features_and_a_group_that_is_none() -> None:
+    schema = datasets.load("synthetic").schema
+    assert [feature.name for feature in schema.features] == [*MERITS, *PROXIES, *NOISES]
+    assert [feature.name for feature in schema.features if feature.merit] == MERITS
+    assert schema.domain.columns == 20
+    assert set(datasets.load("synthetic").frame.columns) == {*MERITS, *PROXIES, *NOISES, "group", "approved"}
+    assert len(datasets.load("synthetic").frame) == 10_000
+
+
+def test_only_proxies_tell_the_group() -> None:
+    group = (DATA.frame["group"] == "1").to_numpy()
+    shift = DATA.frame.loc[group, [*MERITS, *PROXIES, *NOISES]].mean() - DATA.frame.loc[~group, [*MERITS, *PROXIES, *NOISES]].mean()
+    assert np.abs(shift[PROXIES] - SHIFT).max() < 0.05  # 0.5 standard deviations, five times the sampling error
+    assert np.abs(shift[[*MERITS, *NOISES]]).max() < 0.05
+    within = DATA.frame.loc[group, [*MERITS, *PROXIES, *NOISES]].std()
+    assert np.abs(within - 1).max() < 0.03
+
+
+def test_merit_alone_decides() -> None:
+    labels = DATA.schema.labels(DATA.frame)
+    score = DATA.frame[MERITS].to_numpy() @ WEIGHTS
+    assert ((score > TAU) == labels).mean() > 0.9
+    assert (labels[score > TAU + 5 * NOISE] == 1).all()
+    assert 0.48 < labels.mean() < 0.52
+    fitted = LogisticRegression().fit(DATA.frame[[*MERITS, *PROXIES, *NOISES]], labels).coef_[0]
+    assert np.abs(fitted[10:]).max() < 0.05 * fitted[0]  # neither proxies nor noise
+    assert np.allclose(fitted[:10] / fitted[0], WEIGHTS, atol=0.05)
+
+
+def test_the_seed_is_the_data() -> None:
+    assert datasets.synthetic(n=50, seed=1).frame.equals(datasets.synthetic(n=50, seed=1).frame)
+    assert not datasets.synthetic(n=50, seed=1).frame.equals(datasets.synthetic(n=50, seed=2).frame)
+
+
+def test_every_draw_is_legal() -> None:
+    assert DATA.schema.raw(DATA.frame).shape == (40_000, 20)  # raises for a row outside the declared range
+
+
+def test_nobody() -> None:
+    with pytest.raises(DataError, match="synthetic: n = 0, expected at least one person"):
+        datasets.synthetic(n=0)
+
+
+# The mortgage register: bands, codes, clipping, what is left out and why; and the real extract where it is there.
+
+
+HEADER = (
+    "approved,loan_amount,income,debt_to_income_ratio,loan_to_value_ratio,loan_purpose,applicant_race-1,applicant_sex,applicant_age,"
+    "property_value,occupancy_type"
+)
+GOOD = "1,45000.0,29.0,<20%,24.0,32,5.0,1,45-54,185000,1"
+REAL = Path(os.environ.get("VERIFAIR_DATA", "")) / "tabular" / "hmda_texas2022.csv.gz"
+needs_real = pytest.mark.skipif(
+    not ("VERIFAIR_DATA" in os.environ and REAL.is_file()), reason="VERIFAIR_DATA does not name the larger data"
+)
+
+
+def register(folder: Path, *lines: str) -> Path:
+    path = folder / "register.csv"
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return path
+
+
+def test_words_bands_and_clipping(tmp_path: Path) -> None:
+    path = register(
+        tmp_path, GOOD, "0,2000000.0,-12.0,>60%,97.5,1,22,6,>74,9000000,3", "1,155000,232,30%-<36%,80,4,3,4,<25,185000,2"
+    )
+    data = datasets.load("hmda", path)
+    assert data.frame["race"].tolist() == ["White", "non-White", "non-White"]
+    assert data.frame["sex"].tolist() == ["male", "both", "not given"]
+    assert data.frame["purpose"].tolist() == ["cash-out refinancing", "purchase", "other"]
+    assert data.frame["occupancy"].tolist() == ["principal", "investment", "second"]
+    assert data.frame["debt-to-income"].tolist() == [10, 65, 33]  # the middle of the band
+    assert data.frame["loan-amount"].tolist() == [45000, 1500000, 155000]  # clipped to the declared range
+    assert data.frame["income"].tolist() == [29, 0, 232]
+    assert data.frame["property-value"].tolist() == [185000, 2000000, 185000]
+    assert data.schema.labels(data.frame).tolist() == [1, 0, 1]
+    assert data.schema.raw(data.frame).shape == (3, 10)
+    assert dict(data.dropped) == {}
+
+
+def test_rows_left_out_are_counted_once(tmp_path: Path) -> None:
+    data = datasets.hmda(register(
+        tmp_path, GOOD,
+        "1,45000,29,,24,32,6.0,1,45-54,185000,1",  # race not given comes first
+        "1,45000,29,40,24,32,,1,45-54,185000,1",
+        "1,45000,29,Exempt,Exempt,32,5.0,1,45-54,Exempt,1",
+        "0,45000,29,,24,32,5.0,1,45-54,185000,1",
+        "0,45000,29,40,,32,5.0,1,45-54,,1",
+        "0,45000,29,40,24,32,5.0,1,45-54,,1",
+        "0,45000,29,40,24,5,5.0,1,45-54,185000,1",
+        "0,45000,29,40,24,1,5.0,1,8888,185000,1",
+    ))
+    assert dict(data.dropped) == {
+        "race not given": 2, "lender exempt from reporting": 1, "no debt-to-income": 1, "no loan-to-value": 1,
+        "no property-value": 1, "no age": 1, "no purpose": 1,
+    }
+    assert len(data.frame) == 1
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    (GOOD.replace("<20%", "<18%"), r"column debt_to_income_ratio: row 0 holds '<18%', expected a number or one of <20%, 20%"),
+    (GOOD.replace(",5.0,", ",9,"), r"column applicant_race-1: row 0 holds '9', expected one of 5, 1, 2"),
+    (GOOD.replace("185000", "a lot"), r"column property_value: row 0 holds 'a lot', expected a number; correct the file"),
+    ("2" + GOOD[1:], r"column approved: row 0 holds '2', expected one of 1, 0"),
+])
+def test_strange_cells(tmp_path: Path, line: str, message: str) -> None:
+    path = register(tmp_path, line)
+    with pytest.raises(DataError, match=message) as error:
+        datasets.hmda(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="hmda is not shipped, for it is large: pass the path of an extract"):
+        datasets.load("hmda")
+    path = tmp_path / "other.csv"
+    path.write_text("approved,income\n1,30\n")
+    with pytest.raises(DataError, match=r"other\.csv: has no column loan_amount, debt_to_income_ratio"):
+        datasets.hmda(path)
+    path = register(tmp_path, GOOD.replace(",5.0,", ",6.0,"))
+    with pytest.raises(DataError, match=r"register\.csv: no row is left: race not given: 1"):
+        datasets.hmda(path)
+
+
+@needs_real
+def test_texas_2022() -> None:
+    data = datasets.hmda(REAL)
+    assert len(data.frame) == 36166
+    assert len(data.frame) + sum(data.dropped.values()) == 50_000
+    assert data.dropped["race not given"] == 8965  # 8,943 times 6, 6 times 7, 16 times empty
+    assert data.frame["race"].value_counts().to_dict() == {"White": 27211, "non-White": 8955}
+    encoded = data.schema.encode(data.schema.raw(data.frame))
+    assert encoded.shape == (36166, 25)
+    assert encoded.min() == 0
+    assert encoded.max() == 1
+    numbers = [v for v, feature in enumerate(data.schema.features) if feature.merit]
+    assert (encoded[:, data.schema.domain.start[numbers]].std(axis=0) > 0.05).all()  # no column is squashed by its tail
+    assert np.isin(data.frame["debt-to-income"], [10, 25, 33, *range(36, 50), 55, 65]).all()

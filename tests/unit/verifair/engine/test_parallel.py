@@ -1,7 +1,5 @@
 """Many machines: what travels, what is refused, the same moment on another clock. A real cluster: tests/e2e/test_cluster.py."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Constraints among features: the boxes they become against direct evaluation of their conditions, files, and every message."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

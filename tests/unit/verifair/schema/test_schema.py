@@ -1,7 +1,5 @@
 """Schemas: round trip, encoding, and every message that a wrong schema or table gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -59,15 +57,13 @@ def loan() -> Schema:
 
 @pytest.fixture
 def rows() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "income": [10.0, 500.25],
-            "age": [18, 90],
-            "sex": ["male", "female"],
-            "housing": ["free", "own"],
-            "paid": ["yes", "no"],
-        }
-    )
+    return pd.DataFrame({
+        "income": [10.0, 500.25],
+        "age": [18, 90],
+        "sex": ["male", "female"],
+        "housing": ["free", "own"],
+        "paid": ["yes", "no"],
+    })
 
 
 def network(inputs: int, outputs: int) -> Network:
@@ -292,56 +288,53 @@ NUMBER = 'kind = "integer"\nrange = [1, 9]\n'
 SEX = 'kind = "categorical"\ncategories = ["f", "m"]\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[model\n", r"bad\.toml: not valid TOML: .*line 1"),
-        ("[modle]\n" + with_feature(NUMBER), r"bad\.toml: unknown section modle; a schema has \[model\] and \[\[feature\]\]"),
-        ("[model]\n", r"bad\.toml: has no \[\[feature\]\] section; describe each input column"),
-        ("feature = []\n", "bad.toml: there is no feature; describe each input column"),
-        ('[feature]\nname = "age"\n', r"write \[\[feature\]\], with two brackets"),
-        ("feature = [3]\n", r"feature number 1: found 3, expected a \[\[feature\]\] section"),
-        ("model = 3\n" + with_feature(NUMBER), r"model is 3; write a \[model\] section"),
-        ("[model]\nfeatures = 3\n" + with_feature(NUMBER), r"\[model\]: features: unknown key"),
-        ('[model]\npositve = "class = 1"\n' + with_feature(NUMBER), r"bad\.toml: positve: unknown key; did you mean 'positive'\?"),
-        ('[model]\npositive = "yes"\n' + with_feature(NUMBER), r"positive: Input should be 'logit > 0' or .* found 'yes'"),
-        ('[model]\nlabel = "age"\n' + with_feature(NUMBER), "label 'age' is also the column of a feature.*drop one"),
-        (with_feature("range = [1, 2]"), r"^bad\.toml: feature 'age': kind: is missing; add it$"),
-        (f'[[feature]]\nname = "sex"\n{SEX}[[feature]]\n{NUMBER}', r"^bad\.toml: feature number 2: name: is missing; add it$"),
-        (with_feature('kind = "number"'), "feature 'age': kind: Input should be 'real', 'integer', .* found 'number'"),
-        (with_feature(NUMBER + "rnage = [1, 2]"), r"feature 'age': rnage: unknown key; did you mean 'range'\?"),
-        (with_feature(NUMBER + "zzzzzzz = 1"), "feature 'age': zzzzzzz: unknown key; known are name, kind, column"),
-        (with_feature('kind = "real"'), r"feature 'age': a real feature needs range = \[low, high\] in raw units"),
-        (with_feature('kind = "real"\nrange = [9, 1]'), r"feature 'age': range = \[9, 1\] is reversed; write \[1, 9\]"),
-        (with_feature('kind = "real"\nrange = [0, inf]'), r"feature 'age': range\.1: .* finite number, found inf"),
-        (with_feature('kind = "real"\nrange = [0]'), r"feature 'age': range\.1: is missing; add it"),
-        (with_feature('kind = "real"\nrange = [1, 1]\nscale = "minmax"'), "divides by zero on range = .1, 1.; use scale"),
-        (with_feature('kind = "real"\nrange = [0, 1e39]'), "leaves the range of float32 after scaling"),
-        (with_feature('kind = "real"\nrange = [-1e308, 1e308]\nscale = "minmax"'), "leaves the range of float32"),
-        (with_feature('kind = "integer"\nrange = [1, 2.5]'), r"range = \[1, 2\.5\] of an integer feature must have whole ends"),
-        (with_feature('kind = "integer"\nrange = [0, 1e17]'), r"too wide: whole numbers are exact up to 2\*\*53"),
-        (with_feature(NUMBER + 'categories = ["a"]'), "categories and codes belong to categorical and one-hot features"),
-        (with_feature(NUMBER + "unit = 0"), "feature 'age': unit: Input should be greater than 0, found 0"),
-        (with_feature(NUMBER + "unit = -1.5"), "feature 'age': unit: Input should be greater than 0, found -1.5"),
-        (with_feature(NUMBER + 'scale = "standard"'), "feature 'age': scale: Input should be 'none' or 'minmax', found 'standard'"),
-        (with_feature(NUMBER + "scale = { offset = 1, scale = 0 }"), r"'age': scale\.scale: Input should be greater than 0"),
-        (with_feature(NUMBER + 'change = "up"'), "feature 'age': change: Input should be 'increase', .* found 'up'"),
-        (with_feature(NUMBER + "protected = 3"), "feature 'age': protected: Input should be a valid boolean.* found 3"),
-        (with_feature('kind = "one-hot"'), "feature 'age': a one-hot feature needs categories"),
-        (with_feature('kind = "categorical"\ncategories = []'), "feature 'age': a categorical feature needs categories"),
-        (with_feature('kind = "categorical"\ncategories = "ab"'), "feature 'age': categories: .* found 'ab'"),
-        (with_feature('kind = "categorical"\ncategories = ["a", "b", " a"]'), "categories repeat a; each may stand once"),
-        (with_feature('kind = "categorical"\ncategories = [1, 1.0]'), "categories repeat 1; each may stand once"),
-        (with_feature(SEX + "unit = 1"), "range, scale and unit belong to numbers, not to a categorical feature; drop them"),
-        (with_feature(SEX + "range = [0, 1]"), "range, scale and unit belong to numbers"),
-        (with_feature(SEX + "codes = [1]"), "1 codes for 2 categories; give one code for each"),
-        (with_feature(SEX + "codes = [2, 1]"), r"codes = \[2, 1\] must increase in even steps"),
-        (with_feature('kind = "categorical"\ncategories = ["a", "b", "c"]\ncodes = [1, 2, 4]'), "must increase in even steps"),
-        (with_feature(SEX + "codes = [0, 100000000]"), r"must lie within -2\*\*24"),
-        (with_feature(SEX.replace("categorical", "one-hot") + "codes = [0, 1]"), "codes belong to categorical features"),
-        (with_feature(NUMBER) + with_feature(NUMBER), "features named twice: age; give each its own name"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("[model\n", r"bad\.toml: not valid TOML: .*line 1"),
+    ("[modle]\n" + with_feature(NUMBER), r"bad\.toml: unknown section modle; a schema has \[model\] and \[\[feature\]\]"),
+    ("[model]\n", r"bad\.toml: has no \[\[feature\]\] section; describe each input column"),
+    ("feature = []\n", "bad.toml: there is no feature; describe each input column"),
+    ('[feature]\nname = "age"\n', r"write \[\[feature\]\], with two brackets"),
+    ("feature = [3]\n", r"feature number 1: found 3, expected a \[\[feature\]\] section"),
+    ("model = 3\n" + with_feature(NUMBER), r"model is 3; write a \[model\] section"),
+    ("[model]\nfeatures = 3\n" + with_feature(NUMBER), r"\[model\]: features: unknown key"),
+    ('[model]\npositve = "class = 1"\n' + with_feature(NUMBER), r"bad\.toml: positve: unknown key; did you mean 'positive'\?"),
+    ('[model]\npositive = "yes"\n' + with_feature(NUMBER), r"positive: Input should be 'logit > 0' or .* found 'yes'"),
+    ('[model]\nlabel = "age"\n' + with_feature(NUMBER), "label 'age' is also the column of a feature.*drop one"),
+    (with_feature("range = [1, 2]"), r"^bad\.toml: feature 'age': kind: is missing; add it$"),
+    (f'[[feature]]\nname = "sex"\n{SEX}[[feature]]\n{NUMBER}', r"^bad\.toml: feature number 2: name: is missing; add it$"),
+    (with_feature('kind = "number"'), "feature 'age': kind: Input should be 'real', 'integer', .* found 'number'"),
+    (with_feature(NUMBER + "rnage = [1, 2]"), r"feature 'age': rnage: unknown key; did you mean 'range'\?"),
+    (with_feature(NUMBER + "zzzzzzz = 1"), "feature 'age': zzzzzzz: unknown key; known are name, kind, column"),
+    (with_feature('kind = "real"'), r"feature 'age': a real feature needs range = \[low, high\] in raw units"),
+    (with_feature('kind = "real"\nrange = [9, 1]'), r"feature 'age': range = \[9, 1\] is reversed; write \[1, 9\]"),
+    (with_feature('kind = "real"\nrange = [0, inf]'), r"feature 'age': range\.1: .* finite number, found inf"),
+    (with_feature('kind = "real"\nrange = [0]'), r"feature 'age': range\.1: is missing; add it"),
+    (with_feature('kind = "real"\nrange = [1, 1]\nscale = "minmax"'), "divides by zero on range = .1, 1.; use scale"),
+    (with_feature('kind = "real"\nrange = [0, 1e39]'), "leaves the range of float32 after scaling"),
+    (with_feature('kind = "real"\nrange = [-1e308, 1e308]\nscale = "minmax"'), "leaves the range of float32"),
+    (with_feature('kind = "integer"\nrange = [1, 2.5]'), r"range = \[1, 2\.5\] of an integer feature must have whole ends"),
+    (with_feature('kind = "integer"\nrange = [0, 1e17]'), r"too wide: whole numbers are exact up to 2\*\*53"),
+    (with_feature(NUMBER + 'categories = ["a"]'), "categories and codes belong to categorical and one-hot features"),
+    (with_feature(NUMBER + "unit = 0"), "feature 'age': unit: Input should be greater than 0, found 0"),
+    (with_feature(NUMBER + "unit = -1.5"), "feature 'age': unit: Input should be greater than 0, found -1.5"),
+    (with_feature(NUMBER + 'scale = "standard"'), "feature 'age': scale: Input should be 'none' or 'minmax', found 'standard'"),
+    (with_feature(NUMBER + "scale = { offset = 1, scale = 0 }"), r"'age': scale\.scale: Input should be greater than 0"),
+    (with_feature(NUMBER + 'change = "up"'), "feature 'age': change: Input should be 'increase', .* found 'up'"),
+    (with_feature(NUMBER + "protected = 3"), "feature 'age': protected: Input should be a valid boolean.* found 3"),
+    (with_feature('kind = "one-hot"'), "feature 'age': a one-hot feature needs categories"),
+    (with_feature('kind = "categorical"\ncategories = []'), "feature 'age': a categorical feature needs categories"),
+    (with_feature('kind = "categorical"\ncategories = "ab"'), "feature 'age': categories: .* found 'ab'"),
+    (with_feature('kind = "categorical"\ncategories = ["a", "b", " a"]'), "categories repeat a; each may stand once"),
+    (with_feature('kind = "categorical"\ncategories = [1, 1.0]'), "categories repeat 1; each may stand once"),
+    (with_feature(SEX + "unit = 1"), "range, scale and unit belong to numbers, not to a categorical feature; drop them"),
+    (with_feature(SEX + "range = [0, 1]"), "range, scale and unit belong to numbers"),
+    (with_feature(SEX + "codes = [1]"), "1 codes for 2 categories; give one code for each"),
+    (with_feature(SEX + "codes = [2, 1]"), r"codes = \[2, 1\] must increase in even steps"),
+    (with_feature('kind = "categorical"\ncategories = ["a", "b", "c"]\ncodes = [1, 2, 4]'), "must increase in even steps"),
+    (with_feature(SEX + "codes = [0, 100000000]"), r"must lie within -2\*\*24"),
+    (with_feature(SEX.replace("categorical", "one-hot") + "codes = [0, 1]"), "codes belong to categorical features"),
+    (with_feature(NUMBER) + with_feature(NUMBER), "features named twice: age; give each its own name"),
+])
 def test_wrong_schema(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message) as error:
         Schema.loads(text, name="bad.toml")
@@ -422,25 +415,22 @@ def test_one_hot_columns_of_the_table(loan: Schema, rows: pd.DataFrame) -> None:
         loan.raw(block.drop(columns="housing_rent"))
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "message"),
-    [
-        ("age", [18, None], "feature 'age': 1 row has no value in column 'age', first row 1; drop such rows, or fill them in"),
-        ("age", [None, None], "feature 'age': 2 rows have no value in column 'age', first row 0"),
-        ("age", ["18", "old"], "feature 'age': row 1 holds 'old', expected a finite number"),
-        ("age", [18.5, 20], "feature 'age': row 0 holds 18.5, expected a whole number; round the data"),
-        ("income", [18, math.inf], "feature 'income': row 1 holds 'inf', expected a finite number"),
-        ("age", pd.to_datetime(["2020-01-01", "2020-01-02"]), "feature 'age': the column's type is datetime64.*, expected numbers"),
-        ("age", [18 + 1j, 20], "feature 'age': the column's type is complex128, expected numbers"),
-        ("age", [17, 91], "feature 'age': 2 rows lie outside the declared range 18 .. 90, first row 0 with 17; widen the range"),
-        ("income", [0, 1000.75], "feature 'income': 1 row lies outside the declared range 0 .. 1000.5, first row 1 with 1000.75"),
-        ("sex", ["male", "femal"], r"feature 'sex': row 1 holds 'femal', an unknown category; did you mean 'female'\?"),
-        ("sex", ["male", "x"], "feature 'sex': row 1 holds 'x', an unknown category; known are female, male; correct the data"),
-        ("sex", [0, 2], "feature 'sex': 1 row lies outside the declared codes 0 .. 1, first row 1 with 2; add the category"),
-        ("sex", [0, 0.5], "feature 'sex': row 1 holds 0.5, expected a whole number; give names or whole codes"),
-        ("sex", [["male"], ["female"]], "feature 'sex': the cells hold lists or other compound values"),
-    ],
-)
+@pytest.mark.parametrize(("column", "values", "message"), [
+    ("age", [18, None], "feature 'age': 1 row has no value in column 'age', first row 1; drop such rows, or fill them in"),
+    ("age", [None, None], "feature 'age': 2 rows have no value in column 'age', first row 0"),
+    ("age", ["18", "old"], "feature 'age': row 1 holds 'old', expected a finite number"),
+    ("age", [18.5, 20], "feature 'age': row 0 holds 18.5, expected a whole number; round the data"),
+    ("income", [18, math.inf], "feature 'income': row 1 holds 'inf', expected a finite number"),
+    ("age", pd.to_datetime(["2020-01-01", "2020-01-02"]), "feature 'age': the column's type is datetime64.*, expected numbers"),
+    ("age", [18 + 1j, 20], "feature 'age': the column's type is complex128, expected numbers"),
+    ("age", [17, 91], "feature 'age': 2 rows lie outside the declared range 18 .. 90, first row 0 with 17; widen the range"),
+    ("income", [0, 1000.75], "feature 'income': 1 row lies outside the declared range 0 .. 1000.5, first row 1 with 1000.75"),
+    ("sex", ["male", "femal"], r"feature 'sex': row 1 holds 'femal', an unknown category; did you mean 'female'\?"),
+    ("sex", ["male", "x"], "feature 'sex': row 1 holds 'x', an unknown category; known are female, male; correct the data"),
+    ("sex", [0, 2], "feature 'sex': 1 row lies outside the declared codes 0 .. 1, first row 1 with 2; add the category"),
+    ("sex", [0, 0.5], "feature 'sex': row 1 holds 0.5, expected a whole number; give names or whole codes"),
+    ("sex", [["male"], ["female"]], "feature 'sex': the cells hold lists or other compound values"),
+])
 def test_bad_cells(loan: Schema, rows: pd.DataFrame, column: str, values: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         loan.raw(rows.assign(**{column: values}))

@@ -1,6 +1,4 @@
-"""Fairify's partitions of the public networks: counts as published, samples decided in full and compared with evaluation."""
-
-from __future__ import annotations
+"""Fairify's exact queries and partitions: as many of each verdict as were found before."""
 
 import os
 from dataclasses import replace
@@ -10,10 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks.fairness.exhaustive import exactly, pairs_of_points
-from benchmarks.fairness.networks import EVERY, Subject, subjects
+from benchmarks.fairness.networks import EVERY, FAMILIES, Subject, exact_queries, subjects
 from benchmarks.fairness.partitions import Counts, partition_of
 from encoders.network import Array
 from solvers.outcome import Budget
+from verifair.checker.check import check
+from verifair.checker.envelope import Trust
 from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PROVED, VIOLATED, PartitionStore
 from verifair.engine.partition import certify_partition
@@ -23,6 +23,28 @@ from verifair.engine.verify import verify
 
 DATA = os.environ.get("VERIFAIR_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_verdicts_are_as_enumerated(family: str) -> None:
+    asked = [item for item in exact_queries(Path(DATA or "")) if item.name.startswith(family)]
+    assert len(asked) >= 12
+    for item in asked:
+        verdict = verify(item.query, budget=Budget(seconds=60))
+        if item.verdict == "SAT":
+            assert verdict.status is Status.VIOLATED, item.name
+            assert verdict.witness is not None
+            first, second = verdict.witness.outputs
+            assert first * second < 0
+        else:
+            assert verdict.status is Status.PROVED, item.name
+            assert verdict.certificate is not None
+            assert verdict.certificate.trust is Trust.CHECKED
+            report = check(verdict.certificate, network=item.query.network, schema=item.query.schema)
+            assert report.accepted, (item.name, report.rejections)
+
+
+# Fairify's partitions of the public networks: counts as published, samples decided in full and compared with evaluation.
 
 
 def subject(name: str) -> Subject:

@@ -1,0 +1,223 @@
+"""Drafted schemas read the table that they were drafted from, and fit models that take a table."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import verifair as vf
+from encoders.network import Feed, Network
+from tests.builders import integer, network_of, one_hot, real, schema_of
+from verifair import datasets
+from verifair.checker.envelope import semantics
+from verifair.errors import DataError, SchemaError
+from verifair.schema.draft import draft
+from verifair.schema.schema import Schema
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+def test_draft_of_a_shipped_table_reads_it_as_its_own_schema_does(name: str) -> None:
+    dataset = datasets.load(name)
+    text = draft(dataset.frame, target=dataset.target, protected=["sex"])
+    drafted = Schema.loads(text)
+    assert drafted == Schema.infer(dataset.frame, target=dataset.target, protected=["sex"])
+    assert drafted.protected_names == ("sex",)
+    assert drafted.domain.columns == dataset.schema.domain.columns
+    assert drafted.positive_label == dataset.schema.positive_label
+    assert np.array_equal(drafted.labels(dataset.frame), dataset.schema.labels(dataset.frame))
+    assert drafted.inside(drafted.raw(dataset.frame)).all()
+    assert text.count("# check") == len(drafted.features) + 1  # and the outcomes
+
+
+@pytest.mark.parametrize(("values", "kind", "unit"), [
+    ([0, 1, 0, 1], "categorical", None),
+    ([0.0, 1.0, 1.0, 0.0], "categorical", None),
+    ([True, False, True, False], "categorical", None),
+    ([1, 2, 3, 4], "integer", 1),
+    ([0, 18_000, 5, 6], "integer", 100),
+    ([0.0, 10.5, 1.0, 2.0], "real", 0.05),
+    (["a", "b", "a", "b"], "categorical", None),
+    (["a", "b", "c", "b"], "one-hot", None),
+    ([7, 7, 7, 7], "integer", None),
+])
+def test_kind_and_unit(values: list[object], kind: str, unit: float | None) -> None:
+    frame = pd.DataFrame({"x": values, "y": [0.0, 1.0, 1.0, 0.0]})
+    schema = Schema.infer(frame, target="y")
+    assert (schema["x"].kind, schema["x"].unit) == (kind, unit)
+    assert schema.inside(schema.raw(frame)).all()
+    assert schema.labels(frame).tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("columns", "target", "message"), [
+    ({"x": [1, 2]}, "z", "no column 'z'; known are x, y"),
+    ({"x": [None, None]}, "y", "column 'x' is empty; drop it"),
+    ({"x": [1.0, np.inf]}, "y", "column 'x' holds an infinite value"),
+    ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "y", "column 'x' holds dates"),
+    ({"x": [1, 2], "y": [None, None]}, "y", "label 'y' has 0 distinct values, expected 2 to 20 classes"),
+    ({"x": [1, 2], "y": [1, 1]}, "y", "label 'y' has 1 distinct values"),
+])
+def test_tables_that_no_schema_fits(columns: dict[str, object], target: str, message: str) -> None:
+    frame = pd.DataFrame({"y": ["a", "b"]}).assign(**columns)[[*columns, *(() if "y" in columns else ("y",))]]
+    with pytest.raises(DataError, match=message):
+        Schema.infer(frame, target=target)
+
+
+def test_positive_must_occur() -> None:
+    frame = pd.DataFrame({"x": [1, 2], "y": ["a", "b"]})
+    assert Schema.infer(frame, target="y", positive="a").positive_label == "a"
+    with pytest.raises(DataError, match="label 'y' never is 'c'; found a, b"):
+        Schema.infer(frame, target="y", positive="c")
+
+
+def test_too_many_words() -> None:
+    frame = pd.DataFrame({"x": [f"id{k}" for k in range(60)], "y": [0, 1] * 30})
+    with pytest.raises(DataError, match=r"column 'x' holds 60 distinct texts .*, too many for a category; drop it"):
+        Schema.infer(frame, target="y")
+
+
+@pytest.mark.parametrize(("labels", "positive", "outcomes"), [
+    (["bad", "good"], "good", ("bad", "good")), (["0", "1"], "0", ("credit 1", "credit 0")),
+    ([0, 1], None, ("credit 0", "credit 1")),
+    ([True, False], None, ("credit False", "credit True")),
+    (["n", "y"], "y", ("credit n", "credit y")),
+    (["high", "low", "none"], "none", ("not none", "none")), ([1, 2, 3], "3", ("credit not 3", "credit 3")),
+])
+def test_outcomes_are_the_labels_in_words(labels: list[object], positive: str | None, outcomes: tuple[str, str]) -> None:
+    frame = pd.DataFrame({"age": range(6), "credit": labels * (6 // len(labels))})
+    assert Schema.infer(frame, target="credit", positive=positive).outcomes == outcomes
+    assert "# check: which label is the favourable one" in draft(frame, target="credit", positive=positive)
+
+
+def classifier(classes: tuple[str, ...], outputs: int) -> Network:
+    """As a reader of stored classifiers gives it: one column, classes with names."""
+    feed = Feed(name="age", kind="float32", shape=(1,), start=np.zeros(1, dtype=np.int64))
+    return network_of((np.ones((outputs, 1)), None), feeds=(feed,), classes=classes)
+
+
+def test_positive_is_the_class_that_the_network_decides_about() -> None:
+    """Labels sort otherwise than people think: approved comes before denied, and the logit is that of denied."""
+    frame = pd.DataFrame({"age": range(6), "credit": ["approved", "denied"] * 3})
+    network = classifier(("approved", "denied"), 1)
+    assert Schema.infer(frame, target="credit", network=network).positive_label == "denied"
+    for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
+        assert Schema.infer(frame, target="credit", positive=positive, network=classifier(named, 1)).positive_label == positive
+    with pytest.raises(DataError, match="decisions are about the second, 'denied'; train the model on a label that is 1 for 'app"):
+        Schema.infer(frame, target="credit", positive="approved", network=network)
+    stated = Schema.infer(frame, target="credit", positive="approved")
+    with pytest.raises(SchemaError, match="positive_label = 'approved': the network's classes are approved, denied"):
+        stated.model_copy(update={"positive": "logit > 0"}).check_network(network)
+
+
+def test_several_classes_are_told_apart_by_numbers() -> None:
+    frame = pd.DataFrame({"age": range(6), "grade": ["high", "low", "middle"] * 2})
+    network = classifier(("high", "low", "middle"), 3)
+    with pytest.raises(DataError, match=r"the network has 3; write their numbers .* \(0 for high, 1 for low, 2 for middle\)"):
+        Schema.infer(frame, target="grade", network=network)
+    with pytest.raises(SchemaError, match="positive_label = 'low': it tells two classes apart, and the network has 3"):
+        Schema.infer(frame, target="grade", positive="low").check_network(network)
+    numbered = Schema.infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", network=classifier(("0", "1", "2"), 3))
+    assert (numbered.positive, numbered.positive_label, numbered.outcomes) == ("class = 1", None, ("grade not 1", "grade 1"))
+    numbered.check_network(network)
+
+
+# A schema for a model that takes a table must name its columns' kinds, categories and order; Schema.infer knows them.
+
+
+AGE, SEX, HOURS = (
+    integer("age", 17, 90),
+    one_hot("sex", "F", "M"),
+    real("hours-per-week", 0, 80),
+)
+
+
+def column(name: str, kind: str, start: int, *known: Any) -> Feed:
+    return Feed(name=name, kind=kind, shape=(1,), start=np.array([start]), categories={0: known} if known else {})
+
+
+def network(*feeds: Feed, outputs: int = 1) -> Network:
+    n = sum(feed.columns for feed in feeds)
+    return network_of((np.ones((outputs, n)), None), feeds=feeds)
+
+
+MODEL = network(column("age", "int64", 0), column("sex", "text", 1, "F", "M"), column("hours_per_week", "float32", 3))
+
+
+def schema(*features: dict[str, Any]) -> vf.Schema:
+    return schema_of(*(list(features)), positive="logit > 0")
+
+
+def test_a_schema_that_fits() -> None:
+    schema(AGE, SEX, HOURS).check_network(MODEL)
+
+
+@pytest.mark.parametrize(("features", "match"), [
+    ((AGE, {**SEX, "categories": ["M", "F"]}, HOURS), r"'sex'.*\[\"F\", \"M\"\]; list these, in this order"),
+    ((AGE, {**SEX, "categories": ["F", "X"]}, HOURS), r"list these, in this order"),
+    (({**AGE, "range": [0, 2**24 + 2]}, SEX, HOURS), r"'age' has range = \[0, 16,777,218\].*float32.*larger unit"),
+    (({**AGE, "kind": "real"}, SEX, HOURS), r"'age' has kind = 'real'.*takes integers.*kind = \"integer\""),
+    (({**AGE, "scale": "minmax"}, SEX, HOURS), r"'age' has a scale.*leave the scale to the model"),
+    ((SEX, AGE, HOURS), r"'sex' is encoded by the model: feature|the model's input 'sex'"),
+    ((AGE, {**SEX, "kind": "categorical"}, HOURS), r"takes 4 \(age: 1 integer; sex: one-hot with 2"),
+])
+def test_what_does_not_fit_is_said(features: tuple[dict[str, Any], ...], match: str) -> None:
+    with pytest.raises(SchemaError, match=match):
+        schema(*features).check_network(MODEL)
+
+
+def test_whole_numbers_that_float32_misses() -> None:
+    """16,777,217 is fed as 16,777,216: a model of 64 bits may decide otherwise about it, and a proof would not see that."""
+    double, single = (network(column("age", kind, 0)) for kind in ("float64", "float32"))
+    wide = {**AGE, "range": [0, 2**24 + 1]}
+    with pytest.raises(SchemaError, match=r"'age' has range = \[0, 16,777,217\].*takes numbers of 64 bits.*larger unit"):
+        schema(wide).check_network(double)
+    with pytest.raises(SchemaError, match="miss whole numbers"):
+        schema({**wide, "scale": {"offset": 0.0, "scale": 1e6}}).check_network(double)
+    for fits in (AGE, {**AGE, "range": [2**30, 2**30 + 7], "scale": {"offset": 2.0**30, "scale": 1.0}}):
+        schema(fits).check_network(double)
+    schema(wide).check_network(single)  # what a float32 model is fed is that float32 number
+    assert semantics(double).endswith("on inputs rounded to float32 (the model takes float64)")
+    assert semantics(single) == "real-valued function of the stored float32 weights"
+
+
+def test_numbers_in_another_order() -> None:
+    two = network(column("age", "float32", 0), column("hours_per_week", "float32", 1))
+    schema({**AGE, "kind": "real"}, HOURS).check_network(two)
+    with pytest.raises(SchemaError, match=r"'hours-per-week' stands in the place of another input.*age, hours_per_week"):
+        schema(HOURS, {**AGE, "kind": "real"}).check_network(two)
+    with pytest.raises(SchemaError, match="stands in the place"):
+        schema({**HOURS, "name": "h", "column": "hours-per-week"}, {**AGE, "kind": "real"}).check_network(two)
+    schema({**HOURS, "name": "other"}, {**AGE, "kind": "real", "name": "names"}).check_network(two)  # names that say nothing
+
+
+FRAME = pd.DataFrame({"sex": ["M", "F", "M"], "hours-per-week": [1.5, 20, 80], "age": [17, 30, 90], "y": ["no", "yes", "no"]})
+
+
+def test_infer_takes_order_and_categories_from_the_model() -> None:
+    drafted = vf.Schema.infer(FRAME, target="y", positive="yes", protected=["sex"], network=MODEL)
+    assert [(f.name, f.kind, f.scale) for f in drafted.features] == [
+        ("age", "integer", "none"), ("sex", "one-hot", "none"), ("hours-per-week", "real", "none")]
+    assert drafted["sex"].categories == ("F", "M")
+    assert drafted.protected_names == ("sex",)
+    assert drafted.positive == "logit > 0"
+    drafted.check_network(MODEL)
+    assert vf.Schema.loads(draft(FRAME, target="y", positive="yes", protected=["sex"], network=MODEL)) == drafted
+
+
+def test_infer_for_one_matrix_takes_the_tables_order(tmp_path: Path) -> None:
+    model = network(Feed(name="X", kind="float32", shape=(3,), start=np.array([0, 1, 3]), categories={1: (3, 4)}), outputs=2)
+    frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3, 4], "y": [0, 1], "c": [0, 9]})
+    drafted = vf.Schema.infer(frame, target="y", network=model)
+    assert [(f.name, f.kind, f.categories) for f in drafted.features] == [
+        ("a", "real", None), ("b", "one-hot", ("3", "4")), ("c", "integer", None)]
+    drafted.check_network(model)
+
+
+def test_infer_names_what_does_not_fit_the_model() -> None:
+    with pytest.raises(DataError, match=r"no column 'hours_per_week', which the model takes; known are sex, age, y"):
+        vf.Schema.infer(FRAME.drop(columns="hours-per-week"), target="y", network=MODEL)
+    with pytest.raises(DataError, match="'hours-per-week' holds text, but the model takes a number there"):
+        vf.Schema.infer(FRAME.assign(**{"hours-per-week": ["a", "b", "c"]}), target="y", network=MODEL)
+    with pytest.raises(DataError, match="takes 1 columns, the table has 3"):
+        vf.Schema.infer(FRAME, target="y", network=network(column("X", "float32", 0)))
