@@ -56,7 +56,7 @@ class Robustness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairQuery:
+class PairQuestion:
     """A question about all pairs of rows of a box that differ in protected values.
 
     protected: attributes that differ between the two copies; with several, all of them differ (Fairify) unless `differ` is "any".
@@ -77,11 +77,11 @@ class PairQuery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndividualFairness(PairQuery):
+class IndividualFairness(PairQuestion):
     """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
     epsilon None: no decision flips (Fairify's property, strict signs). Otherwise the probability of the positive class never
-    differs by more than epsilon (HyFair). The other fields are those of `PairQuery`.
+    differs by more than epsilon (HyFair). The other fields are those of `PairQuestion`.
     """
 
     epsilon: float | None = None
@@ -95,10 +95,10 @@ class IndividualFairness(PairQuery):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityGap(PairQuery):
+class ProbabilityGap(PairQuestion):
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuery`. `verifair.maximise`
+    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuestion`. `verifair.maximise`
     answers with a witness below and a certified bound above.
     """
 

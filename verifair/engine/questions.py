@@ -16,7 +16,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Network
 from encoders.probability import gap_rows
 from encoders.problem import Domain, Gap, Goal, TwinBatch, TwinProblem
-from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuery
+from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuestion
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
@@ -162,7 +162,7 @@ class Pairs:
         return len(self.z)
 
     @classmethod
-    def of(cls, query: PairQuery, lower: Array, upper: Array) -> Pairs:
+    def of(cls, query: PairQuestion, lower: Array, upper: Array) -> Pairs:
         """The pairs within the raw box lower, upper (V,). Raises QueryError when there are none, or too many."""
         schema = query.schema
         index = [schema.index(name) for name in query.protected]
@@ -214,7 +214,7 @@ class Pairs:
         return batch, box[room], pair[room]
 
 
-def questions_of(query: PairQuery) -> tuple[tuple[Array, Array], TwinBatch]:
+def questions_of(query: PairQuestion) -> tuple[tuple[Array, Array], TwinBatch]:
     """The query's raw box, (V,) and (V,), and every pair of copies asked about in it."""
     lower, upper = box_of(query.schema, query.box)
     batch, _, _ = Pairs.of(query, lower, upper).batch(query.schema.domain, lower[None], upper[None], (lower, upper))
@@ -233,7 +233,7 @@ def check_possible(query: IndividualFairness) -> None:
         )
 
 
-def twin_problem(query: PairQuery, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
+def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
     """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
     return TwinProblem(
         network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals

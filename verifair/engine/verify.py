@@ -21,7 +21,7 @@ from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
-from verifair.engine.queries import IndividualFairness, PairQuery
+from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.verdict import Status, Verdict, Witness
 from verifair.errors import QueryError
@@ -91,7 +91,7 @@ DIRECTIONS = ((1, 0), (0, 1))
 
 
 def fairness_certificate(
-    query: PairQuery, batch: TwinBatch, box: tuple[Array, Array],
+    query: PairQuestion, batch: TwinBatch, box: tuple[Array, Array],
     evidence: Sequence[Sequence[Tree | PhaseTree | Claim]], *, epsilon: float | None, scale: Literal["probability", "logit"],
 ) -> Certificate:
     """evidence: [question][direction].   epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
