@@ -38,7 +38,7 @@ class Proof:
     evidence: Tree | PhaseTree | Claim
 
     def to_dict(self) -> dict[str, Any]:
-        """The proof as it stands in the file."""
+        """Return the proof as it stands in the file."""
         name = {Claim: "claim", PhaseTree: "phases", Tree: "tree"}[type(self.evidence)]
         evidence = asdict(self.evidence) if isinstance(self.evidence, Claim) else self.evidence.to_dict()
         return {"statement": asdict(self.statement), name: evidence}

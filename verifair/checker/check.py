@@ -61,7 +61,7 @@ def check(
 
 
 def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
-    """Reasons for which the proofs need not be looked at."""
+    """Yield reasons for which the proofs need not be looked at."""
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
         return
@@ -75,7 +75,7 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
 
 
 def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
-    """(proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
+    """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
     held: list[tuple[int, Task, tuple[Array, Array, Array]]] = []
     count = 0
     for number, proof in enumerate(certificate.proofs):
@@ -105,7 +105,7 @@ def _groups(certificate: Certificate, network: Network, schema: Schema, found: l
 
 
 def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
-    """What a statement asks for, or why it may not be asked."""
+    """Return what a statement asks for, or why it may not be asked."""
     if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
         return counterfactual_task(statement, query, network, schema)
     if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):

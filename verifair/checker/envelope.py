@@ -92,15 +92,15 @@ class Envelope(ABC):
 
     @abstractmethod
     def _content(self) -> dict[str, Any]:
-        """The fields of the file that only this kind has."""
+        """Return the fields of the file that only this kind has."""
 
     @classmethod
     @abstractmethod
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
-        """The validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
+        """Return the validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
 
     def misfits(self, network: Network, schema: Schema, own: str | None = None) -> Iterator[str]:
-        """Reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
+        """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
         if own is not None:
@@ -118,12 +118,12 @@ class Envelope(ABC):
 
 
 def about_another(what: str, sha256: str, given: str) -> str:
-    """Why a file cannot be checked against this network or schema."""
+    """Return why a file cannot be checked against this network or schema."""
     return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
 
 
 def semantics(network: Network) -> str:
-    """What a proof about this network is a proof about."""
+    """Return what a proof about this network is a proof about."""
     text = "real-valued function of the stored float32 weights"
     if any(feed.kind == "float64" for feed in network.feeds):
         text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
@@ -148,7 +148,7 @@ def write(path: str | Path, payload: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tuple[Content, bool]:
-    """What `parse` makes of the JSON, and whether the digest fits the rest of it.
+    """Return what `parse` makes of the JSON, and whether the digest fits the rest of it.
 
     expected: the format's name, for errors.   Raises CertificateError for whatever cannot be read, or that parse refuses with a
     ValueError (pydantic's ValidationError included).

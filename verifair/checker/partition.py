@@ -71,7 +71,7 @@ class Partition:
         return int(np.prod([int(n) for n in self.blocks], dtype=object))
 
     def boxes(self, part: Integers) -> tuple[Array, Array]:
-        """Raw boxes (B, V), (B, V) of the parts with the given numbers (B,)."""
+        """Return raw boxes (B, V), (B, V) of the parts with the given numbers (B,)."""
         lower, upper = np.tile(self.lower, (len(part), 1)), np.tile(self.upper, (len(part), 1))
         rest = np.asarray(part, dtype=np.int64)
         for v in range(len(self.blocks) - 1, -1, -1):
@@ -82,7 +82,7 @@ class Partition:
         return lower, upper
 
     def locate(self, raw: Array) -> Integers:
-        """(N,) number of the part that holds each raw row (N, V), -1 for rows outside the box."""
+        """Return (N,) number of the part that holds each raw row (N, V), -1 for rows outside the box."""
         part = np.zeros(len(raw), dtype=np.int64)
         for v, count in enumerate(self.blocks):
             digit = np.floor((raw[:, v] - self.lower[v]) / self.width[v]).astype(np.int64) if self.width[v] else 0
@@ -91,7 +91,7 @@ class Partition:
         return np.where(inside, part, -1)
 
     def volume(self, part: Integers) -> Array:
-        """(B,) share of the box that each part holds: of its lattice points, and of the length of real features."""
+        """Return (B,) share of the box that each part holds: of its lattice points, and of the length of real features."""
         lower, upper = self.boxes(part)
         cut = self.width > 0
         points = np.where(cut, upper - lower + 1, 1.0)
@@ -169,11 +169,11 @@ class PartitionStore:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _ours(self) -> bool:
-        """Whether the file holds our tables as we make them, and nothing else that SQLite would look at."""
+        """Return whether the file holds our tables as we make them, and nothing else that SQLite would look at."""
         return dict(self.connection.execute("SELECT name, sql FROM sqlite_master")) == TABLES
 
     def _found(self) -> dict[str, Any]:
-        """What a file says that it is about. Raises CertificateError for what is no store."""
+        """Return what a file says that it is about. Raises CertificateError for what is no store."""
         tables = self._tables()
         if tables >= PBA:
             raise CertificateError(
@@ -238,7 +238,7 @@ class PartitionStore:
                 self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
-        """(first, status) of all chunks, in order: all that a report needs."""
+        """Yield (first, status) of all chunks, in order: all that a report needs."""
         with readable(self.path):
             for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
                 kinds = np.frombuffer(status, dtype=np.int8) if isinstance(status, bytes) else np.empty(0, dtype=np.int8)
@@ -253,7 +253,7 @@ class PartitionStore:
             return int(nodes or 0), float(seconds or 0.0)
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""
+        """Yield all chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""
         with readable(self.path):
             numbers = [first for (first,) in self.connection.execute("SELECT first FROM chunks ORDER BY first")]
         yield from map(self.chunk, numbers)
@@ -280,7 +280,7 @@ class PartitionStore:
 
 @contextmanager
 def readable(store: Path) -> Iterator[None]:
-    """A store that SQLite cannot read, or whose columns hold something else, is the user's to know about."""
+    """Raise CertificateError where SQLite cannot read a store, or its columns hold something else."""
     try:
         yield
     except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:

@@ -38,6 +38,6 @@ class CheckReport:
 
     @classmethod
     def of(cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, claimed: int = 0) -> CheckReport:
-        """The report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
+        """Return the report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
         ordered = tuple(sorted(rejections, key=lambda one: -1 if one.proof is None else one.proof))
         return cls(proofs=proofs, leaves=leaves, claimed=claimed, rejections=ordered, seconds=time.perf_counter() - started)

@@ -30,12 +30,12 @@ class Tree:
 
     @staticmethod
     def leaf(bound: float | None) -> Tree:
-        """The tree of a box proved as a whole."""
+        """Return the tree of a box proved as a whole."""
         value = np.nan if bound is None else bound
         return Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([value]))
 
     def to_dict(self) -> dict[str, Any]:
-        """The arrays as they stand in files."""
+        """Return the arrays as they stand in files."""
         bound = [None if value != value else value for value in self.bound.tolist()]
         return {"feature": self.feature.tolist(), "cut": self.cut.tolist(), "bound": bound}
 
@@ -66,7 +66,7 @@ class PhaseTree:
     value: Array
 
     def to_dict(self) -> dict[str, Any]:
-        """The arrays as they stand in files."""
+        """Return the arrays as they stand in files."""
         return {name: getattr(self, name).tolist() for name in ("feature", "cut", "start", "index", "value")}
 
 
@@ -103,7 +103,8 @@ class PhaseFile:
 
 
 def halves(lower: Array, upper: Array, v: int, cut: float, integer: Booleans) -> tuple[Array, Array] | str:
-    """The left half's upper and the right half's lower end (V,) of a raw box cut along feature v, or why it cannot be cut so."""
+    """Return the left half's upper and the right half's lower end (V,) of a raw box cut along feature v, or why it cannot be cut
+    so."""
     if not 0 <= v < len(lower):
         return f"the tree splits feature {v}, which does not exist"
     last = upper[v] - 1 if integer[v] else upper[v]
@@ -117,7 +118,8 @@ def halves(lower: Array, upper: Array, v: int, cut: float, integer: Booleans) ->
 def leaf_boxes(
     feature: Sequence[int], cut: Sequence[float], lower: Array, upper: Array, integer: Booleans
 ) -> tuple[Integers, Array, Array] | str:
-    """Nodes (L,) and raw boxes (L, V), (L, V) of the leaves, or why the arrays are no tree over the box lower, upper (V,)."""
+    """Return the nodes (L,) and raw boxes (L, V), (L, V) of the leaves, or why the arrays are no tree over the box lower, upper
+    (V,)."""
     pending, nodes, boxes = [(lower, upper)], [], []
     for node, (v, at) in enumerate(zip(feature, cut, strict=True)):
         if not pending:

@@ -71,7 +71,7 @@ def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list
 
 
 def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw: Array) -> npt.NDArray[np.int8]:
-    """(W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file."""
+    """Return (W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file."""
     if problem.network.source is None or not len(raw):
         return np.full(len(raw), -1, dtype=np.int8)
     x, x_prime = pair(problem, question, raw)
@@ -81,7 +81,7 @@ def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw
 
 
 def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[str, object]) -> Disagreement:
-    """The error to raise, its reproducer written to disagreement-HASH.json in the working folder.
+    """Return the error to raise, its reproducer written to disagreement-HASH.json in the working folder.
 
     answers: what each engine says, by its name. The file holds the raw box, the protected values, margin and row, so that the
     question can be asked again of the network whose sha256 it names.
@@ -95,7 +95,7 @@ def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[s
 
 
 def reproducer(problem: TwinProblem, question: int, row: Array) -> dict[str, Any]:
-    """What is needed to ask one question again, of the network whose sha256 it names. row: (2,) or (R, 2)."""
+    """Return what is needed to ask one question again, of the network whose sha256 it names. row: (2,) or (R, 2)."""
     batch = problem.batch
     return {
         "network": problem.network.source,

@@ -37,7 +37,7 @@ def solve(
     problem: TwinProblem, *, method: str = "auto", solver: str | None = None, budget: Budget | None = None,
     group: Integers | None = None, progress: Callable[[int], None] | None = None,
 ) -> list[list[GoalAnswer]]:
-    """Answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
+    """Return answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
     Networks with smooth layers are decided by branch-and-bound alone; CurveError where a solver or program is asked for.
@@ -97,7 +97,7 @@ def _settle_the_rest(
     problem: TwinProblem, answers: list[list[GoalAnswer]], solver: str | None, budget: Budget, deadline: float,
     group: Integers | None,
 ) -> list[list[GoalAnswer]]:
-    """What ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
+    """Return what ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
 
     def open_goals() -> list[tuple[int, int]]:
         violated = [q for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)]
@@ -132,7 +132,7 @@ def _settle_the_rest(
 
 
 def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: GoalAnswer) -> GoalAnswer:
-    """One goal by neuron branching; what is known stays when that brings nothing."""
+    """Decide one goal by neuron branching; what is known stays when that brings nothing."""
     found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
     known = replace(known, nodes=known.nodes + found.nodes)
     if found.status is Status.UNKNOWN:

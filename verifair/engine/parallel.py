@@ -56,7 +56,7 @@ class Deadline:
         return cls(at=time.time() + seconds)
 
     def left(self) -> float:
-        """Seconds until then, negative once it is over."""
+        """Return the seconds until then, negative once it is over."""
         return self.at - time.time()
 
 
@@ -68,7 +68,8 @@ class Shared(Generic[T]):
 
 
 def as_done(tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
-    """Results of `joblib.delayed` tasks as they are done, in any order: by `jobs` processes, or whatever joblib's context says.
+    """Yield results of `joblib.delayed` tasks as they are done, in any order: by `jobs` processes, or whatever joblib's context
+    says.
 
     A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on the way.
     """
@@ -109,7 +110,7 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What distributed logs about a lost connection, with tracebacks, our errors say in a line."""
+    """Silence what distributed logs about a lost connection, with tracebacks: our errors say it in a line."""
     handlers = list(logging.getLogger("distributed").handlers)  # its child loggers have levels of their own
 
     def nothing(record: logging.LogRecord) -> bool:
@@ -137,7 +138,8 @@ def check_address(address: str) -> None:
 
 
 def _connected(address: str) -> Any:
-    """A client, or the reason why there is none. Where something else listens than a scheduler, distributed would wait for ever."""
+    """Return a client, or raise the reason why there is none. Where something else listens than a scheduler, distributed would wait for
+    ever."""
     import distributed
 
     found: list[Any] = []
@@ -196,7 +198,7 @@ def lost(address: str) -> ClusterError:
 
 @contextmanager
 def reaching(address: str) -> Iterator[None]:
-    """Calls to the scheduler. Raises ClusterError where it has gone: distributed then raises OSErrors of many kinds."""
+    """Call the scheduler. Raises ClusterError where it has gone: distributed then raises OSErrors of many kinds."""
     try:
         yield
     except OSError as error:
@@ -212,7 +214,7 @@ def several_threads(worker: str, count: int) -> str:
 
 @lru_cache
 def fingerprint() -> dict[str, str | None]:
-    """What must be the same on all machines of a run: Python, the packages' versions, and the digest of our own source."""
+    """Return what must be the same on all machines of a run: Python, the packages' versions, and the digest of our own source."""
     found: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -227,7 +229,7 @@ def fingerprint() -> dict[str, str | None]:
 
 
 def unlike(found: dict[str, str | None]) -> str:
-    """What differs on another machine from this one; empty when nothing does."""
+    """Return what differs on another machine from this one; empty when nothing does."""
     here = fingerprint()
     other = [name for name in here if found.get(name) != here[name]]
     return ", ".join(f"{name} {found.get(name) or 'missing'} (here {here[name]})" for name in other)
@@ -260,7 +262,7 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
         self.ahead = client.run_on_scheduler(time.time) - (before + time.time()) / 2
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        """All workers there are, whatever is asked for; two at least, as joblib takes one to mean this very process."""
+        """Return all workers there are, whatever is asked for; two at least, as joblib takes one to mean this very process."""
         with reaching(self.address):
             return max(2, len(self.client.nthreads()))
 
@@ -292,7 +294,7 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
         return future
 
     def _sent(self, value: Any) -> Any:
-        """What travels in place of an argument."""
+        """Return what travels in place of an argument."""
         if isinstance(value, Deadline):
             return _SchedulerMoment(at=value.at + self.ahead)
         if not isinstance(value, Shared):
@@ -304,7 +306,7 @@ class DaskBackend(ParallelBackendBase):  # type: ignore[misc]
         return self.shared[id(value)][1]
 
     def retrieve_result_callback(self, out: Any) -> list[Any]:
-        """The result of a task that has ended, or its error. Raises ClusterError where it was the cluster that failed."""
+        """Return the result of a task that has ended, or its error. Raises ClusterError where it was the cluster that failed."""
         if out.status == "error":
             raise self._explained(out.exception())
         with suppress(OSError, TimeoutError, CancelledError):  # on its way to us: the task itself has ended well
@@ -364,7 +366,7 @@ def _kept(value: T) -> T:
 
 
 def _called(expected: dict[str, str | None], function: Callable[..., T], args: list[Any], kwargs: dict[str, Any]) -> T:
-    """One task, on a worker. Workers may join during a run: each makes sure that it is one of ours."""
+    """Run one task, on a worker. Workers may join during a run: each makes sure that it is one of ours."""
     import distributed
 
     worker = distributed.get_worker()

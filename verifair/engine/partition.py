@@ -102,7 +102,7 @@ def certify_partition(
 
 
 def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tuple[int, int]]:
-    """(first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
+    """Yield (first, size) of all chunks of `step` parts until the deadline, in an order that looks random and takes no memory:
     k -> a k + b modulo their number, with a prime to it."""
     chunks = -(-count // step)
     rng = np.random.default_rng(seed)
@@ -117,7 +117,7 @@ def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tup
 
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
-    """What a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
+    """Return what a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
     names = [feature.name for feature in query.schema.features]
     return {
         "network_sha256": query.network.source_sha256,
@@ -135,7 +135,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
 
 
 def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk:
-    """The verdicts on parts first ... first + count - 1."""
+    """Decide parts first ... first + count - 1."""
     started = time.perf_counter()
     task = common.value
     query = task.query
@@ -174,7 +174,7 @@ class _Chunk:
             self._by_inputs(left, self.task.max_nodes)
 
     def _unproved(self) -> Booleans:
-        """(Q,) questions without a proof."""
+        """Return (Q,) questions without a proof."""
         return np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
 
     def _open_questions(self) -> Integers:
@@ -261,5 +261,5 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def run_key(about: dict[str, Any]) -> str:
-    """Short hash of what a store is about, for its default name."""
+    """Return a short hash of what a store is about, for its default name."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]

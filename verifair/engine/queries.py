@@ -141,7 +141,8 @@ class KDiscrimination:
                 )
 
     def combinations(self) -> Array:
-        """All protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond MAX_COMBINATIONS."""
+        """Return all protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond
+        MAX_COMBINATIONS."""
         lists = [np.asarray(list(self.values.get(name, self.schema.values(name))), dtype=np.float64) for name in self.protected]
         count = int(np.prod([len(one) for one in lists]))
         if count > MAX_COMBINATIONS:

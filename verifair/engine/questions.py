@@ -31,7 +31,7 @@ NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=Fal
 
 
 def margin(network: Network, winner: int, loser: int) -> Array:
-    """Weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
+    """Return weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
     if network.outputs == 1:
         return np.array([1.0 if winner == 1 else -1.0])
     weights = np.zeros(network.outputs)
@@ -44,7 +44,7 @@ def classes(network: Network) -> int:
 
 
 def decisions(network: Network, x: Array) -> Integers:
-    """Class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
+    """Return the class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
 
     Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding. Of
     smooth networks balls decide instead, and -1 stands for a row so near to a tie that they cannot tell: it is in no class.
@@ -66,7 +66,7 @@ def decisions(network: Network, x: Array) -> Integers:
 
 
 def _by_balls(network: Network, x: Array) -> int:
-    """The class of one network input (n,) of a smooth network; -1 where no precision tells."""
+    """Return the class of one network input (n,) of a smooth network; -1 where no precision tells."""
     for bits in PRECISIONS:
         with precision(bits):
             row = network.forward(Balls.of(x[None])).rows()[0]
@@ -78,7 +78,7 @@ def _by_balls(network: Network, x: Array) -> int:
 
 
 def _evaluation_error(network: Network, x: Array) -> Array:
-    """(B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    """Return (B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
     size, lost = np.abs(x), 0.0
     for layer in network.layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
@@ -89,7 +89,7 @@ def _evaluation_error(network: Network, x: Array) -> Array:
 
 
 def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]) -> tuple[Array, Array]:
-    """Raw boxes (B, V) of all points within delta units of raw rows (B, V), clipped to the features' ranges (PBA eq. 4-5).
+    """Return raw boxes (B, V) of all points within delta units of raw rows (B, V), clipped to the features' ranges (PBA eq. 4-5).
 
     Numeric features with a unit move, save those in `still` and those declared change = "fixed". Integer features keep
     to whole values.
@@ -138,7 +138,7 @@ def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array
 
 
 def no_gap(epsilon: float) -> tuple[Goal, Goal]:
-    """The probability does not fall by more than epsilon from x to x', nor rise by more.  (HyFair, section II)"""
+    """Return two goals: the probability does not fall by more than epsilon from x to x', nor rise by more.  (HyFair, section II)"""
     goals = []
     for rise in (False, True):
         rows, constants = gap_rows(epsilon, rise=rise)
@@ -163,7 +163,7 @@ class Pairs:
 
     @classmethod
     def of(cls, query: PairQuestion, lower: Array, upper: Array) -> Pairs:
-        """The pairs within the raw box lower, upper (V,). Raises QueryError when there are none, or too many."""
+        """Return the pairs within the raw box lower, upper (V,). Raises QueryError when there are none, or too many."""
         schema = query.schema
         index = [schema.index(name) for name in query.protected]
         values = [np.arange(lower[v], upper[v] + 1) for v in index]
@@ -195,7 +195,7 @@ class Pairs:
     def batch(
         self, domain: Domain, lower: Array, upper: Array, within: tuple[Array, Array]
     ) -> tuple[TwinBatch, Integers, Integers]:
-        """Every pair asked in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
+        """Return every pair asked in every box lower, upper (B, V): Q questions, and the box and the pair (Q,) of each.
 
         The first copy, that of z, lies in the box; the second one may be shifted out of it, but not out of `within` (V,), (V,).
         Over boxes that make up `within` every pair of rows is asked about exactly once. Shifts that leave no room are left out.
@@ -215,7 +215,7 @@ class Pairs:
 
 
 def questions_of(query: PairQuestion) -> tuple[tuple[Array, Array], TwinBatch]:
-    """The query's raw box, (V,) and (V,), and every pair of copies asked about in it."""
+    """Return the query's raw box, (V,) and (V,), and every pair of copies asked about in it."""
     lower, upper = box_of(query.schema, query.box)
     batch, _, _ = Pairs.of(query, lower, upper).batch(query.schema.domain, lower[None], upper[None], (lower, upper))
     return (lower, upper), batch
@@ -254,7 +254,7 @@ def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple
 
 
 def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
-    """Raw bounds (V,) of a box by names: a value, or (low, high); features not named keep their whole range."""
+    """Return raw bounds (V,) of a box by names: a value, or (low, high); features not named keep their whole range."""
     domain = schema.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
     for name, given in box.items():

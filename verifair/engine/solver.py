@@ -35,13 +35,13 @@ LARGEST_SCALE = 1e7
 
 
 def left(budget: Budget, deadline: float) -> Budget:
-    """The same budget with the seconds that are left; a solver needs a positive number."""
+    """Return the same budget with the seconds that are left; a solver needs a positive number."""
     return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
 
 
 def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None) -> GoalAnswer:
-    """One goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small enough
-    calls for another line of the curve, MAX_LINES times at most."""
+    """Decide one goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small
+    enough calls for another line of the curve, MAX_LINES times at most."""
     blank = GoalAnswer(
         status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
         agrees=None, engine=method, outcomes=(), nodes=0,
@@ -130,7 +130,7 @@ def _scale(program: Program) -> float:
 def status_of(
     outcome: Outcome, *, exact: bool, relaxation: bool, bound: float, empty: bool = False
 ) -> tuple[Status, Reason | None]:
-    """The one map from why a solver stopped to what that means for  "the objective is positive everywhere".
+    """Map why a solver stopped to what that means for  "the objective is positive everywhere".
 
     exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
     row, and only a bound (over the program's scale) above the backend's tolerance is a claim.   Witnesses have been dealt with

@@ -98,7 +98,7 @@ class Store:
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
-        """What SQLite cannot read, or we did not write, is the user's to know about."""
+        """Raise DataError where SQLite cannot read the file, or we did not write it."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:
@@ -136,8 +136,8 @@ class Store:
             )
 
     def decided(self, run: str, nodes: int | None = None) -> set[tuple[Any, ...]]:
-        """Keys of the verdicts that need not be asked again. nodes: what a question may take now; one that had as many and needed
-        more would end the same way."""
+        """Return the keys of the verdicts that need not be asked again. nodes: what a question may take now; one that had as many
+        and needed more would end the same way."""
         marks = ", ".join("?" * len(RETRY))
         spent = "reason = ? AND nodes >= ?"
         with self._ours():
@@ -148,7 +148,7 @@ class Store:
             return set(found.fetchall())
 
     def frame(self, run: str) -> pd.DataFrame:
-        """All verdicts of a run, one row each, in a fixed order."""
+        """Return all verdicts of a run, one row each, in a fixed order."""
         with self._ours():
             table = pd.read_sql_query(
                 f"SELECT {_NAMES} FROM verdicts WHERE run = ? ORDER BY {_KEY}", self.connection, params=(run,)
@@ -165,12 +165,12 @@ def dump_tree(tree: Tree | None) -> str | None:
 
 
 def load_tree(text: str) -> Tree:
-    """The tree that `dump_tree` wrote."""
+    """Return the tree that `dump_tree` wrote."""
     return TreeFile(**json.loads(text)).tree()
 
 
 def count(frame: pd.DataFrame) -> dict[str, int]:
-    """How many verdicts of each status."""
+    """Return how many verdicts of each status."""
     return {status.value: int((frame["status"] == status.value).sum()) for status in Status}
 
 

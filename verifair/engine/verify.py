@@ -79,7 +79,7 @@ def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, an
 
 
 def describe(verdict: Verdict, query: IndividualFairness) -> pd.DataFrame:
-    """A witness as a table: one line a feature, x beside x', for the screen."""
+    """Return a witness as a table: one line a feature, x beside x', for the screen."""
     assert verdict.witness is not None
     x, x_prime = verdict.witness.x, verdict.witness.x_prime
     rows: list[dict[str, Any]] = [{"feature": name, "x": x[name], "x'": x_prime[name]} for name in x]

@@ -47,7 +47,7 @@ class CaseProof:
     tree: Tree | PhaseTree | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The proof as it stands in the file."""
+        """Return the proof as it stands in the file."""
         if self.tree is None:
             return {"way": self.way}
         return {"way": self.way, "phases" if isinstance(self.tree, PhaseTree) else "tree": self.tree.to_dict()}
@@ -92,7 +92,7 @@ def file_sha256(path: Path) -> str:
 
 
 def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Sequence[Network]) -> list[str]:
-    """Why the certificate does not prove the query unsat; none when it does."""
+    """Return why the certificate does not prove the query unsat; none when it does."""
     if not certificate.intact:
         return ["the file was changed: its digest does not fit"]
     if certificate.query_sha256 != file_sha256(query.path):
@@ -148,7 +148,7 @@ class RealLeafChecker(LeafChecker):
         self._reject(int(leaf), "not confirmed by bounds, and too small to be cut")
 
     def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """(N, 3) the row of each box with the best bound, all of them tried: here rows are no lines of a known curve."""
+        """Return (N, 3) the row of each box with the best bound, all of them tried: here rows are no lines of a known curve."""
         every = np.zeros(int(box.max()) + 1, dtype=np.int64)
         every[box] = task
         table = self.rows[self.first[0] : self.first[0] + self.count[0]]

@@ -66,7 +66,7 @@ class QueryAnswer:
 
 
 def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network, ...]:
-    """The networks that a query declares, in order. files: name -> ONNX file, for each that equals no other.
+    """Return the networks that a query declares, in order. files: name -> ONNX file, for each that equals no other.
 
     Raises QueryError for files that are missing, too many, or do not fit the declaration.
     """
@@ -120,7 +120,7 @@ def _read(file: Path, declared: DeclaredNetwork) -> Network:
 
 
 def rounded_nodes(networks: Sequence[Network]) -> tuple[str, ...]:
-    """The nodes of all networks that lost something when they were folded."""
+    """Return the nodes of all networks that lost something when they were folded."""
     return tuple(dict.fromkeys(node for network in networks for node in network.rounded))
 
 
@@ -240,8 +240,8 @@ def _decide_case(
 
 
 def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], edge: Sequence[float] | None) -> Assignment | None:
-    """Where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where float32
-    numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
+    """Return where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where
+    float32 numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
     centre = [(low + high) / 2 for low, high in case.bounds]
     inwards = [] if edge is None else [
         [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
@@ -251,8 +251,8 @@ def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], 
 
 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
-    """Whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to be
-    single network inputs."""
+    """Return whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to
+    be single network inputs."""
     box = problem.batch.lower[0], problem.batch.upper[0]
     found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), *box, problem.domain.integer)
     if isinstance(found, str):

@@ -134,7 +134,8 @@ def _undecided(schema: Schema, loose: Booleans, box: tuple[Array, Array]) -> str
 
 
 def _cells(problem: TwinProblem, q: int, listed: Booleans) -> Iterator[tuple[Array, Array]]:
-    """Raw boxes (V,) of one question, one for each combination of the listed variables, without those that hold no two rows."""
+    """Yield raw boxes (V,) of one question, one for each combination of the listed variables, without those that hold no two
+    rows."""
     batch, domain = problem.batch.take([q]), problem.domain
     at = np.flatnonzero(listed)
     for values in product(*(np.arange(batch.lower[0, v], batch.upper[0, v] + 1) for v in at)):
@@ -146,7 +147,7 @@ def _cells(problem: TwinProblem, q: int, listed: Booleans) -> Iterator[tuple[Arr
 
 
 def columns(pieces: Pieces, piece: Piece, rows: Array, constants: Array) -> TwinQuery:
-    """A piece in network columns. rows (R, 2), constants (R,): what pairs (g, g') against its goal meet throughout."""
+    """Return a piece in network columns. rows (R, 2), constants (R,): what pairs (g, g') against its goal meet throughout."""
     problem, domain = pieces.problem, pieces.problem.domain
     batch = problem.batch.take([piece.question])
     lower, upper = domain.box(piece.lower[None], piece.upper[None])
@@ -167,7 +168,7 @@ def shifted_variables(problem: TwinProblem) -> Integers:
 
 
 def against(query: IndividualFairness, goal: int) -> tuple[Array, Array]:
-    """(R, 2), (R,): every pair (g, g') against a goal of the query meets  rows @ (g, g') > constants  throughout.
+    """Return (R, 2), (R,): every pair (g, g') against a goal of the query meets  rows @ (g, g') > constants  throughout.
 
     A flip: exactly those pairs. A gap: those and a few more, since lines under the curve stand for the curve; slopes are float32
     numbers, so that a product network can hold them.
@@ -247,7 +248,7 @@ def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, .
 
 
 def _table(conditions: Sequence[tuple[Array, Array]]) -> Array:
-    """(R, 2) rows whose values, or negatives, all conditions are bounds on: the outputs of the product network."""
+    """Return (R, 2) rows whose values, or negatives, all conditions are bounds on: the outputs of the product network."""
     rows: list[tuple[float, float]] = []
     for one, _ in conditions:
         for a, b in one.tolist():
@@ -306,7 +307,7 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
 
 
 def _columns(schema: Schema, asked: TwinQuery) -> list[str]:
-    """Which input is what; those of the product network beyond the n of x as well."""
+    """Return which input is what; those of the product network beyond the n of x as well."""
     domain = schema.domain
     named = []
     for v, feature in enumerate(schema.features):

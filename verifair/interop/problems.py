@@ -48,7 +48,7 @@ class CaseProblem:
 
 
 def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> Iterator[CaseProblem]:
-    """The problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
+    """Yield the problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
 
     Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
     """
@@ -108,7 +108,7 @@ def _scalar(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) 
 
 
 def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> CaseProblem | None:
-    """The twin problem of a case, or None where it is none."""
+    """Return the twin problem of a case, or None where it is none."""
     if len(networks) != 2 or networks[0] is not networks[1] or any(offset for _, offset in case.place.values()):
         return None
     if not case.left or any(variable.side == "input" for atom in case.left for variable, _ in atom.terms):
@@ -147,7 +147,7 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
 
 
 def _blocks(case: Conjunction, inputs: int) -> list[tuple[int, int]]:
-    """(first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
+    """Return (first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
     found: list[tuple[int, int]] = []
     for atom in case.left:
         columns = sorted(variable.index for variable, _ in atom.terms)
@@ -163,7 +163,7 @@ def _blocks(case: Conjunction, inputs: int) -> list[tuple[int, int]]:
 
 
 def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) -> TwinProblem:
-    """The same question with blocks of columns as one-hot variables: some of its points only."""
+    """Return the same question with blocks of columns as one-hot variables: some of its points only."""
     gone = [start + k for start, width in blocks for k in range(1, width)]
     keep = np.setdiff1d(np.arange(problem.domain.columns), gone)
     width = np.ones(len(keep), dtype=np.int64)
@@ -182,12 +182,13 @@ def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) ->
 
 
 def _inequalities(left: Sequence[Atom]) -> list[tuple[Atom, int]]:
-    """Atoms with the factors, 1 or -1, under which they say  terms + constant <= 0: an equation says so twice."""
+    """Return atoms with the factors, 1 or -1, under which they say  terms + constant <= 0: an equation says so twice."""
     return [(atom, factor) for atom in left for factor in ((1, -1) if atom.sign == "eq" else (1,))]
 
 
 def _margin(left: Sequence[Atom], outputs: int) -> tuple[Array, list[tuple[Fraction, Fraction]]] | None:
-    """Weights m such that every constraint is about m . f(x) and m . f(x') alone, and its two factors; None where none are."""
+    """Return weights m such that every constraint is about m . f(x) and m . f(x') alone, and its two factors; None where none
+    are."""
     margin: list[Fraction] | None = None
     pairs = []
     for atom, factor in _inequalities(left):
@@ -213,7 +214,7 @@ def _margin(left: Sequence[Atom], outputs: int) -> tuple[Array, list[tuple[Fract
 
 
 def _floats(query: VnnlibQuery, row: Sequence[Fraction], constant: Fraction, line: int) -> tuple[Array, float]:
-    """Coefficients that are floats exactly, scaled up where need be, and the constant rounded down: towards unsafe."""
+    """Return coefficients that are floats exactly, scaled up where need be, and the constant rounded down: towards unsafe."""
     scale = 1 if all(_is_float(value) for value in row) else lcm(*(value.denominator for value in row))
     scaled = [value * scale for value in row]
     if not all(_is_float(value) for value in scaled):
@@ -234,7 +235,7 @@ def _is_float(value: Fraction) -> bool:
 
 
 def _down(value: Fraction) -> float:
-    """The largest float64 that is not above value."""
+    """Return the largest float64 that is not above value."""
     try:
         near = float(value)
     except OverflowError:
@@ -243,7 +244,7 @@ def _down(value: Fraction) -> float:
 
 
 def _outward(query: VnnlibQuery, value: Fraction, direction: float) -> float:
-    """The nearest float32 that is not inside of value."""
+    """Return the nearest float32 that is not inside of value."""
     with np.errstate(over="ignore"):
         near = np.float32(float(value)) if abs(value) < 10**38 else np.float32(np.inf)
     if not np.isfinite(near):
@@ -253,7 +254,7 @@ def _outward(query: VnnlibQuery, value: Fraction, direction: float) -> float:
 
 
 def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> tuple[Domain, Array, Array]:
-    """Real variables that are network columns themselves, in float32 boxes that hold the bounds."""
+    """Return real variables that are network columns themselves, in float32 boxes that hold the bounds."""
     lower = np.array([_outward(query, low, -np.inf) for low, _ in bounds])
     upper = np.array([_outward(query, high, np.inf) for _, high in bounds])
     count = len(bounds)

@@ -36,7 +36,7 @@ class Assignment:
 def assignment(
     query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], u: Sequence[float | Fraction]
 ) -> Assignment | None:
-    """The assignment at free inputs u (V,), moved into the case's bounds; None where it does not meet the file."""
+    """Return the assignment at free inputs u (V,), moved into the case's bounds; None where it does not meet the file."""
     exact = [min(max(Fraction(value), low), high) for value, (low, high) in zip(u, case.bounds, strict=True)]
     inputs = []
     for j, network in enumerate(networks):
@@ -70,7 +70,7 @@ def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[
 
 
 def written(query: VnnlibQuery, found: Assignment) -> str:
-    """The assignment as VNN-COMP and the standard have it: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
+    """Return the assignment as VNN-COMP and the standard have it: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
     if query.version == "1.0":
         pairs = [*(f"(X_{i} {number(v)})" for i, v in enumerate(found.inputs[0]))]
         pairs += [f"(Y_{i} {number(v)})" for i, v in enumerate(found.outputs[0])]
@@ -84,7 +84,7 @@ def written(query: VnnlibQuery, found: Assignment) -> str:
 
 
 def number(value: Fraction) -> str:
-    """The exact decimal where there is one of at most 60 digits, else the nearest with DIGITS."""
+    """Return the exact decimal where there is one of at most 60 digits, else the nearest with DIGITS."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:

@@ -121,7 +121,7 @@ class Constraint(BaseModel):
         return list(dict.fromkeys(name for table in (self.if_, self.then, self.never) for name in table or ()))
 
     def table(self) -> dict[str, Any]:
-        """The section of the schema file."""
+        """Return the section of the schema file."""
         out: dict[str, Any] = {} if self.name is None else {"name": self.name}
         for key, conditions in (("if", self.if_), ("then", self.then), ("never", self.never)):
             if conditions is not None:
@@ -136,7 +136,7 @@ def _written(condition: Condition) -> Any:
 
 
 def labelled(constraints: Sequence[Constraint]) -> list[tuple[str, Constraint]]:
-    """What errors call each constraint: its name, or its number in the schema."""
+    """Return what errors call each constraint: its name, or its number in the schema."""
     return [
         (f"constraint {c.name!r}" if c.name is not None else f"constraint number {k}", c)
         for k, c in enumerate(constraints, start=1)
@@ -152,7 +152,7 @@ Interval = tuple[float, float]
 
 
 def forbidden(constraints: Sequence[Constraint], features: Sequence[Feature]) -> Forbidden | None:
-    """All that the constraints forbid; None without any. Raises SchemaError, one line a problem."""
+    """Return all that the constraints forbid; None without any. Raises SchemaError, one line a problem."""
     names = [c.name for c in constraints if c.name is not None]
     lines = [f"constraint {name!r} stands twice; give each its own name" for name in sorted(set(names)) if names.count(name) > 1]
     parts = []
@@ -174,7 +174,8 @@ def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: 
 
 
 def violations(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
-    """Which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the remedy."""
+    """Return which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the
+    remedy."""
     position = {feature.name: v for v, feature in enumerate(features)}
     parts = []
     for (label, found), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):
@@ -187,7 +188,7 @@ def violations(constraints: Sequence[Constraint], features: Sequence[Feature], r
 
 
 def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
-    """The closed raw boxes (F, V) that a constraint forbids, infinite where a feature does not matter.
+    """Return the closed raw boxes (F, V) that a constraint forbids, infinite where a feature does not matter.
 
     Raises SchemaError, one line a problem, for unknown features and values, and for a constraint that forbids nothing.
     """
@@ -221,7 +222,7 @@ def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
 
 
 def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], lines: list[str]) -> dict[int, list[Interval]]:
-    """Raw intervals by position of the feature; what is wrong goes to `lines`."""
+    """Return raw intervals by position of the feature; what is wrong goes to `lines`."""
     names = [feature.name for feature in features]
     found = {}
     for name, condition in conditions.items():
@@ -239,7 +240,7 @@ def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], 
 
 
 def _intervals(feature: Feature, condition: Condition) -> list[Interval]:
-    """Disjoint closed intervals of raw values, in order, no two of them neighbours."""
+    """Return disjoint closed intervals of raw values, in order, no two of them neighbours."""
     if isinstance(condition, Range):
         return [_range(feature, condition)]
     values = sorted({schema_rows.raw_value(feature, value) for value in condition})
@@ -276,7 +277,8 @@ def _range(feature: Feature, condition: Range) -> Interval:
 
 
 def _complement(feature: Feature, intervals: list[Interval]) -> list[Interval]:
-    """What is left of the feature's range, as closed intervals again: the next number, or the next whole number, on each side."""
+    """Return what is left of the feature's range, as closed intervals again: the next number, or the next whole number, on each
+    side."""
     first, last = _limits(feature)
     starts = [-inf, *(_step(feature, high, 1) for _, high in intervals)]
     ends = [*(_step(feature, low, -1) for low, _ in intervals), inf]
@@ -297,7 +299,7 @@ def _limits(feature: Feature) -> Interval:
 
 
 def nothing_left(domain: Domain) -> bool:
-    """Whether what is forbidden covers the whole domain, by search; False where MAX_STEPS do not tell.
+    """Return whether what is forbidden covers the whole domain, by search; False where MAX_STEPS do not tell.
 
     The lower corner of a box lies in some forbidden box, or is a row. What is legal there leaves that box, and can do so
     upwards only.

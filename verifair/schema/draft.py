@@ -13,7 +13,8 @@ from verifair.schema.schema import Feature, Schema
 def draft(
     frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
 ) -> str:
-    """TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind fits."""
+    """Return TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind
+    fits."""
     schema = Schema.infer(frame, target=target, positive=positive, protected=protected, network=network)
     notes = {feature.name: _note(feature) for feature in schema.features}
     lines = [

@@ -30,7 +30,7 @@ EXACT = 2.0**53
 
 
 def text(value: Any) -> str:
-    """A cell, category or label as text: 1.0 and 1 are the same, blanks around a word do not count."""
+    """Return a cell, category or label as text: 1.0 and 1 are the same, blanks around a word do not count."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
@@ -45,7 +45,7 @@ def number(value: Real) -> float:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that stand more than once, sorted."""
+    """Return the names that stand more than once, sorted."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
@@ -192,7 +192,7 @@ class Feature(BaseModel):
         return self.change or ("fixed" if self.protected else "free")
 
     def word(self, value: float) -> str | int | float:
-        """A legal raw value in the schema's words: a category name, an int, or a float."""
+        """Return a legal raw value in the schema's words: a category name, an int, or a float."""
         if self.categories is not None:
             return self.categories[int(value)]
         return int(value) if self.kind == "integer" else float(value)

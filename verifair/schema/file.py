@@ -42,7 +42,7 @@ def read(path: str | Path, what: str = "a schema") -> str:
 
 
 def loaded(text: str, name: str, what: str) -> dict[str, Any]:
-    """TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
+    """Return TOML as Python has it. what: the kind of file, for errors.   Raises SchemaError naming `name` and line."""
     if (long := _LONG_KEY.search(text)) is not None:
         line = text.count("\n", 0, long.start()) + 1
         raise SchemaError(f"{name}: line {line}: a key of more than {MAX_PARTS} parts; {what} has sections of keys, no more")
@@ -55,20 +55,20 @@ def loaded(text: str, name: str, what: str) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
+    """Return a value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def with_name(error: Exception, name: str) -> str:
-    """What is wrong with a file, one problem a line that begins with its name, as far as anybody reads."""
+    """Return what is wrong with a file, one problem a line that begins with its name, as far as anybody reads."""
     lines = str(error).splitlines()
     more = [f"and {len(lines) - MOST_LINES:,} more problems of this file"] if len(lines) > MOST_LINES else []
     return "\n".join(f"{name}: {line[:LONGEST_LINE]}" for line in (*lines[:MOST_LINES], *more))
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
-    """The fields of a schema from TOML text, not yet validated. Raises SchemaError naming `name`, line and remedy."""
+    """Return the fields of a schema from TOML text, not yet validated. Raises SchemaError naming `name`, line and remedy."""
     content = loaded(text, name, "a schema")
     unknown = sorted(set(content) - {"model", "feature", "constraint"})
     if unknown:
@@ -92,7 +92,8 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 
 def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
-    """Every section validated on its own, so that all problems are reported at once and each names its feature or constraint."""
+    """Return every section validated on its own, so that all problems are reported at once and each names its feature or
+    constraint."""
     if not isinstance(value, (list, tuple)):
         return value
     found, lines = [], []
@@ -110,7 +111,7 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
 
 
 def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()) -> str:
-    """TOML text of the fields, in the order given."""
+    """Return TOML text of the fields, in the order given."""
     lines = ["[model]", *(f"{key} = {_value(value)}" for key, value in model.items())]
     for title, sections in (("[[feature]]", features), ("[[constraint]]", constraints)):
         for section in sections:
@@ -119,7 +120,7 @@ def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constr
 
 
 def _key(name: str) -> str:
-    """A name as a TOML key: names of features may hold anything."""
+    """Return a name as a TOML key: names of features may hold anything."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
 
 
@@ -138,7 +139,7 @@ def _value(value: Any) -> str:
 
 
 def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
-    """What pydantic found, in our words, one line a problem: key, what was found, the remedy. known: the keys there are."""
+    """Yield what pydantic found, in our words, one line a problem: key, what was found, the remedy. known: the keys there are."""
     for problem in error.errors():
         tags = ("word", "affine")
         where = ".".join(str(part) for part in problem["loc"] if part not in tags)

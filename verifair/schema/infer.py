@@ -24,7 +24,7 @@ CLASSES = 20
 def inferred(
     frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
 ) -> dict[str, Any]:
-    """The fields of the drafted schema. Raises DataError for columns that no feature kind fits.
+    """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
     network: the model that it is for, read from a file. Of a pipeline that takes the table's columns it knows the order, which of
     them are encoded, with which categories, and that numbers come unscaled; ranges come from the table.
@@ -56,14 +56,15 @@ def inferred(
 
 
 def _outcome(value: str, target: str) -> str:
-    """A class in words: a number, or yes or no, says nothing by itself."""
+    """Return a class in words: a number, or yes or no, says nothing by itself."""
     said = " ".join(value.split())
     bare = said.removeprefix("not ")
     return said if len(bare) > 1 and any(map(str.isalpha, bare)) and bare.lower() not in BARE else f"{target} {said or '(empty)'}"
 
 
 def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Sequence[str]) -> list[dict[str, object]]:
-    """A feature for each column that a stored model takes. Models with a single input take the table's columns in their order."""
+    """Return a feature for each column that a stored model takes. Models with a single input take the table's columns in their
+    order."""
     columns = [str(name) for name in frame.columns if name != target]
     inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
     if len(network.feeds) > 1:
@@ -120,7 +121,7 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]
 
 
 def _unit(width: float, whole: bool) -> float:
-    """A round 1-2-5 number near half a percent of the range; at least 1 for whole numbers."""
+    """Return a round 1-2-5 number near half a percent of the range; at least 1 for whole numbers."""
     power = 10.0 ** math.floor(math.log10(width / 200))
     unit = min((m * power for m in (1, 2, 5, 10)), key=lambda u: abs(math.log(u * 200 / width)))
     return max(1.0, round(unit)) if whole else unit

@@ -41,7 +41,7 @@ def check(features: Sequence[Feature], domain: Domain, positive: str, positive_l
 
 
 def other_class(network: Network, label: str | None) -> str | None:
-    """Why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
+    """Return why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
     if label is not None and network.outputs > 2:
         names = network.classes or [f"class {k}" for k in range(network.outputs)]
         return (
@@ -58,12 +58,12 @@ def other_class(network: Network, label: str | None) -> str | None:
 
 
 def exported(name: str) -> str:
-    """A column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
+    """Return a column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def _told(feeds: Sequence[Feed]) -> str:
-    """The columns of a model that takes a table, for a message."""
+    """Return the columns of a model that takes a table, for a message."""
     if len(feeds) < 2 and not any(feed.categories for feed in feeds):
         return ""
     parts = []
@@ -77,7 +77,7 @@ def _told(feeds: Sequence[Feed]) -> str:
 
 
 def _of_table(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
-    """What does not fit a model that takes typed columns or encodes categories itself."""
+    """Return what does not fit a model that takes typed columns or encodes categories itself."""
     at = {int(start): feature for start, feature in zip(domain.start, features, strict=True)}
     problems = []
     for feed in feeds:
@@ -130,7 +130,7 @@ def _of_integer(feature: Feature, where: str) -> str | None:
 
 
 def _order(features: Sequence[Feature], domain: Domain, feeds: Sequence[Feed]) -> list[str]:
-    """Features that are called like an input of the model, and stand in the place of another one."""
+    """Return features that are called like an input of the model, and stand in the place of another one."""
     if len(feeds) < 2:
         return []
     place = {exported(feed.name): int(feed.start[0]) for feed in feeds if len(feed.start) == 1}

@@ -24,7 +24,7 @@ SHOWN = 8
 
 @contextmanager
 def blamed(frame: pd.DataFrame) -> Iterator[None]:
-    """Errors about a table name the file that it was read from (`read_table` notes it)."""
+    """Make errors about a table name the file that it was read from (`read_table` notes it)."""
     try:
         yield
     except DataError as error:
@@ -33,7 +33,7 @@ def blamed(frame: pd.DataFrame) -> Iterator[None]:
 
 
 def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
-    """Raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
+    """Return raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
     block = [f"{feature.source}_{category}" for category in feature.categories or ()]
     if feature.source not in frame.columns and feature.kind == "one-hot" and any(name in frame.columns for name in block):
         return _from_block(frame, feature, block)
@@ -42,7 +42,7 @@ def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
 
 
 def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
-    """Classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the column's own 0, 1, ..."""
+    """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the column's own 0, 1, ..."""
     column = _column(frame, label, "label")
     place, names = _factor(column, f"label {label!r}")
     if positive is None:
@@ -63,7 +63,7 @@ def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
 
 
 def raw_value(feature: Feature, value: Any) -> float:
-    """One raw value from a category name or a number. Raises SchemaError."""
+    """Return one raw value from a category name or a number. Raises SchemaError."""
     if feature.categories is not None:
         name = text(value)
         if name in feature.categories:
@@ -107,7 +107,7 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
 
 
 def _factor(column: pd.Series, what: str) -> tuple[Integers, list[str]]:
-    """The distinct values as text, and for each row which of them it holds."""
+    """Return the distinct values as text, and for each row which of them it holds."""
     try:
         place, distinct = pd.factorize(column)
     except TypeError:
@@ -136,7 +136,7 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
 
 
 def _read_by_code(feature: Feature) -> bool:
-    """Whether a number may stand for a category: not where a category's name is a number itself, for then it is a name."""
+    """Return whether a number may stand for a category: not where a category's name is a number itself, for then it is a name."""
 
     def is_number(name: str) -> bool:
         try:
@@ -161,7 +161,7 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
 
 
 def numeric(cells: pd.Series) -> Array:
-    """(N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
+    """Return (N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
     try:
         return np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     except OverflowError:  # a whole number of hundreds of digits, which pandas does not coerce

@@ -106,14 +106,14 @@ class Schema(BaseModel):
         cls, frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (),
         network: Network | None = None,
     ) -> Schema:
-        """A first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
+        """Return a first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
 
         network: the model that the schema is for, where it is a pipeline that takes the table's own columns.
         """
         return cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
 
     def dumps(self) -> str:
-        """The schema as TOML, the same for equal schemas; `loads` gives it back."""
+        """Return the schema as TOML, the same for equal schemas; `loads` gives it back."""
         model = self.model_dump(exclude={"features", "positive", "constraints"}, exclude_none=True, exclude_defaults=True)
         features = [f.model_dump(exclude_none=True, exclude_defaults=True) for f in self.features]
         return schema_file.toml({"positive": self.positive, **model}, features, [c.table() for c in self.constraints])
@@ -145,7 +145,7 @@ class Schema(BaseModel):
         return tuple(feature.name for feature in self.features if feature.protected)
 
     def values(self, name: str) -> Array:
-        """All legal raw values of a feature that has finitely many: category indices, or the integers of its range."""
+        """Return all legal raw values of a feature that has finitely many: category indices, or the integers of its range."""
         v = self.index(name)
         if self.features[v].kind == "real":
             raise SchemaError(f"feature {name!r} is real-valued: its values cannot be listed; declare it integer or categorical")
@@ -155,16 +155,16 @@ class Schema(BaseModel):
         return np.arange(self.domain.lower[v], self.domain.upper[v] + 1)
 
     def format(self, name: str, value: float) -> str:
-        """A raw value in the schema's words."""
+        """Return a raw value in the schema's words."""
         word = self[name].word(value)
         return f"{word:g}" if isinstance(word, float) else str(word)
 
     def raw_value(self, name: str, value: Any) -> float:
-        """One raw value from a number or a category name. Raises SchemaError for a value of another kind."""
+        """Return one raw value from a number or a category name. Raises SchemaError for a value of another kind."""
         return schema_rows.raw_value(self[name], value)
 
     def decode(self, row: Iterable[float]) -> dict[str, Any]:
-        """A raw row (V,) in the schema's words: category names, whole numbers as int."""
+        """Return a raw row (V,) in the schema's words: category names, whole numbers as int."""
         return {feature.name: feature.word(value) for feature, value in zip(self.features, row, strict=True)}
 
     # Arrays
@@ -187,7 +187,7 @@ class Schema(BaseModel):
         return self.domain.encode(raw)
 
     def inside(self, raw: Array) -> Booleans:
-        """(B,) which raw rows are legal: in range, whole where they must be, and within the constraints."""
+        """Return (B,) which raw rows are legal: in range, whole where they must be, and within the constraints."""
         return self.domain.legal(raw)
 
     def broken(self, raw: Array) -> dict[str, Booleans]:
@@ -195,15 +195,15 @@ class Schema(BaseModel):
         return broken(self.constraints, self.features, raw)
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
-        """The same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list of
-        values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""
+        """Return the same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list
+        of values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""
         names = [name] if len(boxes) == 1 else [f"{name} {k}" for k in range(1, len(boxes) + 1)]
         more = [Constraint(name=one, never=box) for one, box in zip(names, boxes, strict=True)]
         fields = {field: getattr(self, field) for field in type(self).model_fields}
         return Schema.model_validate({**fields, "constraints": (*self.constraints, *more)})
 
     def steps(self, still: Sequence[str]) -> Array:
-        """(V,) one perturbation unit of every feature that PBA moves, 0 for the others.
+        """Return (V,) one perturbation unit of every feature that PBA moves, 0 for the others.
 
         Numbers with a unit move, save those in `still`, protected ones and those with change = "fixed". Raises SchemaError when
         nothing would move: delta counts units, so without any it means nothing.
@@ -225,7 +225,7 @@ class Schema(BaseModel):
     # Tables
 
     def raw(self, frame: pd.DataFrame, *, outside: Literal["error", "keep"] = "error") -> Array:
-        """Raw rows (N, V) of a table. Raises DataError naming file, feature, row, what was found and the remedy.
+        """Return raw rows (N, V) of a table. Raises DataError naming file, feature, row, what was found and the remedy.
 
         outside: "error" refuses values outside the declared ranges, "keep" keeps them, for `inside` to tell.
         """

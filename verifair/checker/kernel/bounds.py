@@ -142,7 +142,7 @@ class TwinBounds:
         ).tightened()
 
     def _next_span(self, k: int) -> Span:
-        """Interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
+        """Return interval bounds of layer k (0-based) from the enclosures of layer k - 1."""
         below, span, layer = self.network.layers[k - 1], self.spans[k - 1], self.network.layers[k]
         slope = _bend(below)
         y, y2 = _activated(span.low, span.high, slope), _activated(span.low2, span.high2, slope)
@@ -177,7 +177,7 @@ class TwinBounds:
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
     def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
-        """The same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
+        """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
         layer = self.network.layers[k]
         at = box, neuron = np.nonzero(loose)
         rows, bias = layer.weight[neuron], layer.bias[neuron]
@@ -190,13 +190,13 @@ class TwinBounds:
         return replace(span, **ends).tightened()
 
     def _least_of(self, forms: list[tuple[Array, Array, Array]], box: Integers, layer: int) -> Sequence[Array]:
-        """Lower bounds (N,) of some forms p.y + q.y' + constant, N rows each, over the boxes `box` (N,)."""
+        """Return lower bounds (N,) of some forms p.y + q.y' + constant, N rows each, over the boxes `box` (N,)."""
         return [self.lower(p, q, box, layer=layer, constant=constant)[0] for p, q, constant in forms]
 
     def lower(
         self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n].
+        """Return lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n].
 
         Returns (bound, error, slope, weight): the rounding error that the bound allows for; and, at the first layer's
         moving inputs (N, moving), the slope of the linear form and the total weight of its paths, for the choice of splits.
@@ -235,7 +235,7 @@ class TwinBounds:
         return np.where(safe, bound, -np.inf), error, slope, weight
 
     def least(self, p: Array, q: Array, box: Integers) -> Array:
-        """Lower bounds (N,) of p.f + q.f' over box[n] from the enclosures of the outputs f, f' and f' - f alone.
+        """Return lower bounds (N,) of p.f + q.f' over box[n] from the enclosures of the outputs f, f' and f' - f alone.
 
         What p and q have in common with opposite signs, t (f' - f), is bounded by the difference. Every term is off by at most 2 u
         of itself and the sum of 3 n terms by gamma_3n of their sizes: 2^-50 (n + 3) of the sizes covers both.
@@ -263,7 +263,7 @@ class TwinBounds:
         return np.where((total <= LARGEST) & (size.max(axis=1) <= LARGEST) & np.isfinite(self.eps), error, np.inf)
 
     def _charge(self, k: int) -> Array:
-        """What rounding errors of backward substitution at layer k are relative to."""
+        """Return what rounding errors of backward substitution at layer k are relative to."""
         size, layer = self.spans[k].size, self.network.layers[k]
         return np.where(_smooth(layer), 2 * size + 4, size) if isinstance(layer, SmoothLayer) else size
 
@@ -310,12 +310,12 @@ class TwinBounds:
 
 
 def _bend(layer: Layer) -> Array:
-    """(m,) slopes of the neurons that bend, 1 for smooth ones."""
+    """Return (m,) slopes of the neurons that bend, 1 for smooth ones."""
     return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
 
 
 def _smooth(layer: Layer) -> Booleans:
-    """(m,) which neurons are smooth."""
+    """Return (m,) which neurons are smooth."""
     return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
 
 
@@ -344,7 +344,7 @@ def _size(low: Array, high: Array, slope: Array) -> Array:
 
 
 def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Bounds of y' - y: between slope * D and D, and no more than the two copies' own bounds allow."""
+    """Return bounds of y' - y: between slope * D and D, and no more than the two copies' own bounds allow."""
     both, neither = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
     slow, shigh = slope * span.d_low, slope * span.d_high
     low = np.where(both, span.d_low, np.where(neither, slow, np.minimum(span.d_low, slow)))

@@ -119,7 +119,7 @@ class LeafChecker:
         return self._halves(leaf[open_], lower[open_], upper[open_], score[open_], middle[open_])
 
     def _confirmed(self, bounds: TwinBounds, task: Integers, target: Array) -> tuple[Booleans, Array, Array]:
-        """Which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
+        """Return which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
         which = self.tasks.which[task]
         many = self.count[which] > FEW
         sizes = self.count[which[~many]]
@@ -140,7 +140,8 @@ class LeafChecker:
         return np.logical_or.reduceat(met, start), slope[best], weight[best]
 
     def _bounds_of(self, bounds: TwinBounds, task: Integers, box: Integers, row: Array) -> tuple[Array, Array, Array, Array]:
-        """Rigorous lower bounds (N,) of rows (p, q, c) over boxes, with error, slopes and weights (see `TwinBounds.lower`)."""
+        """Return rigorous lower bounds (N,) of rows (p, q, c) over boxes, with error, slopes and weights (see
+        `TwinBounds.lower`)."""
         margin = self.tasks.margin[task][box]
         p, q = row[:, :1] * margin, row[:, 1:2] * margin
         bound, error, slope, weight = bounds.lower(p, q, box, layer=len(self.network.layers) - 1, constant=row[:, 2])
@@ -151,8 +152,9 @@ class LeafChecker:
         return np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound), error, slope, weight
 
     def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """(N, 3) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out best
-        when the linear bounds of g' - g, -g and g' (g - g', g, -g') are mixed. Only a choice: the row is then bounded by itself."""
+        """Return (N, 3) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out
+        best when the linear bounds of g' - g, -g and g' (g - g', g, -g') are mixed. Only a choice: the row is then bounded by
+        itself."""
         sign = np.array([1.0 if one.gap is not None and one.gap.rise else -1.0 for one in self.tasks.asked])[which]
         corners = sign[:, None, None] * np.array([[1.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
         every = np.zeros(int(box.max()) + 1, dtype=np.int64)
@@ -178,7 +180,7 @@ class LeafChecker:
         return chosen
 
     def _between(self, asked: StatedGoal, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
-        """(N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
+        """Return (N, 3) of many more lines of a gap those that come out best next to the likeliest of its rows (N,)."""
         rise = asked.gap is not None and asked.gap.rise
         steepness = 0 if rise else 1
         coarse, dense = np.array(asked.rows)[:, steepness], asked.denser
@@ -229,7 +231,7 @@ class LeafChecker:
                 self._reject(one, f"{text}: x = {raw[k].tolist()}")
 
     def _met(self, leaf: Integers, first: Dyadic, second: Dyadic) -> Booleans:
-        """(N,) whether the goal holds at exact margins g(x), g(x'), with the claimed bound where there is one."""
+        """Return (N,) whether the goal holds at exact margins g(x), g(x'), with the claimed bound where there is one."""
         which = self.tasks.which[self.leaves.task[leaf]]
         met = np.zeros(len(leaf), dtype=bool)
         for k in np.unique(which):
@@ -273,7 +275,7 @@ class LeafChecker:
         self._decide(leaf[false & legal], raw[false & legal], "the claim is false", refuting=True)
 
     def _halves(self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array) -> tuple[Integers, Array, Array]:
-        """Both halves of each box along its heaviest variable."""
+        """Return both halves of each box along its heaviest variable."""
         after = np.where(self.domain.integer, middle + 1, middle)
         can = self._divisible(lower, upper)
         share = (upper - lower) / np.maximum(self.domain.upper - self.domain.lower, np.finfo(float).tiny)
@@ -288,7 +290,7 @@ class LeafChecker:
         return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
 
     def _divisible(self, lower: Array, upper: Array) -> Booleans:
-        """(B, V) along which features boxes can be cut: a real interval needs a float64 strictly inside."""
+        """Return (B, V) along which features boxes can be cut: a real interval needs a float64 strictly inside."""
         middle = lower + (upper - lower) / 2
         return np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
 
@@ -307,7 +309,8 @@ class LeafChecker:
 
 
 def holds_at(network: Network, asked: StatedGoal, margin: Array, target: float, x: Array, x_prime: Array) -> bool | None:
-    """Whether some row p g + q g' + c of what is asked holds at network inputs x, x' (n,), with at least `target`; None: undecided.
+    """Return whether some row p g + q g' + c of what is asked holds at network inputs x, x' (n,), with at least `target`; None:
+    undecided.
 
     A gap is decided by the probabilities themselves, whatever the target.
     """
@@ -330,7 +333,7 @@ def holds_at(network: Network, asked: StatedGoal, margin: Array, target: float, 
 
 
 def witnessed(network: Network, epsilon: float | None, fall: bool, x: Array, x_prime: Array) -> bool:
-    """Whether the probability surely falls (rises) by more than epsilon from x to x', or with none the decision flips."""
+    """Return whether the probability surely falls (rises) by more than epsilon from x to x', or with none the decision flips."""
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     for bits in PRECISIONS:
         with precision(bits):

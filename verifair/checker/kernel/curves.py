@@ -40,7 +40,7 @@ CELLS = 8
 
 @lru_cache(maxsize=1)
 def _table() -> Array:
-    """(DEGREE + 1, FAR * STEPS + 1) Taylor coefficients of T at j / STEPS, rounded to nearest."""
+    """Return (DEGREE + 1, FAR * STEPS + 1) Taylor coefficients of T at j / STEPS, rounded to nearest."""
     before, ctx.prec = ctx.prec, 128
     try:
         columns = []
@@ -68,17 +68,17 @@ def tanh(t: Array) -> Array:
 
 
 def below(t: Array) -> Array:
-    """A number at most T(t), at least -1; never below 0 for t >= 0."""
+    """Return a number at most T(t), at least -1; never below 0 for t >= 0."""
     return np.where(t >= 0, np.maximum(tanh(t) - ERROR, 0.0), np.maximum(np.maximum(tanh(t) - ERROR, -1.0), t))
 
 
 def above(t: Array) -> Array:
-    """A number at least T(t), at most 1; never above 0 for t <= 0."""
+    """Return a number at least T(t), at most 1; never above 0 for t <= 0."""
     return -below(-t)
 
 
 def slopes(low: Array, high: Array) -> tuple[Array, Array]:
-    """(at most, at least) all T'(t) = 1 - T(t)^2 of t in [low, high]."""
+    """Return (at most, at least) all T'(t) = 1 - T(t)^2 of t in [low, high]."""
     most = np.maximum(-below(low), above(high))  # of |T|
     least = np.where((low <= 0) & (high >= 0), 0.0, np.maximum(np.where(low > 0, below(low), -above(high)), 0.0))
     return np.clip(1 - most * most - 4 * UNIT, 0.0, 1.0), np.clip(1 - least * least + 4 * UNIT, 0.0, 1.0)
@@ -101,7 +101,7 @@ class Smooth:
         return cls(index=index, scale=half, half=half, c=np.where(sigmoid, 0.5, 0.0))
 
     def outputs(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Ends of y (B, s) for a in [low, high] (B, m); the sum with c is rounded."""
+        """Return ends of y (B, s) for a in [low, high] (B, m); the sum with c is rounded."""
         slack = 2 * UNIT * self.c
         return (
             self.c + self.half * below(self.scale * low[:, self.index]) - slack,
@@ -109,7 +109,7 @@ class Smooth:
         )
 
     def difference(self, low: Array, high: Array, d_low: Array, d_high: Array) -> tuple[Array, Array]:
-        """Ends of y' - y (B, s) for a in [low, high] and a' - a in [d_low, d_high] (B, m)."""
+        """Return ends of y' - y (B, s) for a in [low, high] and a' - a in [d_low, d_high] (B, m)."""
         low, high, d_low, d_high = (self.scale * end[:, self.index] for end in (low, high, d_low, d_high))
         least, most = slopes(np.minimum(low, low + d_low), np.maximum(high, high + d_high))
         least, most = least * (1 - 2.0**-30), np.minimum(most * (1 + 2.0**-30), 1.0)  # the sums above are rounded
@@ -122,7 +122,7 @@ class Smooth:
 
 
 def _apart(low: Array, high: Array, d: Array, sign: int) -> Array:
-    """The least (sign -1) or largest (sign 1) T(t + d) - T(t) for t in [low, high], rounded outwards."""
+    """Return the least (sign -1) or largest (sign 1) T(t + d) - T(t) for t in [low, high], rounded outwards."""
     slack = 4 * UNIT * (np.abs(low) + np.abs(high) + np.abs(d))
     ends = [tanh(end + d) - tanh(end) for end in (low, high)]
     inside = (low - slack <= -d / 2) & (-d / 2 <= high + slack)
@@ -205,7 +205,7 @@ def _mirrored(line: tuple[Array, Array]) -> tuple[Array, Array]:
 
 
 def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """A line over  max(least D, most D)  on [low, high]: that function is convex, its ends suffice."""
+    """Return a line over  max(least D, most D)  on [low, high]: that function is convex, its ends suffice."""
     at_low, at_high = np.where(low >= 0, most, least) * low, np.where(high >= 0, most, least) * high
     slope = np.where(low >= 0, most, least)
     across = (low < 0) & (high > 0)
@@ -272,7 +272,7 @@ def _best_plane(
     p: Array, q: Array, single: Callable[[Array, int], tuple[Array, Array]], apart: Callable[[Array], tuple[Array, Array]],
     centre: tuple[Array, Array],
 ) -> tuple[Array, Array, Array]:
-    """The best of three planes at the centre, from lines under c y of one copy (`single`) and under c (y' - y) (`apart`)."""
+    """Return the best of three planes at the centre, from lines under c y of one copy (`single`) and under c (y' - y) (`apart`)."""
     one, c1 = single(p, 0)
     two, c2 = single(q, 1)
     sum1, c3 = single(p + q, 0)  # p y + q y' = (p + q) y + q (y' - y)

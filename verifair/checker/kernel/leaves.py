@@ -46,7 +46,7 @@ class StatedGoal:
 
     @classmethod
     def of(cls, goal: str, classes: tuple[int, int], gap: Gap | None = None) -> StatedGoal:
-        """The goals of GOALS by name; "no-gap" needs its gap."""
+        """Return the goals of GOALS by name; "no-gap" needs its gap."""
         if gap is not None:
             rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
             return cls(rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=False, gap=gap)
@@ -117,7 +117,7 @@ def classes_of(network: Network) -> int:
 
 
 def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: Schema) -> Task | str:
-    """What a statement asks for, or why it may not be asked."""
+    """Return what a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     allowed = {
         "persistent-bias": ("observed", "flipped"),
@@ -164,7 +164,7 @@ def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery,
 
 
 def asked_of(goal: str, classes: tuple[int, int], gap: Gap | None, network: Network) -> tuple[StatedGoal, Array]:
-    """What is asked of g = f_i - f_j, and the weights (n_N,) of g.
+    """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
 
     A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
     rise are those that the multipliers of neuron branching belong to.
@@ -213,7 +213,7 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tu
 
 
 def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, Array] | str:
-    """The leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
+    """Return the leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
     alone = len(task.asked.rows) == 1  # of several rows a bound says no more than that one of them holds
     useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & (task.asked.strict and alone)))
     if useless.any():
@@ -223,7 +223,7 @@ def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, 
 
 
 def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:
-    """Why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
+    """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)
     if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
@@ -292,8 +292,8 @@ Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, in
 def _direction(
     statement: BoxStatement, protected: list[int], query: BoxQuery, names: list[str]
 ) -> tuple[Direction, tuple[Array, Array]]:
-    """(z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same as
-    from j to i between x' and x = x' - shift."""
+    """Return (z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same
+    as from j to i between x' and x = x' - shift."""
     z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
     shift = tuple(statement.offset.get(name, 0) for name in query.relax)
     i, j = statement.classes

@@ -30,7 +30,7 @@ LEAVES_PROVED = 64
 
 
 def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) -> str | None:
-    """Why a tree that also splits neurons does not prove a task, or None."""
+    """Return why a tree that also splits neurons does not prove a task, or None."""
     if not network.piecewise_linear:
         return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
     if task.asked.strict:
@@ -44,7 +44,7 @@ def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) ->
 
 
 def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: PhaseTree) -> str | None:
-    """Why the tree does not prove the claim, or None when it does."""
+    """Return why the tree does not prove the claim, or None when it does."""
     flaw = claim.flaw(network, domain) or _misfit(tree)
     if flaw is not None:
         return flaw
@@ -70,7 +70,7 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
 def proved_leaves(
     network: Network, domain: Domain, claim: PhaseClaim, regions: Regions, weights: Array, slopes: Array, own: Array
 ) -> Booleans:
-    """(B,) which regions the multipliers (or the region itself) prove."""
+    """Return (B,) which regions the multipliers (or the region itself) prove."""
     proved = vacuous(domain, claim, regions)
     left = np.flatnonzero(~proved)
     if len(left):
@@ -83,14 +83,14 @@ def proved_leaves(
 
 
 def vacuous(domain: Domain, claim: PhaseClaim, regions: Regions) -> Booleans:
-    """(B,) regions whose box holds no legal row, or no legal partner: forbidden, or shifted out of the declared range."""
+    """Return (B,) regions whose box holds no legal row, or no legal partner: forbidden, or shifted out of the declared range."""
     low, high = claim.second(regions.lower), claim.second(regions.upper)
     outside = (~claim.differs & ((low > domain.upper) | (high < domain.lower))).any(axis=1)
     return np.asarray(domain.impossible(regions.lower, regions.upper) | domain.impossible(low, high) | outside)
 
 
 def holds_at(network: Network, domain: Domain, claim: PhaseClaim, raw: Array) -> bool:
-    """Whether the claim holds at one raw point (V,), exactly. False also where exact arithmetic does not reach."""
+    """Return whether the claim holds at one raw point (V,), exactly. False also where exact arithmetic does not reach."""
     try:
         pair = np.concatenate([domain.encode(raw[None]), domain.encode(claim.second(raw[None]))])
         margin = Layer(weight=claim.margin[None], bias=np.zeros(1), slope=np.ones(1))
@@ -109,7 +109,7 @@ def holds_at(network: Network, domain: Domain, claim: PhaseClaim, raw: Array) ->
 
 
 def _misfit(tree: PhaseTree) -> str | None:
-    """Why the arrays are no tree with multipliers."""
+    """Return why the arrays are no tree with multipliers."""
     k = len(tree.feature)
     if not (k and len(tree.cut) == k and len(tree.start) == k + 1 and len(tree.index) == len(tree.value)):
         return f"the tree's arrays do not fit together: {k} nodes, {len(tree.cut)} cuts, {len(tree.start)} starts"
@@ -119,7 +119,7 @@ def _misfit(tree: PhaseTree) -> str | None:
 
 
 def _leaves(tree: PhaseTree, root: Regions, domain: Domain) -> tuple[Integers, Regions] | str:
-    """Node numbers (L,) and regions (L) of the leaves, or why the tree does not cover the root."""
+    """Return the node numbers (L,) and regions (L) of the leaves, or why the tree does not cover the root."""
     pending = [(root.lower[0], root.upper[0], root.active[0], root.inactive[0])]
     nodes, found = [], []
     for node, (v, cut) in enumerate(zip(tree.feature.tolist(), tree.cut.tolist(), strict=True)):
@@ -147,7 +147,7 @@ def _leaves(tree: PhaseTree, root: Regions, domain: Domain) -> tuple[Integers, R
 
 
 def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> tuple[Array, Array, Array] | str:
-    """Slopes (L, 2 H), NaN where left out, weights (L, R), and slopes of own lines (L,), NaN for none; or what is wrong."""
+    """Return slopes (L, 2 H), NaN where left out, weights (L, R), and slopes of own lines (L,), NaN for none; or what is wrong."""
     table = np.full((len(nodes), neurons + rows + 1), np.nan)
     table[:, neurons:-1] = 0.0
     if not np.isfinite(tree.value).all():
@@ -185,17 +185,18 @@ class PhaseClaim:
     gap: Gap | None
 
     def second(self, raw: Array) -> Array:
-        """Raw points x' (B, V) of raw points x."""
+        """Return raw points x' (B, V) of raw points x."""
         return np.where(self.differs, self.prime, raw if self.offset is None else raw + self.offset)
 
     def own_row(self, m: float) -> tuple[Array, float]:
-        """The row (2,) and the constant of the line of slope m under the curve of a probability gap; NaN where there is none."""
+        """Return the row (2,) and the constant of the line of slope m under the curve of a probability gap; NaN where there is
+        none."""
         if self.gap is None or not 1 / STEEPEST <= m <= STEEPEST:
             return np.full(2, np.nan), np.nan
         return np.array([m, -1.0] if self.gap.rise else [-1.0, m]), line_of(self.gap.epsilon, m)
 
     def flaw(self, network: Network, domain: Domain) -> str | None:
-        """Why no tree can prove this claim here, or None."""
+        """Return why no tree can prove this claim here, or None."""
         if not len(self.lower) == len(self.upper) == len(self.prime) == len(self.differs) == domain.variables:
             return "the claim's box does not have the schema's features"
         if len(self.margin) != network.outputs or self.rows.shape != (len(self.constants), 2) or not len(self.rows):
@@ -230,7 +231,7 @@ class Regions(Batched):
 
     @staticmethod
     def whole(claim: PhaseClaim, network: Network) -> Regions:
-        """The claim's box, no sign fixed."""
+        """Return the claim's box, no sign fixed."""
         free = np.zeros((1, 2 * sum(network.hidden)), dtype=bool)
         return Regions(lower=claim.lower[None], upper=claim.upper[None], active=free, inactive=free)
 
@@ -316,7 +317,7 @@ class PhaseBounds(TwinBounds):
         return np.asarray(same & follows & self.in_range)
 
     def lagrange(self, weights: Array, slopes: Array, own: Array | None = None) -> LeafBounds:
-        """Bounds from weights (B, R) of the rows and slopes (B, 2 H), NaN for the default: whatever they are, they hold.
+        """Return bounds from weights (B, R) of the rows and slopes (B, 2 H), NaN for the default: whatever they are, they hold.
 
         own: (B,) the slope m of a line under the claim's curve that takes the place of all rows, NaN where none does.
         """
@@ -355,7 +356,8 @@ class PhaseBounds(TwinBounds):
         )
 
     def _least_input(self, slope: Array) -> Array:
-        """(B,) the least of slope . (x - centre) over the inputs: numbers within their radius, one category of each block."""
+        """Return (B,) the least of slope . (x - centre) over the inputs: numbers within their radius, one category of each
+        block."""
         number = np.ones(slope.shape[1], dtype=bool)
         least = np.zeros(len(slope))
         for block in self.blocks:
@@ -378,7 +380,8 @@ def _substituted(layer: Layer, span: Span, p: Array, q: Array, given: Array, giv
 
 
 def _default(p: Array, low: Array, high: Array) -> Array:
-    """The slope of a lone neuron without a multiplier: exact where it is stable, else the floor of smaller area or the ceiling."""
+    """Return the slope of a lone neuron without a multiplier: exact where it is stable, else the floor of smaller area or the
+    ceiling."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ceiling = high / (high - low)
     unstable = np.where(p >= 0, high > -low, ceiling)

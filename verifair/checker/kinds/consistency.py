@@ -77,7 +77,7 @@ def check_consistency(
 
 
 def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) -> Iterator[str]:
-    """Reasons for which the pairs need not be looked at."""
+    """Yield reasons for which the pairs need not be looked at."""
     yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
     if given.query.epsilon != EPSILON:
         yield f"its score has epsilon = {given.query.epsilon:g} in the norms, expected {EPSILON:g}"
@@ -88,7 +88,8 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) ->
 
 
 def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network inputs."""
+    """Return raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network
+    inputs."""
     domain, lower, upper = schema.domain, rows.copy(), rows.copy()
     for v, feature in enumerate(schema.features):
         if feature.change == "fixed" or feature.protected or not feature.numeric or not feature.unit or delta == 0:
@@ -105,7 +106,7 @@ def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
 
 
 def _confirm(given: ConsistencyCertificate, network: Network, schema: Schema, pairs: Integers) -> tuple[dict[int, str], int]:
-    """Why some of these pairs are not accepted, and how many boxes were bounded."""
+    """Return why some of these pairs are not accepted, and how many boxes were bounded."""
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
     slices, cuts = np.full(len(pairs), SLICES), np.zeros(len(pairs), dtype=np.int64)
@@ -152,7 +153,8 @@ def _step(
 
 
 def _cut(network: Network, domain: Domain, work: _BoxPairs, one: ExplanationBounds, two: ExplanationBounds) -> _BoxPairs | None:
-    """One pair of boxes with the one that strays more (or is undecided) halved; points get four times the slices, or None."""
+    """Return one pair of boxes with the one that strays more (or is undecided) halved; points get four times the slices, or
+    None."""
     strays = [explanation.strays + 1e9 * (explanation.decision is None) for explanation in (one, two)]
     reach = np.abs(network.layers[0].weight).sum(axis=0)
     for side in np.argsort([-v for v in strays]):
@@ -225,7 +227,7 @@ class _Forms:
 
 
 def explanations(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> list[ExplanationBounds]:
-    """Explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,)."""
+    """Return the explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,)."""
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = rounding_unit(network)
         ends = np.arange(slices + 1) / slices
@@ -245,7 +247,7 @@ def explanations(network: Network, margin: Array, baseline: Array, low: Array, h
 
 
 def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: float, epsilon: float) -> bool:
-    """Whether every score between the two is below the threshold."""
+    """Return whether every score between the two is below the threshold."""
     with np.errstate(all="ignore"):
         least = min(first.least, second.least)
         if not least > 0:
@@ -270,7 +272,7 @@ def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: 
 def _walked(
     network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: tuple[Array, Array], eps: float
 ) -> tuple[list[_Mask], Array, Array]:
-    """Masks of the hidden layers on all slices, from start to end, box-major; and bounds (S,) of the margin on them."""
+    """Return the masks of the hidden layers on all slices, from start to end, box-major; and bounds (S,) of the margin on them."""
     start, end = slices
     middle, reach = _middle(low, high)
     moving = np.flatnonzero(reach.any(axis=0))
@@ -299,7 +301,7 @@ def _walked(
 
 
 def _middle(low: Array, high: Array) -> tuple[Array, Array]:
-    """A middle of each box, whatever its rounding, and how far the ends are from it at most."""
+    """Return a middle of each box, whatever its rounding, and how far the ends are from it at most."""
     middle = low + (high - low) / 2
     return middle, np.maximum(high - middle, middle - low) * (1 + 2.0**-50)
 
@@ -337,14 +339,14 @@ def _mask(a: _Forms, lower: Array, upper: Array, slope: Array, eps: float) -> _M
 
 
 def _positive(start: Array, end: Array) -> Array:
-    """Share of [0, 1] on which the line from `start` to `end` is positive, 0 where that cannot be said."""
+    """Return the share of [0, 1] on which the line from `start` to `end` is positive, 0 where that cannot be said."""
     high = np.maximum(start, end)
     crossing = np.divide(high, np.abs(start) + np.abs(end), out=np.zeros_like(high), where=(high > 0) & np.isfinite(high))
     return np.where(np.minimum(start, end) > 0, 1.0, np.where(high > 0, crossing, 0.0))
 
 
 def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, slices: int) -> tuple[Array, Array, Integers]:
-    """Mean gradients (B, n_0), columns (L, n_0) of what they can differ by, and whose box each is (L,)."""
+    """Return mean gradients (B, n_0), columns (L, n_0) of what they can differ by, and whose box each is (L,)."""
     p = np.tile(margin @ network.layers[-1].weight, (count, 1))
     w = np.zeros_like(p)
     columns, whose = [np.empty((0, network.inputs))], [np.empty(0, dtype=np.int64)]

@@ -45,13 +45,13 @@ class Attributes:
         return cls(at={name: v for v, name in enumerate(names)}, words=tuple(words))
 
     def holds(self, name: str, value: float) -> bool:
-        """Whether an attribute may have a raw value, as far as its words go."""
+        """Return whether an attribute may have a raw value, as far as its words go."""
         count = self.words[self.at[name]]
         return not count or (value.is_integer() and 0 <= value < count)
 
 
 def query_flaw(query: CounterfactualQuery, network: Network, schema: Schema) -> str | None:
-    """Why the equations cannot be read as a causal model of this schema's features, or None."""
+    """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
     if network.outputs > 2:
         return f"the network has {network.outputs} classes: decisions of counterfactuals are about two"
@@ -103,7 +103,7 @@ class Enclosure:
 def reach(
     query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: Schema
 ) -> Enclosure:
-    """The enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
+    """Return the enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
 
     The query is one without a flaw, the row legal and the cell as long as the query's coefficients.
     """
@@ -147,7 +147,7 @@ def _treated(value: Fraction, equation: Equation) -> Fraction:
 
 
 def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
-    """The nearest value that the schema allows; monotone too."""
+    """Return the nearest value that the schema allows; monotone too."""
     whole = Fraction(round(value)) if domain.integer[v] else value
     return min(max(whole, Fraction(float(domain.lower[v]))), Fraction(float(domain.upper[v])))
 
@@ -155,7 +155,7 @@ def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
 def counterfactual_task(
     statement: CounterfactualStatement, query: CounterfactualQuery, network: Network, schema: Schema
 ) -> Task | str:
-    """What a statement asks for, or why it may not be asked. The query is one without a flaw."""
+    """Return what a statement asks for, or why it may not be asked. The query is one without a flaw."""
     domain, row = schema.domain, np.array(statement.row)
     if len(row) != domain.variables:
         return f"the row has {len(row)} values, the schema {domain.variables} features"
@@ -180,7 +180,7 @@ def counterfactual_task(
 
 
 def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: Schema) -> tuple[Array, Array] | str:
-    """The box that a statement names, once it is known to hold all counterfactuals of its cell."""
+    """Return the box that a statement names, once it is known to hold all counterfactuals of its cell."""
     domain, (lower, upper) = schema.domain, (np.array(end) for end in (statement.lower, statement.upper))
     if not len(lower) == len(upper) == domain.variables:
         return f"the box has {len(lower)} and {len(upper)} ends, the schema {domain.variables} features"
@@ -205,7 +205,7 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
 
 
 def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> Iterator[str]:
-    """What the proofs of a row lack to say how its counterfactual is decided, and how the row itself is."""
+    """Yield what the proofs of a row lack to say how its counterfactual is decided, and how the row itself is."""
     by_row: dict[tuple[tuple[float, ...], tuple[float, ...]], list[CounterfactualStatement]] = {}
     for proof in proofs:
         if isinstance(proof.statement, CounterfactualStatement):
@@ -223,7 +223,7 @@ def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> 
 
 
 def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
-    """Whether closed boxes make up all of a closed box. False also where that takes more than MAX_PIECES parts to see."""
+    """Return whether closed boxes make up all of a closed box. False also where that takes more than MAX_PIECES parts to see."""
     pending, pieces, cells = [whole], 0, [cell for cell in cells if len(cell) == len(whole)]
     while pending:
         box = pending.pop()
@@ -241,7 +241,7 @@ def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bo
 
 
 def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, float] | None:
-    """A face of a cell that cuts the inside of the box where the two overlap, or None."""
+    """Return a face of a cell that cuts the inside of the box where the two overlap, or None."""
     ends = list(zip(box, cell, strict=True))
     if not all(low < b and a < high if a < b else low <= a <= high for (a, b), (low, high) in ends):
         return None

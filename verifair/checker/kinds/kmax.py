@@ -136,7 +136,7 @@ class _KmaxChecker:
         return self._halves(leaf[open_], lower[open_], upper[open_], middle[open_])
 
     def _rows(self, raw: Array) -> Array:
-        """All copies' rows (B * K, V) of raw points (B, V)."""
+        """Return all copies' rows (B * K, V) of raw points (B, V)."""
         rows = np.repeat(raw, len(self.values), axis=0)
         rows[:, self.order] = np.tile(self.values, (len(raw), 1))
         return rows
@@ -145,7 +145,7 @@ class _KmaxChecker:
         return np.asarray((self.network.forward(self.domain.encode(self._rows(raw))) @ self.margin).reshape(len(raw), -1))
 
     def _exactly(self, raw: Array, counted: Booleans) -> int:
-        """How many buckets the counted copies hit at one point."""
+        """Return how many buckets the counted copies hit at one point."""
         if not counted.any():
             return 0
         logits = self.network.forward(exact(self.domain.encode(self._rows(raw[None])[counted]))).to_fractions()
@@ -183,7 +183,8 @@ class _KmaxChecker:
         return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans, claim: int) -> int:
-        """An upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than claimed."""
+        """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
+        claimed."""
         first, last = bounds.low[n, self.reference], bounds.high[n, self.reference]
         start, end = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
         home = np.flatnonzero((start <= last) & (end >= first))
@@ -201,7 +202,7 @@ class _KmaxChecker:
         return most
 
     def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array) -> Integers:
-        """(S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
+        """Return (S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
         most = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
@@ -221,8 +222,8 @@ class _KmaxChecker:
         return np.where(nowhere, 0, hit)
 
     def _halves(self, leaf: Integers, lower: Array, upper: Array, middle: Array) -> tuple[Integers, Array, Array] | str:
-        """Both halves of each box along the variable whose halves have the narrowest differences, all of them tried: expensive,
-        but few boxes come here, and a poor choice costs many more."""
+        """Return both halves of each box along the variable whose halves have the narrowest differences, all of them tried:
+        expensive, but few boxes come here, and a poor choice costs many more."""
         whole = self.domain.integer
         can = np.where(whole, upper > lower, (middle > lower) & (middle < upper))
         if not can.any(axis=1).all():
@@ -237,7 +238,7 @@ class _KmaxChecker:
         return np.tile(leaf, 2), *self._cut(lower, upper, middle, width.argmin(axis=1))
 
     def _cut(self, lower: Array, upper: Array, middle: Array, variable: Integers) -> tuple[Array, Array]:
-        """All left halves, then all right ones."""
+        """Return all left halves, then all right ones."""
         at = (np.arange(len(lower)), variable)
         left, right = upper.copy(), lower.copy()
         left[at], right[at] = middle[at], np.where(self.domain.integer, middle + 1, middle)[at]
@@ -250,7 +251,7 @@ def _middle(domain: Domain, lower: Array, upper: Array) -> Array:
 
 
 def _borders(buckets: int) -> tuple[Array, Array]:
-    """Float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin."""
+    """Return float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin."""
     before, ctx.prec = ctx.prec, 256
     try:
         balls = [arb(0) if 2 * i == buckets else (arb(fmpq(i, buckets - i))).log() for i in range(1, buckets)]
@@ -271,7 +272,7 @@ class CountedLeaves:
 
 
 def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array] | str:
-    """The root box, its protected entries those of the first combination, or why the query means nothing."""
+    """Return the root box, its protected entries those of the first combination, or why the query means nothing."""
     query, domain = certificate.query, schema.domain
     names = [feature.name for feature in schema.features]
     if not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
@@ -298,7 +299,7 @@ def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array]
 
 
 def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], integer: Booleans) -> CountedLeaves | str:
-    """The leaves of the tree, or why its arrays are no tree over the root box whose claims add up to the certificate's."""
+    """Return the leaves of the tree, or why its arrays are no tree over the root box whose claims add up to the certificate's."""
     tree, names = certificate.tree, certificate.features
     leaf = tree.feature == -1
     for bound in tree.bound[leaf].tolist():

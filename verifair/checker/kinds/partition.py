@@ -69,7 +69,7 @@ class _StoredQuery:
         return out
 
     def questions(self, first: int, parts: Integers) -> _Questions:
-        """The questions about some of the parts from `first` on."""
+        """Return the questions about some of the parts from `first` on."""
         low, high = self.partition.boxes(first + parts)
         part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
         shift = self.shift[pair]
@@ -113,7 +113,7 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _StoredQuery | str:
-    """The store's query as numbers, or why it is not about this network and schema."""
+    """Return the store's query as numbers, or why it is not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
         if about["network_sha256"] != network.source_sha256 or about["output"] != network.output:
@@ -170,7 +170,7 @@ def _whole(value: Any) -> int:
 
 
 def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
-    """Whether the pairs and their shifts are few enough to be listed."""
+    """Return whether the pairs and their shifts are few enough to be listed."""
     combinations = float(np.prod(upper[index] - lower[index] + 1))
     shifts = float(np.prod([2.0 * min(width, upper[v] - lower[v]) + 1 for v, width in relax.items()]))
     return combinations <= MAX_COMBINATIONS and combinations * (combinations - 1) / 2 * shifts <= MAX_QUESTIONS
@@ -190,7 +190,7 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
 
 
 def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
-    """Rejections, statements looked at, and leaves of one chunk."""
+    """Return rejections, statements looked at, and leaves of one chunk."""
     found: list[Rejection] = []
     if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
         return [Rejection(proof=chunk.first, reason="the chunk lies outside the partition")], 0, 0
@@ -238,7 +238,7 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
 def _confirm(
     boxes: list[tuple[Array, Array]], asked: _Questions, query: _StoredQuery, network: Network, schema: Schema
 ) -> list[Rejection]:
-    """Both directions on every leaf."""
+    """Confirm both directions on every leaf."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
@@ -254,7 +254,7 @@ def _confirm(
 
 
 def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
-    """The phase trees of a chunk, one after the other; what does not fit together ends them early."""
+    """Yield the phase trees of a chunk, one after the other; what does not fit together ends them early."""
     node = entry = 0
     for size in chunk.phase_size.tolist():
         if size < 1 or node + size > len(chunk.phase_start) or (chunk.phase_start[node : node + size] < 0).any():
@@ -271,8 +271,8 @@ def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
 
 
 def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
-    """(N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or by
-    balls where the network is smooth."""
+    """Return (N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or
+    by balls where the network is smooth."""
     if not network.piecewise_linear:
         pairs = zip(goal.tolist(), x, prime, strict=True)
         return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
@@ -286,7 +286,7 @@ def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: 
 
 
 def _check_witnesses(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> list[Rejection]:
-    """Every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
+    """Check every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
     if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x) or chunk.x.shape[1] != domain.variables:
         return [Rejection(proof=chunk.first, reason=f"{len(chunk.x)} witnesses for {len(parts)} refuted parts")]

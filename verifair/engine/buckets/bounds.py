@@ -46,7 +46,7 @@ class _Slices(Batched):
 
 
 def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, enough: int) -> Integers:
-    """(B,) upper bounds of the number of different buckets over each box; `possible` (B, K) are the copies that count.
+    """Return (B,) upper bounds of the number of different buckets over each box; `possible` (B, K) are the copies that count.
 
     Slices are refined only while they show more than `enough`.
     """
@@ -66,7 +66,7 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
 
 
 def _whole(low: Array, high: Array, thresholds: Thresholds) -> _Slices:
-    """The slices of [low, high] (B,) by buckets of the reference."""
+    """Return the slices of [low, high] (B,) by buckets of the reference."""
     start = np.concatenate([[-np.inf], thresholds.lower])
     end = np.concatenate([thresholds.upper, [np.inf]])
     box, bucket = np.nonzero((start <= high[:, None]) & (end >= low[:, None]))
@@ -91,7 +91,7 @@ def _count(bounds: CopyBounds, thresholds: Thresholds, possible: Booleans, slice
 
 
 def matching(first: Integers, last: Integers, buckets: int) -> Integers:
-    """(N,) maximum matchings of K copies to buckets, copy z to one of first[n, z] ... last[n, z] (none where last < first).
+    """Return (N,) maximum matchings of K copies to buckets, copy z to one of first[n, z] ... last[n, z] (none where last < first).
 
     Greedy: copies in the order of their last bucket, each to the first free one. Exact for runs of consecutive buckets: if some
     optimum gives that bucket to another copy, the two can be exchanged, as the other's run reaches at least as far.
@@ -111,7 +111,7 @@ def matching(first: Integers, last: Integers, buckets: int) -> Integers:
 
 
 def different(buckets: Integers, counted: Booleans) -> Integers:
-    """(N,) how many different buckets (N, K) there are among those that count."""
+    """Return (N,) how many different buckets (N, K) there are among those that count."""
     ordered = np.sort(np.where(counted, buckets, -1), axis=1)
     fresh = np.diff(ordered, axis=1, prepend=-1) > 0
     return np.asarray(fresh.sum(axis=1), dtype=np.int64)

@@ -80,7 +80,7 @@ class KmaxVerdict:
 
 
 def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, progress: Progress | None = None) -> KmaxVerdict:
-    """The largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
+    """Return the largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
 
     budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
     the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
@@ -252,7 +252,7 @@ class _KmaxSearch:
         return _Boxes.join(parts)
 
     def _centre(self, boxes: _Boxes) -> Array:
-        """Points (N, V) in the middle of the boxes, whole where they must be."""
+        """Return points (N, V) in the middle of the boxes, whole where they must be."""
         middle = np.clip(boxes.lower + (boxes.upper - boxes.lower) / 2, boxes.lower, boxes.upper)
         whole = np.minimum(np.floor(middle), np.maximum(boxes.upper - 1, boxes.lower))
         return np.where(self.copies.domain.integer, whole, middle)
@@ -297,7 +297,7 @@ class _KmaxSearch:
 
 
 def _references(copies: Copies, points: Array) -> tuple[int, ...]:
-    """The copy that the others are nearest to, on the whole, at some points (N, V)."""
+    """Return the copy that the others are nearest to, on the whole, at some points (N, V)."""
     logits = copies.evaluate(points)
     centre = np.median(logits, axis=1, keepdims=True)
     return (int(np.abs(logits - centre).sum(axis=0).argmin()),)
@@ -313,7 +313,7 @@ def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[Com
 
 
 def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
-    """Whether float32 onnxruntime shows as many buckets at the witness."""
+    """Return whether float32 onnxruntime shows as many buckets at the witness."""
     copies = run.copies
     if copies.network.source is None:
         return None
@@ -338,7 +338,7 @@ class KmaxTree:
         self.bound = np.full(1024, bound, dtype=np.int64)
 
     def tighten(self, nodes: Integers, bound: Integers) -> Integers:
-        """Lower the bounds of some nodes, never raising one; returns what they are then."""
+        """Return lower the bounds of some nodes, never raising one; returns what they are then."""
         np.minimum.at(self.bound, nodes, bound)
         return self.bound[nodes]
 
@@ -362,7 +362,7 @@ class KmaxTree:
         self.feature = np.concatenate([self.feature, np.full(more, -1, dtype=np.int64)])
 
     def upper(self) -> int:
-        """The largest bound of a leaf."""
+        """Return the largest bound of a leaf."""
         most, pending = 0, np.array([0])
         while len(pending):
             leaf = self.feature[pending] < 0

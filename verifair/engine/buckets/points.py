@@ -69,7 +69,7 @@ class PointSearch:
         return 0 if self.best is None else self.best.k
 
     def uniform(self, count: int) -> Array:
-        """Random points (count, V) of the box."""
+        """Return random points (count, V) of the box."""
         share = self.random.random((count, len(self.lower)))
         span = self.upper - self.lower
         points = self.lower + share * np.where(self.whole, span + 1, span)
@@ -97,7 +97,8 @@ class PointSearch:
         self._keep(raw[promising], count[promising] + nearness)
 
     def _nearness(self, logits: Array, buckets: Integers, counted: Booleans) -> Array:
-        """(N,) in [0, 1]: how little probability is missing until a copy that shares its bucket with another hits a new one."""
+        """Return (N,) in [0, 1]: how little probability is missing until a copy that shares its bucket with another hits a new
+        one."""
         total, at = self.thresholds.buckets, np.arange(len(logits))[:, None]
         held = np.zeros((len(logits), total), dtype=np.int64)
         np.add.at(held, (at, buckets), counted)

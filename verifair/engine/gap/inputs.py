@@ -87,7 +87,7 @@ class InputSearch:
         return np.inf if self.logit else 1.0
 
     def bounds(self) -> Array:
-        """(Q, 2) bounds on the gaps of all questions in both directions."""
+        """Return (Q, 2) bounds on the gaps of all questions in both directions."""
         bounds = np.maximum(self.stuck, self.known)
         for part in self.left:
             np.maximum.at(bounds, self.question[part.ids], part.bound)
@@ -99,7 +99,7 @@ class InputSearch:
         return not any((self._priority(part) > self.known).any() for part in self.left)
 
     def _priority(self, part: _Left) -> Array:
-        """(N,) the larger bound of the directions that are this search's business."""
+        """Return (N,) the larger bound of the directions that are this search's business."""
         return np.asarray(np.where(self.taken[self.question[part.ids]], -np.inf, part.bound).max(axis=1))
 
     def attack(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ class InputSearch:
             self.point = rows_at(self.twin, nodes.question[[best]], point[[best]])[0]
 
     def _falls(self, question: Integers, point: Array) -> Array:
-        """(N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
+        """Return (N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
         return self.climb.values(question, point, np.zeros(len(point), dtype=np.int64))[0]
 
     def offer(self, question: int, raw: Array) -> None:
@@ -240,7 +240,7 @@ class InputSearch:
     def _lines(
         self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], part: _Left, directions: Integers
     ) -> tuple[Array, Array, Array]:
-        """Bounds (N, 2), slopes for the halves (N, 2) and scores (N, d), by lines in each of S directions (N, S)."""
+        """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d), by lines in each of S directions (N, S)."""
         bound, slope = part.bound.copy(), part.slope.copy()
         rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
         found = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
@@ -269,7 +269,7 @@ class InputSearch:
             self.left.append(_Left(ids=nodes.ids[left], bound=np.where(alive, bound, -np.inf)[left], slope=slope[left]))
 
     def _gap(self, least: Array) -> Array:
-        """(B,) the largest gap that D, U, L' allow; least: (B, 3) lower bounds of -D, -U, L'."""
+        """Return (B,) the largest gap that D, U, L' allow; least: (B, 3) lower bounds of -D, -U, L'."""
         d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
         d = np.minimum(d, u - low)
         if self.logit:
@@ -303,7 +303,7 @@ MIXTURES = np.where(
 
 
 def conjugate(epsilon: Array | float, m: Array) -> Array:
-    """(N,) c(epsilon, m), a little less than computed. 0 < epsilon < 1."""
+    """Return (N,) c(epsilon, m), a little less than computed. 0 < epsilon < 1."""
     linear, constant = 1 - m + 2 * m * epsilon, m * epsilon * (1 - epsilon)
     root = np.sqrt(np.maximum(linear * linear + 4 * (m - 1) * constant, 0.0))
     s = 2 * constant / (linear + root)  # where the line touches
@@ -313,7 +313,7 @@ def conjugate(epsilon: Array | float, m: Array) -> Array:
 
 
 def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
-    """Rows (N, 3 S, 2) to bound, and what they count in choosing where to cut: for a fall -a + m b, -a and m b with (a, b) =
+    """Return rows (N, 3 S, 2) to bound, and what they count in choosing where to cut: for a fall -a + m b, -a and m b with (a, b) =
     (g, g') and m = slope (N, S); swapped for a rise. Their mixtures are all lines."""
     zero, one = np.zeros_like(slope), np.ones_like(slope)
     rows = np.stack([np.stack([-one, slope], axis=2), np.stack([-one, zero], axis=2), np.stack([zero, slope], axis=2)], axis=2)
@@ -323,8 +323,8 @@ def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
 
 
 def best_line(bounds: GoalBounds, radius: Array, m: Array, known: float, parents: Array) -> tuple[Array, Array]:
-    """Bounds (N,) on the gap and the slopes (N,) of the lines that show them: of mixtures of the three rows of `rows_of`, slopes
-    RATIOS * m, the one whose constant is least in need."""
+    """Return bounds (N,) on the gap and the slopes (N,) of the lines that show them: of mixtures of the three rows of `rows_of`,
+    slopes RATIOS * m, the one whose constant is least in need."""
     lower = mixed_goals(bounds, radius, MIXTURES)  # (N, M) of -a + (RATIOS m) b
     slopes = np.clip(RATIOS * m[:, None], 1 / STEEPEST, STEEPEST)
     lower[slopes != RATIOS * m[:, None]] = -np.inf
@@ -335,7 +335,7 @@ def best_line(bounds: GoalBounds, radius: Array, m: Array, known: float, parents
 
 
 def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
-    """(N,) bounds on the gap where a - m b <= w: `known` where that suffices, at most `parents` (N,), found by bisection."""
+    """Return (N,) bounds on the gap where a - m b <= w: `known` where that suffices, at most `parents` (N,), found by bisection."""
     low, high = np.full(len(w), known), np.minimum(parents, 1.0)
     left = np.flatnonzero(~(w <= conjugate(known, m)) & (high > known))
     high[np.setdiff1d(np.arange(len(w)), left)] = known
@@ -349,7 +349,7 @@ def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:
 
 
 def gap_of(w: float, m: float, known: float) -> float:
-    """The same for one line, to a millionth of what is above `known`: a hundred candidates at once, three times."""
+    """Return the same for one line, to a millionth of what is above `known`: a hundred candidates at once, three times."""
     low, high = known, 1.0
     for _ in range(3):
         candidates = np.linspace(low, high, 101)[:-1]
@@ -362,8 +362,8 @@ def gap_of(w: float, m: float, known: float) -> float:
 
 
 def weights_of(first: Array, second: Array, rows: Array, direction: int) -> Array:
-    """Weights (N, R) of a claim's rows (R, 2) that add up to -A a + B b, A = first and B = second (N,): of the two rows on either
-    side of it, which leaves the largest constants as c is concave. A single row is -a + b."""
+    """Return weights (N, R) of a claim's rows (R, 2) that add up to -A a + B b, A = first and B = second (N,): of the two rows on
+    either side of it, which leaves the largest constants as c is concave. A single row is -a + b."""
     weights = np.zeros((len(first), len(rows)))
     if len(rows) == 1:
         weights[:, 0] = first

@@ -76,8 +76,8 @@ def maximise(
     query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4,
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap:
-    """The largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far as
-    the budget goes; Ctrl-C ends it with what is known by then.
+    """Return the largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far
+    as the budget goes; Ctrl-C ends it with what is known by then.
 
     Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
     Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
@@ -108,7 +108,7 @@ def maximise(
 
 
 def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
-    """The gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
+    """Return the gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
     question, raw = np.array([found.question]), found.point[None]
     second = problem.batch.take(question).second(raw)
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
@@ -136,7 +136,7 @@ def _float(value: Fraction) -> float:
 
 
 def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Array, gap: float) -> bool | None:
-    """Whether float32 onnxruntime shows the gap as well; None for a network without a file."""
+    """Return whether float32 onnxruntime shows the gap as well; None for a network without a file."""
     if query.network.source is None:
         return None
     g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))

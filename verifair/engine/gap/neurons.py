@@ -160,7 +160,7 @@ class PhaseSearch:
         return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
 
     def _gap(self, first: float, second: float, least: float) -> float:
-        """The gap that A a - B b <= -least allows."""
+        """Return the gap that A a - B b <= -least allows."""
         if self.search.logit:
             return max(-least / first, 0.0) * (1 + 1e-12) if first > 0 else np.inf
         if first > 0:
@@ -168,7 +168,7 @@ class PhaseSearch:
         return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
 
     def _claim(self, epsilon: float) -> PhaseClaim | None:
-        """The claim that the gap is at most epsilon; None where there is nothing to claim."""
+        """Return the claim that the gap is at most epsilon; None where there is nothing to claim."""
         if self.search.logit:
             row = np.array([[1.0, -1.0] if self.direction else [-1.0, 1.0]])
             goal = Goal(rows=row, constant=np.array([epsilon]), strict=False)
@@ -179,7 +179,7 @@ class PhaseSearch:
         return claim_of(replace(self._problem, goals=(goal,)))
 
     def least_claim(self, epsilon: float) -> float:
-        """The least that all leaves prove, epsilon or more; infinite where that is nothing."""
+        """Return the least that all leaves prove, epsilon or more; infinite where that is nothing."""
         if not self.nodes:
             return np.inf
         first, second, need = self._lines([leaf for leaf in self._leaves() if leaf.bound > -np.inf])
@@ -205,7 +205,7 @@ class PhaseSearch:
         return high
 
     def proof(self, epsilon: float) -> PhaseTree | None:
-        """A tree that the checker accepts as a proof of "at most epsilon", or None."""
+        """Return a tree that the checker accepts as a proof of "at most epsilon", or None."""
         claim = self._claim(epsilon)
         if claim is None or not self.nodes:
             return None
@@ -220,7 +220,7 @@ class PhaseSearch:
         return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
 
     def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
-        """Where A a - B b makes a line (N,), and its slope."""
+        """Return where A a - B b makes a line (N,), and its slope."""
         slope = np.divide(second, first, out=np.zeros_like(first), where=first > 0)
         own = (slope >= 1 / STEEPEST) & (slope <= STEEPEST)
         return own, np.where(own, slope, 1.0)
@@ -229,7 +229,7 @@ class PhaseSearch:
         return [*self._done, *(leaf for _, _, leaf in self._heap)]
 
     def _lines(self, leaves: list[_BoundedRegion]) -> tuple[Array, Array, Array]:
-        """A, B and the constants that their lines need (N,), with room for summing in another order."""
+        """Return a, B and the constants that their lines need (N,), with room for summing in another order."""
         lines = [(leaf.first, leaf.second, leaf.error - leaf.least) for leaf in leaves]
         first, second, need = np.array(lines).reshape(-1, 3).T
         return first, second, need

@@ -107,7 +107,7 @@ class _Pace:
         self.last = self.spent, now
 
     def forecast(self, seconds: float) -> float:
-        """The log of what would be left after so many seconds more; -inf before two turns."""
+        """Return the log of what would be left after so many seconds more; -inf before two turns."""
         return -np.inf if self.last is None or np.isinf(self.rate) else self.last[1] - self.rate * seconds
 
 
@@ -139,7 +139,7 @@ class _GapSearch:
         return float(self._bounds().max())
 
     def _bounds(self) -> Array:
-        """(Q, 2) the smaller bounds of both searches."""
+        """Return (Q, 2) the smaller bounds of both searches."""
         bounds = self.inputs.bounds()
         for at, one in self.phases.items():
             bounds[at] = min(bounds[at], one.bound)
@@ -185,7 +185,7 @@ class _GapSearch:
         return time.monotonic()
 
     def _worst(self) -> tuple[int, int] | None:
-        """The question and direction with the largest bound that neuron branching can lower."""
+        """Return the question and direction with the largest bound that neuron branching can lower."""
         bounds = self._bounds()
         for at, one in self.phases.items():
             if one.finished:
@@ -194,7 +194,7 @@ class _GapSearch:
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
     def proofs(self) -> tuple[float, list[list[Tree | PhaseTree]]]:
-        """The least common bound, and proofs of it with something to spare; none where there is nothing to prove."""
+        """Return the least common bound, and proofs of it with something to spare; none where there is nothing to prove."""
         of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
         self.inputs.close_all()
         trees: dict[tuple[int, int], PhaseTree | None] = {}

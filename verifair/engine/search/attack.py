@@ -56,7 +56,7 @@ class Found:
 def attack(
     problem: TwinProblem, *, objective: Objective, seconds: float, rng: np.random.Generator, rounds: int = 1000, most: int = 32
 ) -> Found:
-    """Up to `most` legal pairs with large objectives, from `rounds` rounds at most; empty where none was met.
+    """Return up to `most` legal pairs with large objectives, from `rounds` rounds at most; empty where none was met.
 
     The goals of the problem do not matter. At least one round is done, however little time there is.
     """
@@ -99,7 +99,7 @@ class Climb:
         self.best = self.selected(self.best)
 
     def found(self, most: int) -> Found:
-        """The best points come to, at most so many."""
+        """Return the best points come to, at most so many."""
         best = self.best
         value = self.values(best.question, best.point, best.direction)[0]
         order = np.argsort(-value, kind="stable")[:most]
@@ -113,7 +113,7 @@ class Climb:
         self.best = self.selected(Climbers.join([self.best, self.up(start, time.monotonic() + seconds)]))
 
     def values(self, question: Integers, point: Array, direction: Integers) -> tuple[Array, Array]:
-        """(N,) objectives and (N,) differences of the margins."""
+        """Return (N,) objectives and (N,) differences of the margins."""
         margins = self.twin.evaluate(question, self.twin.local.encode(point))
         a, b = np.where(direction == 0, margins.T, margins.T[::-1])
         match self.objective:
@@ -125,7 +125,7 @@ class Climb:
                 return np.minimum(a, -b), a - b
 
     def score(self, question: Integers, point: Array, direction: Integers) -> Array:
-        """(N,) the objective and a little of the difference; -inf where one of the pair is not legal."""
+        """Return (N,) the objective and a little of the difference; -inf where one of the pair is not legal."""
         score = np.empty(len(point))
         for start in range(0, len(point), POINTS_SCORED):
             part = slice(start, start + POINTS_SCORED)
@@ -134,7 +134,7 @@ class Climb:
         return np.where(legal_pairs(self.twin, question, point) & np.isfinite(score), score, -np.inf)
 
     def random(self) -> Climbers:
-        """The best of some thousand random legal pairs, by the objective and by the difference, in both directions."""
+        """Return the best of some thousand random legal pairs, by the objective and by the difference, in both directions."""
         times = max(1, POINTS // len(self.start))
         chosen = np.repeat(np.arange(len(self.start)), times)
         if len(chosen) > POINTS:
@@ -156,7 +156,7 @@ class Climb:
         return Climbers(question=question, point=point, direction=direction, score=self.score(question, point, direction))
 
     def up(self, climbers: Climbers, deadline: float) -> Climbers:
-        """Every point moved one variable after the other, as long as that helps and there is time."""
+        """Move every point one variable after the other, as long as that helps and there is time."""
         climbing, done = climbers, []
         while len(climbing) and time.monotonic() <= deadline:
             moved = climbing
@@ -184,7 +184,7 @@ class Climb:
         )
 
     def _values_to_try(self, climbers: Climbers, v: int) -> Array:
-        """(N, m) values of one variable: its ends, steps to both sides, and all values or random ones."""
+        """Return (N, m) values of one variable: its ends, steps to both sides, and all values or random ones."""
         point = climbers.point[:, v]
         lower, upper = self.start.lower[climbers.question, v], self.start.upper[climbers.question, v]
         whole, width = bool(self.twin.local.integer[v]), upper - lower
@@ -197,7 +197,7 @@ class Climb:
         return np.asarray(np.clip(np.floor(tried) if whole else tried, lower, upper).T)
 
     def selected(self, climbers: Climbers) -> Climbers:
-        """The best few of different points in each direction."""
+        """Return the best few of different points in each direction."""
         keep = []
         for direction in (0, 1):
             mine = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
@@ -207,7 +207,7 @@ class Climb:
         return climbers.take(np.concatenate(keep))
 
     def kicked(self, climbers: Climbers) -> Climbers:
-        """The points with a few variables drawn anew."""
+        """Return the points with a few variables drawn anew."""
         nodes = self.start.take(climbers.question)
         change = self.rng.random(climbers.point.shape) < KICKED / max(climbers.point.shape[1], 1)
         point = np.where(change, anywhere(self.twin, nodes, self.rng), climbers.point)

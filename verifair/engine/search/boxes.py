@@ -24,7 +24,7 @@ class Nodes(Batched):
 
 
 def roots(twin: Twin) -> Nodes:
-    """The whole boxes of all questions, every goal open."""
+    """Return the whole boxes of all questions, every goal open."""
     batch = twin.problem.batch
     count = len(batch)
     return Nodes(
@@ -41,7 +41,7 @@ def rows_at(twin: Twin, question: Integers, point: Array) -> Array:
 
 
 def centre(twin: Twin, nodes: Nodes) -> Array:
-    """A legal raw point (N, v) in the middle of each box."""
+    """Return a legal raw point (N, v) in the middle of each box."""
     middle = np.clip(nodes.lower + (nodes.upper - nodes.lower) / 2, nodes.lower, nodes.upper)
     # Beyond 2^52 the middle of two neighbouring whole numbers rounds up: the cut has to stay below the upper end.
     whole = np.minimum(np.floor(middle), np.maximum(nodes.upper - 1, nodes.lower))
@@ -49,7 +49,7 @@ def centre(twin: Twin, nodes: Nodes) -> Array:
 
 
 def anywhere(twin: Twin, nodes: Nodes, rng: np.random.Generator) -> Array:
-    """A uniformly random legal raw point (N, v) of each box."""
+    """Return a uniformly random legal raw point (N, v) of each box."""
     share = rng.random(nodes.lower.shape)
     real = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
     whole = np.clip(nodes.lower + np.floor(share * (nodes.upper - nodes.lower + 1)), nodes.lower, nodes.upper)
@@ -57,7 +57,7 @@ def anywhere(twin: Twin, nodes: Nodes, rng: np.random.Generator) -> Array:
 
 
 def legal_pairs(twin: Twin, question: Integers, point: Array) -> Booleans:
-    """(N,) whether both copies x and x' at points (N, v) of the moving variables are legal rows."""
+    """Return (N,) whether both copies x and x' at points (N, v) of the moving variables are legal rows."""
     if twin.problem.domain.forbidden is None:
         return np.ones(len(question), dtype=bool)
     raw = rows_at(twin, question, point)
@@ -66,7 +66,7 @@ def legal_pairs(twin: Twin, question: Integers, point: Array) -> Booleans:
 
 
 def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
-    """The raw corner (N, v) of each box at which a linear bound with slopes (N, d) in the network columns is least."""
+    """Return the raw corner (N, v) of each box at which a linear bound with slopes (N, d) in the network columns is least."""
     local = twin.local
     point = np.where(slope[:, local.start] > 0, nodes.lower, nodes.upper)
     for v in np.flatnonzero(local.one_hot):  # the allowed category with the least slope
@@ -78,14 +78,14 @@ def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
 
 
 def divisible(twin: Twin, nodes: Nodes) -> Booleans:
-    """(N, v) along which variables a box can be halved: a real interval needs a float64 strictly inside."""
+    """Return (N, v) along which variables a box can be halved: a real interval needs a float64 strictly inside."""
     middle = centre(twin, nodes)
     inside = (middle > nodes.lower) & (middle < nodes.upper)
     return np.asarray(np.where(twin.local.integer, nodes.upper > nodes.lower, inside), dtype=bool)
 
 
 def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
-    """(N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
+    """Return (N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
     by_variable = np.add.reduceat(score, local.start, axis=1)
     relative = (nodes.upper - nodes.lower) / np.maximum(local.upper - local.lower, 1e-300)
@@ -94,8 +94,8 @@ def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
 
 
 def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array, ids: Integers) -> Nodes:
-    """All left parts of boxes divided at a cut (N,) along a variable (N,), numbered `ids`, then all right ones, `ids` + 1. A real
-    interval shares its cut, an integer one does not."""
+    """Return all left parts of boxes divided at a cut (N,) along a variable (N,), numbered `ids`, then all right ones, `ids` + 1. A
+    real interval shares its cut, an integer one does not."""
     at = (np.arange(len(nodes)), variable)
     left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
     left_upper[at] = cut
@@ -104,14 +104,15 @@ def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array, ids: Intege
 
 
 def cuts(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
-    """(N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables given."""
+    """Return (N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables
+    given."""
     along, edge = borders(twin, nodes)
     middle = centre(twin, nodes)[np.arange(len(nodes)), variable]
     return np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle)
 
 
 def impossible(twin: Twin, nodes: Nodes) -> Booleans:
-    """(N,) boxes that hold no legal row, or no legal partner: nothing is claimed about them, so they need no bound."""
+    """Return (N,) boxes that hold no legal row, or no legal partner: nothing is claimed about them, so they need no bound."""
     domain = twin.problem.domain
     if domain.forbidden is None:
         return np.zeros(len(nodes), dtype=bool)
@@ -121,7 +122,7 @@ def impossible(twin: Twin, nodes: Nodes) -> Booleans:
 
 
 def borders(twin: Twin, nodes: Nodes) -> tuple[Integers, Array]:
-    """(N,) positions of variables and cuts along the border of what is forbidden, -1 where there is nothing to gain.
+    """Return (N,) positions of variables and cuts along the border of what is forbidden, -1 where there is nothing to gain.
 
     A forbidden box that a box sticks out of along one variable only (or two) can be cut off it: the part within holds no row that
     can be, so it needs no proof. Both copies are looked at.
@@ -188,7 +189,7 @@ class ProofTrees:
         self.bound[nodes, goals] = bound
 
     def tree(self, root: int, goal: int) -> Tree:
-        """The proof tree of one goal of one question: cut below the first node that closes the goal."""
+        """Return the proof tree of one goal of one question: cut below the first node that closes the goal."""
         variable, cut, bound = [], [], []
         stack = [root]
         while stack:

@@ -110,7 +110,7 @@ class _BranchAndBound:
         return True
 
     def _next(self) -> Nodes | None:
-        """Up to STEP_BOXES of the newest boxes whose goals are still open; depth first keeps the list short."""
+        """Return up to STEP_BOXES of the newest boxes whose goals are still open; depth first keeps the list short."""
         if time.monotonic() > self.deadline:
             self.goals.give_up(np.unique(np.concatenate([nodes.question for nodes in self.stack])) if self.stack else None, "time")
         parts: list[Nodes] = []

@@ -70,7 +70,7 @@ class RegionRelaxation:
         self._lp = None
 
     def solve(self, regions: Regions, basis: Any, seconds: float) -> list[RelaxedRegion]:
-        """What is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
+        """Return what is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = PhaseBounds(self.network, self.domain, self.claim, regions)
         point = bounds.point
         plain = vacuous(self.domain, self.claim, regions) | ((bounds.empty | bounds.alike) & ~point)
@@ -99,11 +99,11 @@ class RegionRelaxation:
         return out
 
     def bounded(self, regions: Regions, weights: Array, slopes: Array) -> LeafBounds:
-        """What multipliers, (B, R) and (B, 2 H), prove of regions."""
+        """Return what multipliers, (B, R) and (B, 2 H), prove of regions."""
         return PhaseBounds(self.network, self.domain, self.claim, regions).lagrange(weights, slopes)
 
     def halves(self, regions: Regions, feature: int, cut: float) -> Regions:
-        """The two regions (B = 2) that a split of one (B = 1) leaves."""
+        """Return the two regions (B = 2) that a split of one (B = 1) leaves."""
         lower, upper, active, inactive = (
             np.concatenate([one, one]) for one in (regions.lower, regions.upper, regions.active, regions.inactive)
         )
@@ -115,7 +115,7 @@ class RegionRelaxation:
         return Regions(lower=lower, upper=upper, active=active, inactive=inactive)
 
     def rows_near(self, regions: Regions, raw: Array) -> Array:
-        """Raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""
+        """Return raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""
         lower, upper, whole = regions.lower[0], regions.upper[0], self.domain.integer
         rounded = np.where(whole, np.rint(raw), raw)
         moving = np.eye(len(raw))[(lower < upper) & whole]
@@ -124,7 +124,7 @@ class RegionRelaxation:
         return np.asarray(np.clip(rows, lower, upper))
 
     def _run(self, bounds: PhaseBounds, b: int, basis: Any, seconds: float) -> tuple[Outcome, Any]:
-        """The LP of region b, and its basis."""
+        """Return the LP of region b, and its basis."""
         names = Intervals.__dataclass_fields__
         layers = [Intervals(**{name: getattr(span, name)[b] for name in names}) for span in bounds.spans[:-1]]
         region = PhaseRegion(low=bounds.low[b], high=bounds.high[b], low2=bounds.low2[b], layers=layers)
@@ -138,7 +138,7 @@ class RegionRelaxation:
         return self.simplex.solve(program, seconds=seconds, iterations=iterations, basis=basis)
 
     def _multipliers(self, outcome: Outcome) -> tuple[Array, Array]:
-        """Weights (R,) and slopes (2 H,) from the duals, or from a ray where the LP is infeasible."""
+        """Return weights (R,) and slopes (2 H,) from the duals, or from a ray where the LP is infeasible."""
         assert self._lp is not None
         duals = outcome.duals if outcome.duals is not None else outcome.ray
         if duals is None or not np.isfinite(duals).all():
@@ -149,7 +149,7 @@ class RegionRelaxation:
         return np.zeros_like(weights), slopes / max(float(np.nanmax(np.abs(slopes), initial=0.0)), 1e-300)
 
     def _raw(self, bounds: PhaseBounds, b: int, region: Regions, values: Array) -> Array:
-        """The raw point (V,), not rounded, that a solution stands for."""
+        """Return the raw point (V,), not rounded, that a solution stands for."""
         assert self._lp is not None
         x = bounds.low[b].copy()
         x[self._lp.moving] = self._lp.inputs(values)
@@ -164,19 +164,19 @@ class RegionRelaxation:
         return np.asarray(np.clip(raw, lower, upper))
 
     def _split(self, region: Regions, leaf: LeafBounds, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
-        """Where to split: (feature, cut) as in `PhaseTree`, (-1, 0) where nothing can be."""
+        """Return where to split: (feature, cut) as in `PhaseTree`, (-1, 0) where nothing can be."""
         if values is None:  # no point and no proof: numerical trouble, so halve the box and see
             return self._input(region, None, np.zeros(self.domain.columns))
         neuron = None if self._few(region) else self._neuron(leaf, b, region, values)
         return self._input(region, raw, leaf.slope[b]) if neuron is None else (-2 - neuron, 0.0)
 
     def _few(self, region: Regions) -> bool:
-        """Whether the box holds so few points that cutting it up beats splitting neurons: at ties nothing else decides."""
+        """Return whether the box holds so few points that cutting it up beats splitting neurons: at ties nothing else decides."""
         width = (region.upper - region.lower)[0]
         return bool(np.where(self.domain.integer, np.log2(width + 1), np.where(width > 0, np.inf, 0.0)).sum() <= FEW)
 
     def _neuron(self, leaf: LeafBounds, b: int, region: Regions, values: Array) -> int | None:
-        """The neuron whose relaxation costs the LP's point most: |coefficient| times gap. None when all are (nearly) exact.
+        """Return the neuron whose relaxation costs the LP's point most: |coefficient| times gap. None when all are (nearly) exact.
 
         A gap without a coefficient can still matter: a lower neuron keeps an upper one on a side where it costs nothing.
         """
@@ -194,7 +194,7 @@ class RegionRelaxation:
         return None
 
     def _input(self, region: Regions, raw: Array | None, slope: Array) -> tuple[int, float]:
-        """The input that matters most where the LP's point is no legal value, else in the middle."""
+        """Return the input that matters most where the LP's point is no legal value, else in the middle."""
         lower, upper = region.lower[0], region.upper[0]
         whole, width = self.domain.integer, upper - lower
         middle = lower + width / 2

@@ -56,7 +56,7 @@ def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, ma
 
 
 def claim_of(problem: TwinProblem) -> PhaseClaim:
-    """The only goal of the only question as numbers."""
+    """Return the only goal of the only question as numbers."""
     batch, goal = problem.batch, problem.goals[0]
     return PhaseClaim(
         lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
@@ -123,7 +123,8 @@ class _NeuronSearch:
             heapq.heappush(self.heap, (relaxed.value, -next(self.order), _Node(number=number, region=region, relaxed=relaxed)))
 
     def _try(self, raw: Array) -> bool:
-        """Whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided exactly."""
+        """Return whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided
+        exactly."""
         raw = raw[self.domain.legal(raw) & self.domain.legal(self.problem.batch.second(raw))]
         if not len(raw):
             return False

@@ -49,7 +49,7 @@ class BatchDecision:
         self.noise = 2 * twin.error[-1][:, 0]
 
     def finished(self) -> Booleans:
-        """(Q,) questions that need no more work."""
+        """Return (Q,) questions that need no more work."""
         return np.asarray((self.status != OPEN).all(axis=1) | (self.out_of != "") | self.refuted[self.group])
 
     def give_up(self, questions: Integers | None, out_of: str) -> None:
@@ -61,7 +61,7 @@ class BatchDecision:
         return self.alive(nodes)[0]
 
     def alive(self, nodes: Nodes) -> tuple[Nodes, Integers]:
-        """The boxes in which some goal is still to be decided, and their positions."""
+        """Return the boxes in which some goal is still to be decided, and their positions."""
         q = nodes.question
         wanted = (self.out_of[q] == "") & ~self.refuted[self.group[q]]
         alive = nodes.open & (self.status[q] == OPEN) & wanted[:, None]
@@ -86,8 +86,8 @@ class BatchDecision:
         return margins
 
     def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array]:
-        """Which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of a
-        smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there."""
+        """Return which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of
+        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there."""
         raw = rows_at(self.twin, question, point)
         met, unmet, margins = settled_goals(self.problem, question, raw)
         index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
@@ -162,7 +162,7 @@ class ChosenRows:
     goal: Integers
 
     def best(self, bounds: GoalBounds, radius: Array, goals: int) -> Array:
-        """Lower bounds (B, G) of each goal's best row from those chosen, single or mixed; -inf for goals without any."""
+        """Return lower bounds (B, G) of each goal's best row from those chosen, single or mixed; -inf for goals without any."""
         out = np.full((len(radius), goals), -np.inf)
         for goal in np.unique(self.goal):
             mine = np.flatnonzero(self.goal == goal)
@@ -190,7 +190,7 @@ class GoalRows:
         return cls(problem=problem, first=first, strict=strict, single=np.array([len(goal.rows) == 1 for goal in problem.goals]))
 
     def best(self, values: Array) -> Array:
-        """(B, G) the best row of each goal, from values or bounds (B, R)."""
+        """Return (B, G) the best row of each goal, from values or bounds (B, R)."""
         return np.maximum.reduceat(values, self.first, axis=1)
 
     def choose(self, goals: Integers, rough: Array, margins: Array) -> ChosenRows:
