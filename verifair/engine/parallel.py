@@ -138,8 +138,8 @@ def check_address(address: str) -> None:
 
 
 def _connected(address: str) -> Any:
-    """Return a client, or raise the reason why there is none. Where something else listens than a scheduler, distributed would wait for
-    ever."""
+    """Return a client, or raise the reason why there is none. Where something else listens than a scheduler, distributed would wait
+    for ever."""
     import distributed
 
     found: list[Any] = []
