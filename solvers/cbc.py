@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.outcome import Budget, Limit, Outcome, Reason, Run, Termination, Unavailable, reasons, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Reason, Termination, Unavailable, reasons, run_interruptible
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "cbc", "pulp", 1e-6
@@ -68,7 +68,7 @@ class _Solution:
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Write the program, run CBC, read back. Row duals for LPs; CBC gives no Farkas ray."""
     binary = _binary()
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     with tempfile.TemporaryDirectory(prefix="verifair-cbc-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         kept = np.isfinite(program.row_lower) | np.isfinite(program.row_upper)  # MPS has no row that asks nothing

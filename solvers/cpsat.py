@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.outcome import Budget, Limit, Outcome, Run, Termination, UnsupportedProgram, reasons, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, UnsupportedProgram, reasons, run_interruptible
 from solvers.program import Array, Integers, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "ortools-cpsat", "ortools", 0.0
@@ -22,7 +22,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     """Scale exactly, build, run, read back. Raises UnsupportedProgram where the scaled program leaves int64."""
     from ortools.sat.python import cp_model
 
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     model, columns, objective_exponent = _model(program)
     left = run.begin(budget)
     if columns is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.outcome import Budget, LicenceLimit, Limit, Outcome, Run, Termination, Unavailable, reasons
+from solvers.outcome import BackendRun, Budget, LicenceLimit, Limit, Outcome, Termination, Unavailable, reasons
 from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "gurobi", "gurobipy", 1e-5  # 1e-5 is the default IntFeasTol, the coarsest of them
@@ -42,7 +42,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     """
     import gurobipy
 
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     matrix, sense, side, origin = _one_sided(program)
     if max(program.columns, len(side)) > BUNDLED_LIMIT and _size_limited():
         raise LicenceLimit(

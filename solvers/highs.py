@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.outcome import Budget, Limit, Outcome, Run, Termination, reasons, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, reasons, run_interruptible
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "highs", "highspy", 1e-6
@@ -35,7 +35,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     """Build by one passModel call from the CSR arrays, run, read back. Duals and Farkas rays for LPs."""
     import highspy
 
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     highs = highspy.Highs()
     loaded = _configure(highs, budget, presolve) and _load(highs, program)
     left = run.begin(budget)
@@ -75,7 +75,7 @@ class HotStart:
         """
         import highspy
 
-        run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+        run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
         loaded = _load(self._highs, program)
         if basis is not None and (len(basis.col_status), len(basis.row_status)) == (program.columns, len(program.row_lower)):
             self._highs.setBasis(basis)
@@ -89,7 +89,7 @@ class HotStart:
         return _read(self._highs, run), self._highs.getBasis() if optimal and not program.mixed_integer else None
 
 
-def _read(highs: Any, run: Run) -> Outcome:
+def _read(highs: Any, run: BackendRun) -> Outcome:
     """What HiGHS says after a run."""
     import highspy
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.outcome import Budget, Limit, Outcome, Run, Termination, reasons, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, reasons, run_interruptible
 from solvers.program import Array, Program
 
 DISTRIBUTION, TOLERANCE = "ortools", 1e-6
@@ -53,7 +53,7 @@ def _solve(program: Program, name: str, solver_type: str, budget: Budget, presol
     from ortools.math_opt.python import callback, init_arguments
     from ortools.util.python import solve_interrupter
 
-    run = Run(program, name, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, name, DISTRIBUTION, TOLERANCE)
     model = _model(program)
     parameters = _parameters(solver_type, budget, presolve, run.begin(budget))
     own_handler = solver_type == "SOLVER_TYPE_GSCIP"  # MathOpt's interrupter is broken for SCIP in 9.15; SCIP hears Ctrl-C itself

@@ -1,7 +1,7 @@
 """What a backend answers: why it stopped, which limit, what it claims, and the values; and every way it can refuse before that.
 
-What happens while solving is an Outcome, not an error. `Run` makes the Outcome; `run_interruptible` brings Ctrl-C to backends
-that do not hear it while they run in C++.
+What happens while solving is an Outcome, not an error. `BackendRun` makes the Outcome; `run_interruptible` brings Ctrl-C to
+backends that do not hear it while they run in C++.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def reasons(listed: Mapping[Reason, Sequence[Hashable]]) -> dict[Hashable, Reaso
     return {status: reason for reason, statuses in listed.items() for status in statuses}
 
 
-class Run:
+class BackendRun:
     """One run of a backend: its clock, which starts here, and the Outcome made of what the backend says."""
 
     def __init__(self, program: Program, backend: str, distribution: str, tolerance: float) -> None:

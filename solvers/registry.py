@@ -11,7 +11,16 @@ from typing import Protocol
 import numpy as np
 
 from solvers import cbc, cpsat, gurobi, highs, ortools, scip, z3
-from solvers.outcome import BackendError, Budget, Outcome, Run, Termination, Unavailable, UnsupportedProgram, installed_version
+from solvers.outcome import (
+    BackendError,
+    BackendRun,
+    Budget,
+    Outcome,
+    Termination,
+    Unavailable,
+    UnsupportedProgram,
+    installed_version,
+)
 from solvers.program import Program
 
 
@@ -74,7 +83,7 @@ class Backend:
         self._check(program)
         crossed = _crossed(program)
         if crossed is not None:
-            return Run(program, self.name, self.distribution, 0.0).outcome(Termination.INFEASIBLE, crossed)
+            return BackendRun(program, self.name, self.distribution, 0.0).outcome(Termination.INFEASIBLE, crossed)
         if not program.rows.has_canonical_format:
             rows = program.rows.copy()
             rows.sum_duplicates()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.outcome import Budget, Limit, Outcome, Run, Termination, reasons, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, reasons, run_interruptible
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "scip", "pyscipopt", 1e-6
@@ -33,7 +33,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     """Build row by row from term dictionaries (PySCIPOpt has no array call for sparse rows), run, read back."""
     import pyscipopt
 
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     model = pyscipopt.Model()
     columns = _load(model, program)
     _configure(model, budget, presolve)

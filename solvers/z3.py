@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from solvers.outcome import Budget, Limit, Outcome, Reason, Run, Termination, UnsupportedProgram, run_interruptible
+from solvers.outcome import BackendRun, Budget, Limit, Outcome, Reason, Termination, UnsupportedProgram, run_interruptible
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "z3", "z3-solver", 0.0
@@ -41,7 +41,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     if program.objective is not None and any(clause.strict.any() for clause in program.clauses):
         raise UnsupportedProgram("z3: an objective beside strict clauses need not have an optimum; ask a feasibility question "
                                  "or make the clauses non-strict")
-    run = Run(program, NAME, DISTRIBUTION, TOLERANCE)
+    run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     context = z3.Context()
     solver = z3.Solver(ctx=context) if program.objective is None else z3.Optimize(ctx=context)
     columns = _columns(program)

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from encoders.network import Layer
 from encoders.probability import exceeds, gap_rows
-from encoders.problem import Forbidden, Gap, Goal, TwinProblem
+from encoders.problem import Forbidden, Goal, ProbabilityGap, TwinProblem
 from tests.brute_force import exact_forward
 from verifair.checker.kernel.phases import check_phases
 from verifair.engine.search.neurons import claim_of, decide_by_phases
@@ -97,7 +97,7 @@ def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -
             largest = float((b - a if rise else a - b).max())
             epsilon = float(np.clip(largest + rng.choice([-1e-9, 1e-9]), 1e-6, 0.999)) if near else float(rng.uniform(0.01, 0.9))
             rows, constant = gap_rows(epsilon, rise=rise)
-            goal = Goal(rows=rows, constant=constant, strict=False, gap=Gap(epsilon=epsilon, rise=rise))
+            goal = Goal(rows=rows, constant=constant, strict=False, gap=ProbabilityGap(epsilon=epsilon, rise=rise))
             assert_true(replace(problem, goals=(goal,)), q, 0, pairs)
 
 
