@@ -51,10 +51,10 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.systems.cst.estimator import SituationTesting as SituationTesting
     from verifair.systems.cst.robustness.certified import certify_counterfactuals as certify_counterfactuals
     from verifair.systems.fgce.estimator import GroupCounterfactuals as GroupCounterfactuals
+    from verifair.systems.hyfair.certify.result import PartitionSummary as PartitionSummary
+    from verifair.systems.hyfair.certify.share import summary as partition_summary
     from verifair.systems.hyfair.search.annealing import search as search_clusters
     from verifair.systems.hyfair.search.clusters import ClusterSearch as ClusterSearch
-    from verifair.systems.hyfair.share import PartitionSummary as PartitionSummary
-    from verifair.systems.hyfair.share import summary as partition_summary
     from verifair.systems.pba.rows import verify_rows as verify_rows
 
 HOMES = {
@@ -97,8 +97,8 @@ HOMES = {
     "GroupCounterfactuals": "verifair.systems.fgce.estimator",
     "search_clusters": "verifair.systems.hyfair.search.annealing:search",
     "ClusterSearch": "verifair.systems.hyfair.search.clusters",
-    "PartitionSummary": "verifair.systems.hyfair.share",
-    "partition_summary": "verifair.systems.hyfair.share:summary",
+    "PartitionSummary": "verifair.systems.hyfair.certify.result",
+    "partition_summary": "verifair.systems.hyfair.certify.share:summary",
     "verify_rows": "verifair.systems.pba.rows",
 }
 """Public name -> its module, and its name there where that is another. A module is loaded when a name of it is asked for."""

@@ -28,6 +28,7 @@ from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere
+from verifair.systems.result import Gap, json_text
 
 from .random_twins import FLIP, STYLES, random_network, random_problem
 from .test_phases import wide_problem
@@ -246,7 +247,7 @@ def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
     found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
     if scale == "probability":
         assert found.lower <= 0.5 <= found.upper  # at age 0 both logits are 0 in theory's limit: sex alone moves 1/2 to 0 or 1
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["reason"] == (found.reason and found.reason.value)
+    assert json.loads(json_text(Gap.model_validate(found)))["reason"] == (found.reason and found.reason.value)
     if found.certificate is not None:
         assert vf.check(found.certificate, network=network, schema=schema).accepted
 

@@ -27,7 +27,7 @@ from verifair.audit import answer
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
 from verifair.audit.result import AuditResult, Source
-from verifair.audit.sections import certify, cst
+from verifair.audit.sections import cst
 from verifair.audit.sections.about import about_of
 from verifair.audit.settings import ANALYSES, Asked, Cst
 from verifair.audit.subject import Subject
@@ -39,7 +39,7 @@ from verifair.systems.system import system
 from verifair.systems.work import OutOfTime, Work
 
 OLD: Mapping[str, Callable[..., Section]] = {
-    "cst": cst.section, "certify": certify.section,
+    "cst": cst.section,
 }
 LAST = ("kmax", "pba", "certify")
 """Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
@@ -19,22 +19,6 @@ Units = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
-
-
-def _box(value: Any) -> Any:
-    """feature -> value, or [low, high] as (low, high)."""
-    if not isinstance(value, Mapping):
-        raise ValueError('expected { feature = value } or { feature = [low, high] }, such as { age = [30, 40], sex = "Male" }')
-    out = {}
-    for name, one in value.items():
-        ends = one if isinstance(one, list) else [one]
-        if not all(isinstance(end, (str, int, float)) for end in ends) or (isinstance(one, list) and len(ends) != 2):
-            raise ValueError(f"{name}: found {one!r}, expected a value, or [low, high]")
-        out[name] = tuple(ends) if isinstance(one, list) else one
-    return out
-
-
-Box = Annotated[dict[str, Any], BeforeValidator(_box)]
 
 
 class File(Section):
@@ -115,22 +99,6 @@ class OfRows(Analysis):
 
 
 
-class Certify(Analysis):
-    """[analyses.certify]: each protected feature alone, in `box` or anywhere.
-
-    epsilon: the gap that is allowed; None: no decision flips.   partition: certify in parts of so many values, too.
-    maximise: bracket the largest gap, to `tolerance`.
-    """
-
-    epsilon: Share | None = None
-    box: Box = Field(default_factory=dict)
-    partition: Annotated[int, Field(strict=True, ge=2)] | None = None
-    maximise: StrictBool = True
-    tolerance: Annotated[float, Field(strict=True, ge=1e-6, lt=1)] = 1e-3
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.certify]"
 
 
 class Cst(OfRows):
@@ -150,7 +118,7 @@ class Cst(OfRows):
         return "[analyses.cst]"
 
 
-OLD: dict[str, type[Analysis]] = {"certify": Certify, "cst": Cst}
+OLD: dict[str, type[Analysis]] = {"cst": Cst}
 ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
 """Every analysis that an audit file may ask for."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import time
 import types
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -26,12 +27,12 @@ RANGES = {
 """pydantic's name of a range error -> how it is told, and where its end is."""
 
 
-def app_of(system: System) -> typer.Typer:
-    """Return the command of a system."""
+def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None = None) -> typer.Typer:
+    """Return the command of a system. run: what it does with its options; by default what all systems do."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
     def command(**given: Any) -> None:
-        run_system(system, given)
+        (run or run_system)(system, given)
 
     groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
     fields = [(name, one) for group in groups for name, one in group.model_fields.items() if group is not Run or name in system.run]
@@ -58,6 +59,7 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
     kind, help_text = mark.type or _plain_type(one.annotation), system.helps.get(name, one.description)
     several = get_origin(kind) is list
     shown: Any = (list(default) if isinstance(default, (list, tuple)) and default else None) if several else default
+    shown = inspect.Parameter.empty if one.is_required() else shown
     if mark.argument:
         info: Any = typer.Argument(help=help_text, show_default=False)
     else:
@@ -116,12 +118,10 @@ def _told(group: type[Settings], problem: Any) -> str:
     return f"{option} {shown}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
 
 
-def run_system(system: System, given: dict[str, Any]) -> None:
-    """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
+def asked(system: System, given: dict[str, Any]) -> tuple[Inputs, Any, Run]:
+    """Return what was asked for. Raises QueryError for options that are wrong, do not go together, or cannot be written to."""
     from verifair.cli import output
-    from verifair.systems.subject import read
 
-    started = time.monotonic()
     run: Run = build(Run, given, {name: value for name, value in system.defaults.items() if name in Run.model_fields})
     inputs: Inputs = build(system.inputs, given)
     settings: Settings = build(system.settings, given)
@@ -130,6 +130,16 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     except ValueError as error:
         raise QueryError(str(error)) from None
     output.check(system, run, settings)
+    return inputs, settings, run
+
+
+def run_system(system: System, given: dict[str, Any]) -> None:
+    """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
+    from verifair.cli import output
+    from verifair.systems.subject import read
+
+    started = time.monotonic()
+    inputs, settings, run = asked(system, given)
     own_read = system.optional("solve", "read")
     with output.ending():
         subject = own_read(inputs, settings) if own_read else read(inputs)

@@ -3,57 +3,67 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from pydantic import Field
 
-from verifair.cli import fairness, options
+from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.inputs import inputs
-from verifair.errors import QueryError
 from verifair.interop.export import MOST, Export, export
+from verifair.systems import subject
+from verifair.systems.hyfair.pairs import FairnessSettings
+from verifair.systems.settings import Inputs, Option, Run
+from verifair.systems.system import System
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+class ExportInputs(Inputs):
+    """The same without a table."""
+
+    data: Annotated[Path | None, Option(hidden=True)] = None
 
 
-@app.command("export", help=HELPS["export"])
-def command(
-    vnnlib: Annotated[Path, typer.Option("--vnnlib", help="Folder to write to.", show_default=False)],
-    model: options.Model = None,
-    schema: options.SchemaFile = None,
-    demo: options.Demo = None,
-    protected: fairness.Protected = None,
-    flip: fairness.Flip = False,
-    epsilon: fairness.Epsilon = None,
-    box: options.Box = None,
-    relax: fairness.Relax = None,
-    differ: fairness.Differ = "all",
-    enumerate_: Annotated[
-        list[str] | None, typer.Option("--enumerate", help="A query for each value of this feature; repeat, or `all`.")
-    ] = None,
-    relaxed: Annotated[bool, typer.Option("--relaxed", help="Leave other whole numbers and categories open as intervals.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Queries that may be written.")] = MOST,
-    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds that instances.csv grants a query.")] = 60,
-    json: options.Json = None,
-) -> None:
-    asked = fairness.Question(
-        verb="export", protected=protected, flip=flip, epsilon=epsilon, box=box, relax=relax, differ=differ
-    )
-    asked.check()
-    if vnnlib.exists() and not vnnlib.is_dir():
-        raise QueryError(f"--vnnlib {vnnlib}: is a file; name a folder")
-    if vnnlib.is_dir() and any(vnnlib.iterdir()):
-        raise QueryError(f"--vnnlib {vnnlib}: is not empty, and queries of another export would be mixed in; name a new folder")
-    options.check_outputs({"--json": json})
-    given = inputs(model, schema, None, demo)
-    query = asked.about(given)
+class ExportSettings(FairnessSettings):
+    """The question of `verifair certify`, and how it is written."""
+
+    vnnlib: Path
+    """Folder to write to."""
+    enumerated: Annotated[tuple[str, ...], Option(name="--enumerate")] = ()
+    """A query for each value of this feature; repeat, or `all`."""
+    relaxed: bool = False
+    """Leave other whole numbers and categories open as intervals."""
+    limit: Annotated[int, Field(ge=1)] = MOST
+    """Queries that may be written."""
+    timeout: Annotated[int, Field(ge=1)] = 60
+    """Seconds that instances.csv grants a query."""
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for two questions in one, and for a folder that cannot be written to."""
+        self.check_flip()
+        if self.vnnlib.exists() and not self.vnnlib.is_dir():
+            raise ValueError(f"--vnnlib {self.vnnlib}: is a file; name a folder")
+        if self.vnnlib.is_dir() and any(self.vnnlib.iterdir()):
+            raise ValueError(
+                f"--vnnlib {self.vnnlib}: is not empty, and queries of another export would be mixed in; name a new folder"
+            )
+
+
+def run(system: System, given: dict[str, Any]) -> None:
+    """Write the queries, then show what they are."""
+    inputs, settings, files = asked(system, given)
+    query = settings.question(system.verb, subject.read(inputs))
     with options.progress_bar("queries") as progress:
         written = export(
-            query, vnnlib, enumerated=enumerate_ or [], relaxed=relaxed, timeout=timeout, limit=limit, progress=progress
+            query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
+            limit=settings.limit, progress=progress,
         )
     _show(written)
-    options.write_json(json, {"folder": str(written.folder), "files": list(written.files),
-                              "relaxed": {"1.0": list(written.relaxed_1), "2.0": list(written.relaxed_2)}})  # fmt: skip
+    relaxed = {"1.0": list(written.relaxed_1), "2.0": list(written.relaxed_2)}
+    options.write_json(files.json_file, {"folder": str(written.folder), "files": list(written.files), "relaxed": relaxed})
+
+
+SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, inputs=ExportInputs, run=("json_file",))
+app = app_of(SYSTEM, run)
 
 
 def _show(written: Export) -> None:

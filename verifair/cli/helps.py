@@ -3,31 +3,6 @@
 from __future__ import annotations
 
 HELPS = {
-    "certify": """
-Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
-
-The whole domain of a shipped network (--demo works in every example below, in place of the files):
-
-  verifair certify --demo german --protected sex
-
-One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
-
-  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
-
-  verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
-
-Several sub-populations, a verdict and a certificate for each:
-
-  verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
-
-How far apart can the probabilities be at most?
-
-  verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
-
-The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
-
-  verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
-""",
     "check": """
 Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated

@@ -32,21 +32,15 @@ INTERRUPTED = 130
 Model = Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)]
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")]
 Demo = Annotated[str | None, typer.Option("--demo", help="Use a shipped network, its schema and data: german or adult.")]
-DataFile = Annotated[Path, typer.Option("--data", help="Table of rows: CSV, CSV.GZ or Parquet.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole answer to this JSON file.")]
 Box = Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for the whole run; what is left then is UNKNOWN.")]
-Method = Annotated[
-    str, typer.Option("--method", help="auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt.")
-]
-Solver = Annotated[str | None, typer.Option("--solver", help="Backend of lp, milp and smt; see `verifair doctor`.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes (joblib); each keeps to one BLAS thread.")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="Use the workers of a dask cluster instead: tcp://host:port of its scheduler.")
 ]
 Nodes = Annotated[int | None, typer.Option("--nodes", help="Boxes of branch-and-bound a question may take.")]
-ExitVerdict = Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 proved, 10 violated, 20 unknown.")]
 
 
 def budget(timeout: float, nodes: int | None, seed: int) -> Budget:
@@ -86,11 +80,6 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
     if twice is not None:
         both = " and ".join(option for option, path in files.items() if path is not None and path.resolve() == twice)
         raise QueryError(f"{both} name the same file, {twice.name}; give each its own")
-
-
-def method_name(method: str) -> str:
-    """`exact` is the papers' word for what the cascade does."""
-    return "auto" if method == "exact" else method
 
 
 class Saves(Protocol):
@@ -154,36 +143,6 @@ def assignments(texts: Sequence[str], option: str, *, expected: str, once: str) 
     return out
 
 
-def widths(texts: Sequence[str]) -> dict[str, int]:
-    """feature -> units, as written in --relax feature=units. Raises QueryError."""
-    out: dict[str, int] = {}
-    for text in texts:
-        name, _, width = (part.strip() for part in text.partition("="))
-        if not (name and width.isdecimal()):
-            raise QueryError(f"--relax {text}: expected feature=units with a whole number, e.g. --relax age=5")
-        if name in out:
-            raise QueryError(f"--relax names {name!r} twice; give each feature once")
-        out[name] = int(width)
-    return out
-
-
-@contextmanager
-def closing_bar() -> Iterator[Callable[[float, float], None]]:
-    """What is known of a maximum, on a terminal: gives progress(found, bound), the two sides that close in on it."""
-    err = Console(stderr=True)
-    if not err.is_terminal:
-        yield lambda found, bound: None
-        return
-    sides = TextColumn("{task.fields[sides]}")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), sides, TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("largest gap", total=1.0, sides="")
-
-        def progress(found: float, bound: float) -> None:
-            share = found / bound if 0 < found <= bound < float("inf") else 0.0
-            bar.update(task, completed=share, sides=f"at least {max(found, 0):.4f}, at most {bound:.4f}")
-
-        yield progress
 
 
 @contextmanager

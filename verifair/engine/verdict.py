@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -80,34 +80,6 @@ class Verdict:
                 "PROVED a certificate, VIOLATED a witness, UNKNOWN a reason"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, as the command line writes it."""
-        return {
-            "status": self.status.value,
-            "reason": self.reason.value if self.reason else None,
-            "witness": self.witness.to_dict() if self.witness else None,
-            "lower": self.lower,
-            "upper": self.upper,
-            "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
-            "engine": self.engine,
-            "semantics": self.semantics,
-            "seconds": self.seconds,
-            "outcomes": [
-                {
-                    "termination": outcome.termination.value,
-                    "limit": outcome.limit.value if outcome.limit else None,
-                    "backend": outcome.backend,
-                    "version": outcome.version,
-                    "tolerance": outcome.tolerance,
-                    "primal_bound": outcome.primal_bound,
-                    "dual_bound": outcome.dual_bound,
-                    "build_seconds": outcome.build_seconds,
-                    "solve_seconds": outcome.solve_seconds,
-                }
-                for outcome in self.outcomes
-            ],
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
@@ -124,6 +96,3 @@ class Witness:
     probabilities: tuple[float, float]
     margin: float
     float32_agrees: bool | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 
 from encoders.evaluate import gap
@@ -76,14 +75,6 @@ def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, an
         x=schema.decode(answer.witness), x_prime=schema.decode(second), outputs=answer.margins,
         probabilities=(float(expit(margins[0])), float(expit(margins[1]))), margin=value, float32_agrees=answer.agrees,
     )
-
-
-def describe(verdict: Verdict, query: IndividualFairness) -> pd.DataFrame:
-    """Return a witness as a table: one line a feature, x beside x', for the screen."""
-    assert verdict.witness is not None
-    x, x_prime = verdict.witness.x, verdict.witness.x_prime
-    rows: list[dict[str, Any]] = [{"feature": name, "x": x[name], "x'": x_prime[name]} for name in x]
-    return pd.DataFrame(rows)
 
 
 DIRECTIONS = ((1, 0), (0, 1))

@@ -13,6 +13,7 @@ from verifair.interop import certificate as vnnlib_certificate
 from verifair.json_schemas import SUFFIX, audit, bench, situation, tools, verdicts
 from verifair.systems.cec.result import CecResult
 from verifair.systems.fgce.result import FgceResult
+from verifair.systems.hyfair.certify.result import MaximumResult, PartitionResult, TargetedResult, VerdictResult
 from verifair.systems.hyfair.explain.result import ExplainResult
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.hyfair.kmax.result import KmaxResult
@@ -20,10 +21,10 @@ from verifair.systems.pba.result import PbaResult
 from verifair.systems.system import SYSTEMS
 
 SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
-    "certify": ("verifair certify --json", TypeAdapter(verdicts.Certify)),
-    "certify-targeted": ("verifair certify --targeted --json", TypeAdapter(verdicts.CertifyTargeted)),
-    "certify-partition": ("verifair certify --partition --json", TypeAdapter(verdicts.CertifyPartition)),
-    "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(verdicts.CertifyMaximise)),
+    "certify": ("verifair certify --json", TypeAdapter(VerdictResult)),
+    "certify-targeted": ("verifair certify --targeted --json", TypeAdapter(TargetedResult)),
+    "certify-partition": ("verifair certify --partition --json", TypeAdapter(PartitionResult)),
+    "certify-maximise": ("verifair certify --maximise --json", TypeAdapter(MaximumResult)),
     "kmax": ("verifair kmax --json", TypeAdapter(KmaxResult)),
     "pba": ("verifair pba --json", TypeAdapter(PbaResult)),
     "explain": ("verifair explain --json", TypeAdapter(ExplainResult)),

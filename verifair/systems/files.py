@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
         case Enum():
             return value.value
         case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
+            return {str(plain(key)): plain(one) for key, one in value.items()}
         case list() | tuple():
             return [plain(one) for one in value]
         case pd.DataFrame():

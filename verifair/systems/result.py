@@ -164,7 +164,7 @@ class VerdictShape(Shape):
 class Gap(Shape):
     """The largest gap, from both sides."""
 
-    status: Literal["bounded"]
+    status: Literal["bounded"] = "bounded"
     reason: Reason | None
     """Why the sides are further apart than the tolerance; null: they are not."""
     lower: float
@@ -193,13 +193,13 @@ class PairQuery(Shape):
 
 
 class FairnessQuery(PairQuery):
-    kind: Literal["individual-fairness"]
+    kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
     """Probabilities may differ by so much; null: decisions may not flip."""
 
 
 class GapQuery(PairQuery):
-    kind: Literal["probability-gap"]
+    kind: Literal["probability-gap"] = "probability-gap"
     scale: Literal["probability", "logit"]
 
 

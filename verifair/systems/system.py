@@ -75,6 +75,7 @@ class System:
 
 SYSTEMS: dict[str, str] = {
     "pba": "verifair.systems.pba",
+    "certify": "verifair.systems.hyfair.certify",
     "kmax": "verifair.systems.hyfair.kmax",
     "cec": "verifair.systems.cec",
     "explain": "verifair.systems.hyfair.explain",

@@ -10,6 +10,7 @@ from typing import Any
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Standing, WitnessRow
+from verifair.systems.result import WitnessShape
 
 
 def value_words(schema: Schema, name: str, value: Any) -> str:
@@ -45,7 +46,7 @@ def firmly(standing: Standing) -> str:
     return "Proved" if standing is Standing.PROVED else "Claimed, not confirmed by the separate checker"
 
 
-def witness_row(analysis: str, schema: Schema, witness: Witness, *, person: str = "The same person") -> WitnessRow:
+def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, *, person: str = "The same person") -> WitnessRow:
     """A counterexample of a fairness query as the page shows it.   person: how the sentence calls them."""
     shared = {name: value_words(schema, name, value) for name, value in witness.x.items() if witness.x_prime[name] == value}
     changes = {
@@ -61,7 +62,7 @@ def witness_row(analysis: str, schema: Schema, witness: Witness, *, person: str 
 
 
 def sentence(
-    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], probabilities: tuple[float, float],
+    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], probabilities: Sequence[float],
     classes: tuple[int, int],
 ) -> str:  # fmt: skip
     """ "The same person, Male instead of Female: probability of good credit 0.31 to 0.64; bad credit becomes good credit." """

@@ -69,7 +69,7 @@ class Work:
     @property
     def left(self) -> float:
         """Seconds."""
-        return max(self.deadline - time.monotonic(), 1e-3)
+        return max(self.deadline - time.monotonic(), 1e-9)
 
     @property
     def up(self) -> bool:
@@ -83,7 +83,7 @@ class Work:
     def budget(self, share: float = 1.0) -> Budget:
         """Return a share of the time that is left, with the node limit and the seed. Raises QueryError."""
         try:
-            return Budget(seconds=max(self.left * share * (1 - self.checks), 1e-3), nodes=self.nodes, seed=self.seed)
+            return Budget(seconds=max(self.left * share * (1 - self.checks), 1e-9), nodes=self.nodes, seed=self.seed)
         except ValueError as error:
             raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
 

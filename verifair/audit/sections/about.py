@@ -5,11 +5,6 @@ from __future__ import annotations
 from verifair.systems.system import About, system
 
 ABOUT = {
-    "certify": About(
-        title="Individual fairness",
-        question="Would the same person be treated differently with another sensitive value?",
-        source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
-    ),
     "cst": About(
         title="Situation testing",
         question="Would people of a protected group have been decided on alike, had they not been of that group?",

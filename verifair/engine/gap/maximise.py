@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -54,22 +53,6 @@ class MaximumGap:
     nodes: int
     seconds: float
     semantics: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, as the command line writes it."""
-        return {
-            "status": "bounded",
-            "reason": self.reason.value if self.reason else None,
-            "lower": self.lower,
-            "upper": self.upper if np.isfinite(self.upper) else None,
-            "scale": self.scale,
-            "witness": self.witness.to_dict() if self.witness else None,
-            "certificate": {"trust": self.certificate.trust.value} if self.certificate else None,
-            "engine": self.engine,
-            "nodes": self.nodes,
-            "semantics": self.semantics,
-            "seconds": self.seconds,
-        }
 
 
 def maximise(

@@ -9,9 +9,9 @@ import pytest
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile, load, loads
 from verifair.audit.example import EXAMPLE
-from verifair.audit.settings import Certify
 from verifair.audit.subject import read
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.systems.hyfair.certify.settings import CertifySettings
 from verifair.systems.pba.settings import PbaSettings
 
 WHOLE = """
@@ -40,7 +40,7 @@ def test_what_a_file_says_is_read() -> None:
     assert (file.title, file.head.seed, file.head.timeout, file.data) == ("T", 3, 20.0, None)
     pba, certify = file.analyses["pba"].settings, file.analyses["certify"].settings
     assert isinstance(pba, PbaSettings)
-    assert isinstance(certify, Certify)
+    assert isinstance(certify, CertifySettings)
     assert pba.delta == (1.0, 2.0)
     assert certify.box == {"age": (30, 40), "sex": "Male"}
     assert list(file.analyses) == ["pba", "certify"]

@@ -16,7 +16,6 @@ from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
 from verifair.audit.answer import section_dict, section_of
-from verifair.audit.sections import certify
 from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
@@ -24,6 +23,7 @@ from verifair.engine.verdict import Witness
 from verifair.systems.figures import LARGEST, figure, picture
 from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.statements import _by_pair
 from verifair.systems.words import value_words, witness_row
@@ -64,7 +64,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
         positive="logit > 0",
     )
     frame = pd.DataFrame({"group": ["a"], "age": [0]})
-    found = certify._Found(statements=[], witnesses=[], pictures=[], evidence=[], answer=[{}])
+    found = certify._Found(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
     certify._exchange(SimpleNamespace(schema=schema, network=network, rows=lambda: frame), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1

@@ -6,17 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from verifair.systems.settings import Box, Option, Outside, Protected, Settings
+from verifair.systems.hyfair.pairs import PairSettings
+from verifair.systems.settings import Option, Outside
 from verifair.systems.system import System
 
 
-class ExplainSettings(Settings):
+class ExplainSettings(PairSettings):
     """Where clusters of discrimination are searched, and how rules about them are found (HyFair, Algorithm 2)."""
 
-    protected: Protected = ()
-    """Protected feature; repeat for several."""
-    box: Box = Field(default_factory=dict)
-    """feature=value or feature=low:high; repeat."""
     measure: Literal["k", "gap"] = "k"
     """k: outcome buckets; gap: largest probability gap."""
     buckets: Annotated[int, Field(ge=2)] = 20

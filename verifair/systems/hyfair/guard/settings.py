@@ -7,11 +7,12 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from verifair.systems.settings import Box, Option, Outside, Positive, Protected, Settings
+from verifair.systems.hyfair.pairs import PairSettings
+from verifair.systems.settings import Option, Outside, Positive
 from verifair.systems.system import System
 
 
-class GuardSettings(Settings):
+class GuardSettings(PairSettings):
     """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
 
     rules: Path | None = None
@@ -20,10 +21,6 @@ class GuardSettings(Settings):
     """Add rules from counterexamples until no probability gap above it is left."""
     guarded: Annotated[Path | None, Option(name="--out")] = None
     """NAME.onnx; the schema goes to NAME.toml."""
-    protected: Protected = ()
-    """Protected feature; repeat for several."""
-    box: Box = Field(default_factory=dict)
-    """feature=value or feature=low:high; repeat."""
     retrain: Path | None = None
     """Write the retrained network here (NAME.onnx)."""
     epochs: Annotated[int, Field(ge=1)] = 5

@@ -32,6 +32,7 @@ from verifair.systems.hyfair.guard.result import CertifiedGap, GuardResult, Inst
 from verifair.systems.hyfair.guard.settings import GuardSettings
 from verifair.systems.hyfair.guard.tighten import Tightened, tighten
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.result import Gap
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
@@ -85,7 +86,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
     return GuardResult(
         guarded=str(out), schema_file=str(written), rules=[rule.words(schema) for rule in kept],
         certified=None if tightened is None else CertifiedGap(
-            steps=[StepShape(**asdict(step)) for step in tightened.steps], **tightened.bound.to_dict()
+            steps=[StepShape(**asdict(step)) for step in tightened.steps], **dict(Gap.model_validate(tightened.bound))
         ),
         retrained=str(settings.retrain) if settings.retrain else None,
         instances=None if added is None else Instances(people=added.people, rows=len(added.raw)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, InstanceOf
 
 from verifair.engine.buckets.kmax import KmaxVerdict
 from verifair.engine.verdict import Reason
@@ -116,7 +116,7 @@ class KmaxResult(Result):
     """As the float32 runtime counts; null: not asked."""
     search: KmaxSearch
     bound: KmaxBound | None
-    space: Space = Field(exclude=True)
-    verdict: KmaxVerdict | None = Field(exclude=True)
-    best: Cluster = Field(exclude=True)
+    space: InstanceOf[Space] = Field(exclude=True)
+    verdict: InstanceOf[KmaxVerdict] | None = Field(exclude=True)
+    best: InstanceOf[Cluster] = Field(exclude=True)
     """The search's cluster, or the one that the bound met on its way, where that is larger."""

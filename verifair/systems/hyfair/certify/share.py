@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -22,90 +21,14 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
 from verifair.engine.verdict import Reason, Witness
 from verifair.errors import CertificateError, DataError, QueryError
+from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCounts, PartitionSummary, RowCounts, VolumeShares
+from verifair.systems.result import WitnessShape
 
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""
 NOT_REACHED = 3
 REASONS = tuple(Reason)
 EXAMPLES = 3
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks:
-    """One feature that was cut: low, high: (B,) raw ends of its blocks.   parts: (B, 3) reached parts by outcome."""
-
-    feature: str
-    low: Array
-    high: Array
-    parts: Integers
-
-    @property
-    def refuted(self) -> Array:
-        """(B,) share of the reached parts that are refuted; NaN where none was reached."""
-        reached = self.parts.sum(axis=1)
-        return np.where(reached > 0, self.parts[:, VIOLATED] / np.maximum(reached, 1), np.nan)
-
-    @property
-    def variation(self) -> tuple[float, float]:
-        """Variance of that share over the blocks, beyond what chance would make of as many parts; and as it is. For ranking."""
-        reached = self.parts.sum(axis=1)
-        some, count = reached > 0, max(int(reached.sum()), 1)
-        mean = float(self.parts[:, VIOLATED].sum() / count)
-        variance = float((reached[some] * (self.refuted[some] - mean) ** 2).sum() / count)
-        return variance - mean * (1 - mean) * (int(some.sum()) - 1) / count, variance
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PartitionSummary:
-    """What a store says. The keys of parts, volume and rows are OUTCOMES, of rows "outside" as well.
-
-    parts: how many.   volume: share of the box's lattice points (and of the length of real features).   rows: of the table, by
-    the outcome of the part that holds them (None: no table).   reasons: of unknown parts.   float32: of the witnesses, whether
-    onnxruntime shows them too: "agrees", "disagrees", "not_replayed".   nodes: boxes bounded.   seconds: of work, over all
-    processes.   blocks: of every feature that was cut.   examples: the starkest witnesses.
-    """
-
-    about: dict[str, Any] = field(repr=False)
-    parts: dict[str, int]
-    volume: dict[str, float]
-    rows: dict[str, int] | None
-    reasons: dict[str, int]
-    float32: dict[str, int]
-    nodes: int
-    seconds: float
-    blocks: tuple[Blocks, ...] = field(repr=False)
-    examples: tuple[Witness, ...] = field(repr=False)
-
-    @property
-    def shares(self) -> dict[str, dict[str, float] | None]:
-        """By measure and outcome, of all parts, of the volume, and of all rows."""
-        return {"parts": _shares(self.parts), "volume": self.volume, "rows": None if self.rows is None else _shares(self.rows)}
-
-    @property
-    def trust(self) -> dict[str, int]:
-        """Parts by what their proofs rest on. A store holds trees and nothing else: none rests on a solver's word."""
-        return {"checked": self.parts["proved"], "claimed": 0}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, as the command line writes it."""
-        return {
-            "parts": {"all": sum(self.parts.values()), **self.parts},
-            "rows": None if self.rows is None else {"all": sum(self.rows.values()), **self.rows},
-            "shares": self.shares,
-            "reasons": self.reasons,
-            "trust": self.trust,
-            "float32": self.float32,
-            "nodes": self.nodes,
-            "work_seconds": self.seconds,
-            "blocks": [
-                {
-                    "feature": one.feature, "low": one.low.tolist(), "high": one.high.tolist(),
-                    **{outcome: one.parts[:, k].tolist() for k, outcome in enumerate(OUTCOMES[:NOT_REACHED])},
-                }
-                for one in self.blocks
-            ],
-            "examples": [one.to_dict() for one in self.examples],
-        }  # fmt: skip
 
 
 def summary(
@@ -127,7 +50,8 @@ def summary(
         partition = _partition_of(store, query, box)
         placed = _Placed.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
-        blocks, opened = _blocks(query, partition), _Opened(query=query, pairs=Pairs.of(query, *box))
+        blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in np.flatnonzero(partition.blocks > 1).tolist()}
+        opened = _Opened(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
             part = np.arange(first, first + len(status))
             counts += np.bincount(status, minlength=4)
@@ -139,26 +63,22 @@ def summary(
             if progress is not None:
                 progress(first + len(status), partition.count)
         counts[NOT_REACHED] = partition.count - counts.sum()
-        volume[NOT_REACHED] = max(0.0, 1 - volume.sum())
-        volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, volume))  # rid of rounding
+        volume[NOT_REACHED] = 1 - volume.sum()
+        # Rid of rounding.
+        volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, np.clip(volume, 0, 1)))
         nodes, seconds = store.effort()
         return PartitionSummary(
             about=store.about,
-            parts=dict(zip(OUTCOMES, counts.tolist(), strict=True)),
-            volume=dict(zip(OUTCOMES, volume.tolist(), strict=True)),
+            parts=PartCounts(**dict(zip(OUTCOMES, counts.tolist(), strict=True))),
+            volume=VolumeShares(**dict(zip(OUTCOMES, volume.tolist(), strict=True))),
             rows=placed.counts(),
-            reasons={REASONS[k].value: int(n) for k, n in enumerate(opened.reasons) if n},
-            float32=dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True)),
+            reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
+            float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
             nodes=nodes,
-            seconds=seconds,
-            blocks=tuple(blocks.values()),
-            examples=tuple(opened.witness(one) for one in opened.starkest),
+            work_seconds=seconds,
+            blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
+            examples=tuple(WitnessShape.model_validate(opened.witness(one)) for one in opened.starkest),
         )
-
-
-def _shares(counts: dict[str, int]) -> dict[str, float]:
-    every = max(sum(counts.values()), 1)
-    return {outcome: count / every for outcome, count in counts.items()}
 
 
 def _partition_of(store: PartitionStore, query: IndividualFairness, box: tuple[Array, Array]) -> Partition:
@@ -198,28 +118,26 @@ class _Placed:
         low, high = np.searchsorted(self.part, (first, first + len(status)))
         self.outcome[low:high] = status[self.part[low:high] - first]
 
-    def counts(self) -> dict[str, int] | None:
+    def counts(self) -> RowCounts | None:
         inside = np.bincount(self.outcome[self.part >= 0], minlength=4)
-        outside = int((self.part < 0).sum())
-        return dict(zip(OUTCOMES, inside.tolist(), strict=True)) | {"outside": outside} if self.given else None
+        counts = dict(zip(OUTCOMES, inside.tolist(), strict=True))
+        return RowCounts(**counts, outside=int((self.part < 0).sum())) if self.given else None
 
 
-def _blocks(query: IndividualFairness, partition: Partition) -> dict[int, Blocks]:
-    out = {}
-    for v in np.flatnonzero(partition.blocks > 1).tolist():
-        low = partition.lower[v] + np.arange(partition.blocks[v]) * float(partition.width[v])
-        high = np.minimum(low + partition.width[v] - 1, partition.upper[v])
-        parts = np.zeros((len(low), NOT_REACHED), dtype=np.int64)
-        out[v] = Blocks(feature=query.schema.features[v].name, low=low, high=high, parts=parts)
-    return out
+def _block(query: IndividualFairness, partition: Partition, v: int, parts: Integers) -> Block:
+    """Return a feature's blocks. parts: (B, 3) those that were reached, by outcome."""
+    low = partition.lower[v] + np.arange(partition.blocks[v]) * float(partition.width[v])
+    high = np.minimum(low + partition.width[v] - 1, partition.upper[v])
+    outcomes = dict(zip(OUTCOMES, parts.T, strict=False))
+    return Block(feature=query.schema.features[v].name, low=low, high=high, **outcomes)
 
 
-def _count_blocks(blocks: dict[int, Blocks], partition: Partition, part: Integers, status: Integers) -> None:
+def _count_blocks(blocks: dict[int, Integers], partition: Partition, part: Integers, status: Integers) -> None:
     rest = part
     for v in range(len(partition.blocks) - 1, -1, -1):
         rest, digit = np.divmod(rest, partition.blocks[v])
         if v in blocks:
-            np.add.at(blocks[v].parts, (digit, status), 1)
+            np.add.at(blocks[v], (digit, status), 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -258,7 +176,7 @@ class _Opened:
                 goal=int(chunk.goal[w]), agrees=int(chunk.agrees[w]),
             )
             for rank, w in enumerate(np.argsort(-apart, kind="stable")[:EXAMPLES].tolist())
-        ]  # fmt: skip
+        ]
         # One of each chunk first: the starkest of all are often neighbours.
         self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
 

@@ -1,0 +1,242 @@
+"""What certify finds: a verdict, one for each of several boxes, the largest gap, or which share of all parts is certified."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, InstanceOf, WithJsonSchema, computed_field
+
+from encoders.network import Array, Integers
+from verifair.engine.gap.maximise import MaximumGap
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.verdict import Reason, Status, Verdict
+from verifair.systems.result import (
+    Count,
+    FairnessQuery,
+    Gap,
+    GapQuery,
+    Result,
+    Seconds,
+    Shape,
+    Share,
+    VerdictShape,
+    WitnessShape,
+)
+
+EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
+EVIDENCE: dict[str, Any] = {
+    "oneOf": [
+        {
+            "properties": {
+                "status": {"const": status.value},
+                **{
+                    name: {"not": {"type": "null"}} if name == evidence else {"type": "null"}
+                    for name in ("certificate", "witness", "reason")
+                },
+            }
+        }
+        for status, evidence in ((Status.PROVED, "certificate"), (Status.VIOLATED, "witness"), (Status.UNKNOWN, "reason"))
+    ]
+}
+"""Each status has exactly its evidence."""
+Numbers = Annotated[Array, WithJsonSchema({"type": "array", "items": {"type": "number"}})]
+Counts = Annotated[Integers, WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 0}})]
+
+
+# One box
+
+
+class VerdictResult(VerdictShape, Result):
+    """`verifair certify`: one box."""
+
+    model_config = ConfigDict(json_schema_extra=EVIDENCE)
+
+    query: FairnessQuery
+    question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    verdict: InstanceOf[Verdict] = Field(exclude=True)
+    proof_line: str | None = Field(exclude=True)
+    """Where the certificate is, or why there is none; null: nobody asked for it."""
+
+
+# Several boxes
+
+
+class TargetedVerdict(VerdictShape):
+    model_config = ConfigDict(json_schema_extra=EVIDENCE)
+
+    targeted: str
+    """The sub-population, as it was written."""
+    query: FairnessQuery
+    certificate_file: str | None
+
+
+class TargetedResult(Result):
+    """`verifair certify --targeted`: several boxes."""
+
+    seconds: Seconds = Field(exclude=True)
+    verdicts: list[TargetedVerdict]
+    question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    proof_lines: tuple[str, ...] = Field(exclude=True)
+    """Where the certificates are, and why some have none."""
+
+    @computed_field(alias="interrupted")  # type: ignore[prop-decorator]
+    @property
+    def was_interrupted(self) -> bool:
+        """After Ctrl-C: sub-populations without a verdict are undecided."""
+        return self.interrupted is not None
+
+
+# The largest gap
+
+
+class MaximumResult(Gap, Result):
+    """`verifair certify --maximise`: the largest gap between two people whom the query compares."""
+
+    query: GapQuery
+    tolerance: float
+    question: InstanceOf[ProbabilityGap] = Field(exclude=True)
+    gap: InstanceOf[MaximumGap] = Field(exclude=True)
+    proof_line: str | None = Field(exclude=True)
+
+
+# Every part of a box
+
+
+class Named(Shape):
+    """Numbers by name, also read as in a dictionary."""
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+class VolumeShares(Named):
+    """Of the domain, or of its parts."""
+
+    unknown: Share
+    proved: Share
+    violated: Share
+    not_reached: Share
+
+
+class RowShares(VolumeShares):
+    outside: Share
+
+
+class PartCounts(Named):
+    unknown: Count
+    proved: Count
+    violated: Count
+    """Each holds a pair that is treated differently."""
+    not_reached: Count
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def all(self) -> Count:
+        return sum(dict(self).values())
+
+    @property
+    def shares(self) -> VolumeShares:
+        kind = RowShares if isinstance(self, RowCounts) else VolumeShares
+        return kind(**{name: count / max(self.all, 1) for name, count in self})
+
+
+class RowCounts(PartCounts):
+    outside: Count
+    """Rows outside the schema's domain or the box."""
+
+
+class Shares(Named):
+    parts: VolumeShares
+    volume: VolumeShares
+    rows: RowShares | None
+
+
+class Block(Shape):
+    """Along one feature: how many parts lie in each interval, and how they were decided."""
+
+    feature: str
+    low: Numbers
+    high: Numbers
+    unknown: Counts
+    proved: Counts
+    violated: Counts
+
+    @property
+    def parts(self) -> Integers:
+        """(B,) parts that were reached."""
+        return np.asarray(self.unknown + self.proved + self.violated)
+
+    @property
+    def refuted(self) -> Array:
+        """(B,) share of the reached parts that are refuted; NaN where none was reached."""
+        return np.where(self.parts > 0, self.violated / np.maximum(self.parts, 1), np.nan)
+
+    @property
+    def variation(self) -> tuple[float, float]:
+        """Variance of that share over the blocks, beyond what chance would make of as many parts; and as it is. For ranking."""
+        reached = self.parts
+        some, count = reached > 0, max(int(reached.sum()), 1)
+        mean = float(self.violated.sum() / count)
+        variance = float((reached[some] * (self.refuted[some] - mean) ** 2).sum() / count)
+        return variance - mean * (1 - mean) * (int(some.sum()) - 1) / count, variance
+
+
+class TrustCounts(Named):
+    checked: Count
+    claimed: Count
+
+
+class Float32Counts(Named):
+    """Whether onnxruntime shows the witnesses too."""
+
+    agrees: Count
+    disagrees: Count
+    not_replayed: Count
+
+
+class PartitionSummary(Shape):
+    """What a store says. volume: of the box's lattice points (and of the length of real features).   examples: the starkest."""
+
+    about: dict[str, Any] = Field(exclude=True, repr=False)
+    volume: VolumeShares = Field(exclude=True)
+    parts: PartCounts
+    rows: RowCounts | None
+    """Of the table; null without --data."""
+    reasons: dict[Reason, Count]
+    """Why parts are unknown."""
+    float32: Float32Counts
+    nodes: Count
+    """Boxes bounded."""
+    work_seconds: Seconds
+    """Of all processes and all runs together."""
+    blocks: tuple[Block, ...] = Field(repr=False)
+    examples: tuple[WitnessShape, ...] = Field(repr=False)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def shares(self) -> Shares:
+        rows = None if self.rows is None else self.rows.shares
+        return Shares.model_construct(parts=self.parts.shares, volume=self.volume, rows=rows)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def trust(self) -> TrustCounts:
+        """Parts by what their proofs rest on. A store holds trees and nothing else: none rests on a solver's word."""
+        return TrustCounts(checked=self.parts.proved, claimed=0)
+
+
+class PartitionResult(PartitionSummary, Result):
+    """`verifair certify --partition`: every part of a domain, and which share of it is certified."""
+
+    stopped: Literal["done", "limit", "interrupted"]
+    store: str
+    """The SQLite file of verdicts and proofs."""
+    size: int
+    query: FairnessQuery
+    semantics: str
+    question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    proof_line: str = Field(exclude=True)
+
+
+CertifyResult = VerdictResult | TargetedResult | MaximumResult | PartitionResult

@@ -1,0 +1,110 @@
+"""What can be asked of certify."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from verifair.systems.hyfair.pairs import FairnessSettings
+from verifair.systems.settings import Inputs, Method, Run
+from verifair.systems.system import About, System
+
+ONLY = {
+    "logit": "maximise", "tolerance": "maximise", "store": "partition", "resume": "partition", "jobs": "partition",
+    "cluster": "partition", "data": "partition", "plot": "partition",
+}
+"""Options that mean something in one mode alone."""
+
+
+class CertifySettings(FairnessSettings):
+    """Individual fairness in a box; in several; in every part of one; or the largest gap there is."""
+
+    targeted: tuple[str, ...] = ()
+    """A sub-population, feature=low:high,feature=value; repeat."""
+    maximise: bool = False
+    """The largest probability gap, from both sides."""
+    logit: bool = False
+    """Maximise the gap between log-odds instead."""
+    tolerance: Annotated[float, Field(ge=1e-6, lt=1)] = 1e-4
+    """How far the two sides may stay apart."""
+    partition: Annotated[int | None, Field(ge=2)] = None
+    """Cut features into blocks of so many values; decide every part."""
+    method: Method = "auto"
+    """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
+    solver: str | None = None
+    """Backend of lp, milp and smt; see `verifair doctor`."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the certificate for several sub-populations, each of which has a file of its own."""
+        return ("certificate",) if self.targeted else ()
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for two questions in one, and for options of another question."""
+        modes = [name for name in ("targeted", "maximise", "partition") if self.given(name)]
+        if len(modes) > 1:
+            raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
+        mode = modes[0] if modes else ""
+        for name, belongs in ONLY.items():
+            group = next(one for one in (self, inputs, run) if name in type(one).model_fields)
+            if group.given(name) and mode != belongs:
+                other = f", not to --{mode}" if mode else ""
+                raise ValueError(f"--{name} belongs to --{belongs}{other}; drop one, or ask with --{belongs}")
+        self.check_flip()
+        if mode == "maximise" and (self.flip or self.epsilon is not None or run.exit_verdict):
+            which = "--flip" if self.flip else "--exit-verdict" if self.epsilon is None else "--epsilon"
+            raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
+        if mode in ("maximise", "partition") and (self.method not in ("auto", "exact") or self.solver is not None):
+            which = "--solver" if self.solver is not None else "--method"
+            raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
+        if mode == "partition" and run.certificate is not None:
+            raise ValueError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+        if inputs.data is not None and self.relax:
+            raise ValueError("--data cannot be weighed with --relax: a row's partner may lie in another part; drop one of the two")
+
+
+SYSTEM = System(
+    verb="certify",
+    help="""
+Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
+
+The whole domain of a shipped network (--demo works in every example below, in place of the files):
+
+  verifair certify --demo german --protected sex
+
+One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
+
+  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
+
+  verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
+
+Several sub-populations, a verdict and a certificate for each:
+
+  verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
+
+How far apart can the probabilities be at most?
+
+  verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
+
+The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
+
+  verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
+""",
+    settings=CertifySettings,
+    run=("store", "resume", "jobs", "cluster", "plot", "certificate", "timeout", "nodes", "seed", "json_file", "exit_verdict"),
+    defaults={"timeout": 60.0},
+    helps={
+        "data": "Table: which share of its rows lies in certified parts?",
+        "store": "Verdicts and proofs of the parts (default: named after the question).",
+        "plot": "Draw the certified share (PNG, PDF or SVG).",
+        "certificate": "Write the proof here (.json, .json.gz; with --targeted a folder).",
+    },
+    about=About(
+        title="Individual fairness",
+        question="Would the same person be treated differently with another sensitive value?",
+        source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
+    ),
+    audit_defaults={"maximise": True, "tolerance": 1e-3},
+    keys=("protected", "epsilon", "box", "partition", "maximise", "tolerance"),
+)

@@ -1,0 +1,204 @@
+"""certify at work: one box, several, every part of one, or the largest gap."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from verifair.checker.envelope import semantics
+from verifair.engine import parallel
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.partition import certify_partition, describe, run_key
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.engine.questions import Pairs, box_of, check_possible
+from verifair.engine.verdict import Reason, Status, Verdict
+from verifair.engine.verify import verify
+from verifair.errors import DataError, QueryError
+from verifair.systems.hyfair.certify.result import (
+    EXIT_CODES,
+    CertifyResult,
+    MaximumResult,
+    PartitionResult,
+    TargetedResult,
+    TargetedVerdict,
+    VerdictResult,
+)
+from verifair.systems.hyfair.certify.settings import CertifySettings
+from verifair.systems.hyfair.certify.share import summary
+from verifair.systems.result import FairnessQuery, Gap, GapQuery, VerdictShape
+from verifair.systems.settings import parsed_box
+from verifair.systems.subject import Subject
+from verifair.systems.work import Interrupted, Work
+
+UNPROVED = {
+    Status.VIOLATED: "the two rows are the evidence, and anybody can evaluate them (--json FILE keeps them)",
+    Status.UNKNOWN: "nothing was proved",
+}
+"""Why a verdict has no certificate."""
+NEXT_FEATURE = re.compile(r",(?=[^,=]+=)")
+"""A comma within a category's name is none between two features."""
+
+
+def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyResult:
+    """Return the answer in the mode that was asked for; proofs go to the certificate, or the store, that the work names.
+
+    Raises QueryError for a question that makes no sense, DataError for a store that cannot be used, Interrupted.
+    """
+    query = settings.question("certify", subject)
+    check_possible(query)
+    if settings.maximise:
+        return _largest(settings, query, work)
+    if settings.partition is not None:
+        return _parts(settings.partition, query, subject, work)
+    return _several(settings, query, work) if settings.targeted else _one(settings, query, work)
+
+
+def _about(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, Any]:
+    """Return what all answers say of themselves."""
+    return {
+        "model_sha256": query.network.source_sha256, "schema_sha256": query.schema.sha256, "seed": work.seed, "question": query,
+        "query": (FairnessQuery if isinstance(query, IndividualFairness) else GapQuery).model_validate(query),
+    }
+
+
+def _proof_line(work: Work, certificate: Any, why: str) -> str | None:
+    """Save a certificate; return where it is, or why there is none."""
+    saved = work.save_certificate(certificate)
+    return f"certificate: {work.check_line(saved)}" if saved else work.unsaved_line(why)
+
+
+def _decide(settings: CertifySettings, query: IndividualFairness, work: Work, share: float = 1.0) -> Verdict:
+    method = "auto" if settings.method == "exact" else settings.method
+    return verify(query, budget=work.budget(share), method=method, solver=settings.solver)
+
+
+def _one(settings: CertifySettings, query: IndividualFairness, work: Work) -> VerdictResult:
+    """Decide one box."""
+    try:
+        with work.bar(f"verdict {' and '.join(query.protected)}") as progress:
+            progress(0, 1)
+            verdict = _decide(settings, query, work)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted: nothing was decided") from None
+    return VerdictResult(
+        **_about(query, work), **dict(VerdictShape.model_validate(verdict)), verdict=verdict, exit_code=EXIT_CODES[verdict.status],
+        proof_line=_proof_line(work, verdict.certificate, UNPROVED.get(verdict.status, "there is none")),
+    )
+
+
+def _several(settings: CertifySettings, query: IndividualFairness, work: Work) -> TargetedResult:
+    """Decide each sub-population, all within the query's box; each gets its share of the time that is left."""
+    queries = [_narrowed(query, text) for text in settings.targeted]
+    folder = work.certificate
+    if folder is not None and (folder.is_file() or folder.suffix in (".json", ".gz")):
+        raise QueryError(f"--certificate {folder}: is a file; with --targeted name a folder, for a file of each")
+    verdicts: list[Verdict] = []
+    interrupted = None
+    with work.bar("sub-populations") as progress:
+        for k, part in enumerate(queries):
+            progress(k, len(queries))
+            try:
+                verdicts.append(_decide(settings, part, work, 1 / (len(queries) - k)))
+            except KeyboardInterrupt:
+                interrupted = f"{len(queries) - len(verdicts)} of {len(queries)} sub-populations are undecided"
+                break
+    files = [_certificate(folder, verdict, k) for k, verdict in enumerate(verdicts, start=1)]
+    lines, saved = [], [file for file in files if file is not None]
+    if saved:
+        lines.append(f"{len(saved)} certificates in {folder}: {work.check_line(saved[0])}")
+    if folder is not None and len(saved) < len(verdicts):
+        why = "refuted ones show their rows in --json FILE, of unknown ones nothing was proved"
+        lines.append(f"no certificate was written for {len(verdicts) - len(saved)} of {len(verdicts)}: {why}")
+    about = _about(query, work)
+    del about["query"]
+    statuses = [EXIT_CODES[status] for status in Status if any(verdict.status is status for verdict in verdicts)]
+    return TargetedResult(
+        **about, seconds=work.seconds, proof_lines=tuple(lines), interrupted=interrupted,
+        exit_code=min(statuses, key=(10, 20, 0).index, default=20),
+        verdicts=[
+            TargetedVerdict(
+                **dict(VerdictShape.model_validate(verdict)), targeted=text, query=FairnessQuery.model_validate(part),
+                certificate_file=str(file) if file else None,
+            )
+            for text, part, verdict, file in zip(settings.targeted, queries, verdicts, files, strict=False)
+        ],
+    )
+
+
+def _narrowed(query: IndividualFairness, text: str) -> IndividualFairness:
+    """Return the query on a sub-population."""
+    try:
+        more = parsed_box(NEXT_FEATURE.split(text))
+    except ValueError as error:
+        raise QueryError(f"--targeted {error}") from None
+    twice = next((name for name in more if name in query.box), None)
+    if twice is not None:
+        raise QueryError(f"--targeted {text}: {twice!r} is in --box as well; give each feature once")
+    narrowed = replace(query, box={**query.box, **more})
+    Pairs.of(narrowed, *box_of(query.schema, narrowed.box))  # a mistake in the last one should not cost the time of the others
+    return narrowed
+
+
+def _certificate(folder: Path | None, verdict: Verdict, k: int) -> Path | None:
+    if folder is None or verdict.certificate is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"targeted-{k}.json.gz"
+    verdict.certificate.save(file)
+    return file
+
+
+def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -> MaximumResult:
+    """Bracket the gap between the same pairs of people as a fairness query compares."""
+    query = ProbabilityGap(
+        network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
+        relax=pairs.relax, scale="logit" if settings.logit else "probability",
+    )
+    with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
+        found = maximise(
+            query, budget=work.budget(), tolerance=settings.tolerance,
+            progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
+        )
+    return MaximumResult(
+        **_about(query, work), **dict(Gap.model_validate(found)), tolerance=settings.tolerance, gap=found,
+        proof_line=_proof_line(work, found.certificate, "no bound was proved in the time given"),
+        interrupted="these are the two sides until then" if found.reason is Reason.INTERRUPTED else None,
+    )
+
+
+def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -> PartitionResult:
+    """Decide the parts until all are or time is up, and add up the shares; Ctrl-C ends it with the shares so far."""
+    store = work.store or Path(f"partition-{run_key(describe(query, size, box_of(query.schema, query.box)))}.sqlite")
+    if work.resume and not store.is_file():
+        raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
+    # Read first, so that a mistake in the table costs no time. A row's partner may lie in another part where features are relaxed.
+    rows = None if subject.frame is None or query.relax else query.schema.raw(subject.frame, outside="keep")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    interrupted = None
+    try:
+        with parallel.cluster(work.cluster), work.bar(f"parts {' and '.join(query.protected)}") as progress:
+            certify_partition(
+                query, size=size, store=store, resume=work.resume, budget=work.budget(), jobs=work.jobs, progress=progress
+            )
+    except KeyboardInterrupt:
+        if not store.is_file():
+            raise
+        interrupted = "interrupted"
+    except sqlite3.Error as error:
+        raise DataError(f"{store}: cannot be written or read on ({error}); name another file with --store") from error
+    with work.bar("parts read") as progress:
+        found = summary(store, query=query, rows=rows, progress=progress)
+    open_parts = found.parts.unknown + found.parts.not_reached
+    left = f"{open_parts:,} parts are open; pass the same command with --resume to go on"
+    if open_parts and not interrupted:
+        work.warn(f"stopped by --timeout or --nodes: {left}, with a longer --timeout or more --nodes")
+    status = Status.VIOLATED if found.parts.violated else Status.UNKNOWN if open_parts else Status.PROVED
+    return PartitionResult(
+        **_about(query, work), **dict(found), seconds=work.seconds, size=size, store=str(store),
+        stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.network),
+        proof_line=f"verdicts and proofs: {work.check_line(store)}", exit_code=EXIT_CODES[status],
+        interrupted=left if interrupted else None,
+    )

@@ -1,0 +1,227 @@
+"""certify on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Reason, Status
+from verifair.schema.schema import Schema
+from verifair.systems.hyfair.certify.result import (
+    CertifyResult,
+    Float32Counts,
+    MaximumResult,
+    PartitionResult,
+    PartitionSummary,
+    TargetedResult,
+    VerdictResult,
+)
+from verifair.systems.result import VerdictShape, WitnessShape
+from verifair.systems.words import percent, rounded
+
+SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
+"""How outcomes are called, in the order in which they stand."""
+MEASURES = {"parts": "parts", "volume": "domain", "rows": "data rows"}
+
+
+def show(result: CertifyResult, console: Console) -> None:
+    """Print the answer, then where its proofs are."""
+    match result:
+        case VerdictResult():
+            _verdict(result, console)
+            lines: Sequence[str | None] = (result.proof_line,)
+        case TargetedResult():
+            _several(result, console)
+            lines = (*result.proof_lines, *dict.fromkeys(f"About the {verdict.semantics}." for verdict in result.verdicts))
+        case MaximumResult():
+            _largest(result, console)
+            lines = (result.proof_line,)
+        case PartitionResult():
+            _parts(result, console)
+            lines = (result.proof_line,)
+    for line in filter(None, lines):
+        console.print(line, soft_wrap=True)
+
+
+def holds(query: IndividualFairness) -> str:
+    """Return what a proof of the query says, in words."""
+    who = " and ".join(query.protected)
+    near = f" and up to {_reach(query)}" if query.relax else ""
+    if query.epsilon is None:
+        return f"no decision flips with {who}{near}"
+    return f"no probability moves by more than {query.epsilon:g} with {who}{near}"
+
+
+def headline(query: IndividualFairness) -> str:
+    text = holds(query)
+    return text[0].upper() + text[1:]
+
+
+def _reach(query: IndividualFairness) -> str:
+    return ", ".join(f"{width} in {name}" for name, width in query.relax.items())
+
+
+def _verdict(result: VerdictResult, console: Console) -> None:
+    query, took = result.question, f"{result.seconds:.2f} s"
+    match result.status:
+        case Status.PROVED:
+            assert result.certificate is not None
+            console.print(f"PROVED ({result.certificate.trust}): {holds(query)} in the box. {took}, {result.engine}.")
+        case Status.VIOLATED:
+            assert result.witness is not None
+            console.print(f"VIOLATED: {_violated(query, result.witness)}. {took}, {result.engine}.")
+            console.print(_pair(result.witness))
+            first, second = result.witness.outputs
+            how = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
+            console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {how})")
+            if result.witness.float32_agrees is False:
+                console.print("float32_agrees = false: the float32 runtime rounds this violation away")
+        case Status.UNKNOWN:
+            assert result.reason is not None
+            console.print(f"UNKNOWN ({result.reason.value}) after {took}; try a longer --timeout or a smaller --box")
+    console.print(f"About the {result.semantics}.")
+
+
+def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
+    same = f"the same person but for {_reach(query)}" if query.relax else "the same person"
+    who = " and ".join(query.protected)
+    if query.epsilon is None:
+        return f"{same}, another {who}, another decision"
+    first, second = witness.probabilities
+    return (
+        f"{same}, another {who}, and the probability is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more than "
+        f"{query.epsilon:g}"
+    )
+
+
+def _pair(witness: WitnessShape) -> Grid:
+    """Return the two rows side by side; what differs is bold."""
+    grid = Grid("feature", "x", "x'")
+    for name, value in witness.x.items():
+        other = witness.x_prime[name]
+        grid.add_row(name, str(value), str(other), style="bold" if value != other else "")
+    return grid
+
+
+def _several(result: TargetedResult, console: Console) -> None:
+    query = result.question
+    grid = Grid("#", "sub-population", "verdict", "seconds", title=f"In each sub-population: {holds(query)}?", title_justify="left")
+    for k, verdict in enumerate(result.verdicts, start=1):
+        grid.add_row(str(k), verdict.targeted, _in_a_word(query, verdict), f"{verdict.seconds:.2f}")
+    console.print(grid)
+    count = {status: sum(verdict.status is status for verdict in result.verdicts) for status in Status}
+    console.print(f"{count[Status.PROVED]} proved, {count[Status.VIOLATED]} refuted, {count[Status.UNKNOWN]} unknown")
+
+
+def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
+    match verdict.status:
+        case Status.PROVED:
+            assert verdict.certificate is not None
+            return f"PROVED ({verdict.certificate.trust})"
+        case Status.VIOLATED:
+            assert verdict.witness is not None
+            first, second = verdict.witness.probabilities
+            names = query.schema.outcomes
+            decisions = "" if query.epsilon else f", {' / '.join(names[int(g > 0)] for g in verdict.witness.outputs)}"
+            return f"VIOLATED: {first:.4f} / {second:.4f}{decisions}"
+        case Status.UNKNOWN:
+            assert verdict.reason is not None
+            return f"UNKNOWN ({verdict.reason.value})"
+
+
+def _largest(result: MaximumResult, console: Console) -> None:
+    gap, what = result.gap, "log-odds" if result.scale == "logit" else "probability"
+    upper, lower = rounded(gap.upper, up=True), rounded(gap.lower, up=False)
+    if result.certificate is None:
+        bound = f"No bound on the gap in {what} was certified"
+    else:
+        bound = f"Largest gap in {what} when {' and '.join(result.query.protected)} changes: at most {upper}, certified"
+    found = "no pair was found that differs" if result.witness is None else f"the worst pair found differs by {lower}"
+    console.print(f"{bound}; {found}.")
+    if result.witness is not None:
+        grid = _pair(result.witness)
+        grid.add_section()
+        grid.add_row("probability", *(f"{p:.6f}" for p in result.witness.probabilities))
+        console.print(grid)
+        if result.witness.float32_agrees is False:
+            console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
+    if result.reason is not None:
+        further = {
+            Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "this is what stood until then",
+        }.get(result.reason, "a longer --timeout closes in further")
+        console.print(f"The two sides are not within {result.tolerance:g} ({result.reason.value}): {further}.")
+    console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
+
+
+def _parts(result: PartitionResult, console: Console) -> None:
+    query, refuted = result.question, ""
+    if result.parts.violated:
+        share = percent(result.volume.violated)
+        refuted = f", refuted in parts that make up {share} (each holds a pair that is treated differently)"
+    console.print(f"{headline(query)}: certified on {percent(result.volume.proved)} of the domain{refuted}.")
+    console.print(shares_table(result))
+    if result.reasons:
+        console.print("unknown because of: " + ", ".join(f"{reason.value} ({n:,})" for reason, n in result.reasons.items()))
+    console.print(
+        f"Proofs: {result.trust.checked:,} checked (the store holds what it takes to prove them again), "
+        f"{result.trust.claimed:,} only claimed by a solver."
+    )
+    if result.parts.violated:
+        console.print(_float32(result.float32))
+        console.print(people_table(query.schema, result.examples))
+    console.print(f"{result.nodes:,} boxes bounded in {result.work_seconds:.1f} s of work; {result.seconds:.1f} s here.")
+    console.print(f"About the {result.semantics}.")
+
+
+def _float32(counts: Float32Counts) -> str:
+    asked = counts.agrees + counts.disagrees
+    every = asked + counts.not_replayed
+    if not asked:
+        return f"Witnesses: {every:,}, all exact; none was replayed in the float32 runtime."
+    hidden = f"; it rounds {counts.disagrees:,} away" if counts.disagrees else ""
+    return f"Witnesses: {every:,}, all exact; the float32 runtime shows {counts.agrees:,} of {asked:,} replayed too{hidden}."
+
+
+def shares_table(found: PartitionSummary) -> Grid:
+    """Return one line a measure: parts, share of the domain, rows of the table."""
+    grid = Grid(title="Certified share", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    grid.add_column("", no_wrap=True)
+    outcomes = [outcome for outcome in SHOWN if outcome != "outside" or found.rows is not None]
+    for outcome in outcomes:
+        grid.add_column(SHOWN[outcome], justify="right", no_wrap=True)
+    for measure, label in MEASURES.items():
+        share, counts = found.shares[measure], {"parts": found.parts, "rows": found.rows}.get(measure)
+        if share is not None:
+            cells = [(getattr(counts, outcome, None), getattr(share, outcome, None)) for outcome in outcomes]
+            grid.add_row(label, *(_cell(*cell) for cell in cells))
+    return grid
+
+
+def _cell(count: int | None, share: float | None) -> str:
+    """Return a count with its share, or the share alone."""
+    if not share:
+        return "-" if share is None else "0"
+    return percent(share) if count is None else f"{count:,} ({percent(share)})"
+
+
+def people_table(schema: Schema, examples: Sequence[WitnessShape]) -> Grid:
+    """Return witnesses side by side, one column a person; what differs between the two copies in bold."""
+    people = (f"person {k}" for k in range(1, len(examples) + 1))
+    grid = Grid("feature", *people, title="Some of those treated differently", title_justify="left")
+    for feature in schema.features:
+        grid.add_row(feature.name, *(_change(one.x[feature.name], one.x_prime[feature.name]) for one in examples))
+    grid.add_section()
+    grid.add_row("decision", *(_change(*(schema.outcomes[int(g > 0)] for g in one.outputs)) for one in examples))
+    probabilities = (_change(*(f"{p:.4f}" for p in one.probabilities)) for one in examples)
+    grid.add_row(f"probability of {schema.outcomes[1]}", *probabilities)
+    return grid
+
+
+def _change(first: Any, second: Any) -> Text:
+    return Text(f"{first}") if first == second else Text(f"{first} → {second}", style="bold")
