@@ -28,9 +28,7 @@ from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.optimum.center import Centers, centers, fewest, needed
-from verifair.systems.fgce.optimum.center_components import by_components
-from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum.center import Centers, by_components, by_solver, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import largest_coverage
 
 BACKENDS = ("highs", "scip", "ortools-cpsat", "gurobi", "cbc")

@@ -85,7 +85,7 @@ def test_only_robust_counterfactuals_cost_more_and_hold(run: tuple[str, dict[str
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--robust", "-1"), "--robust -1: expected a value that is greater than or equal to 0"),
+        (("--robust", "-1"), "--robust -1: expected at least 0"),
         (("--only-robust", "nan"), "--only-robust nan: expected a value that is a finite number"),
         (("--certificate", "proof.json"), "add --robust DELTA"),
         (("--robust", "1", "--certificate", "."), "is a folder; name a file"),

@@ -19,10 +19,8 @@ from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Block, Cost, Instance
-from verifair.systems.fgce.optimum import center, center_components, cover, cover_search
-from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers, fewest, needed
-from verifair.systems.fgce.optimum.center_components import by_components
-from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum import center, cover
+from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.space import Space
 
@@ -125,8 +123,8 @@ def check_fewest(instance: Instance, limit: float) -> None:
 
 def weaken(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Bounds of few steps and without LPs, so that small systems are branched on at all."""
-    monkeypatch.setattr(cover_search, "STEPS", steps)
-    monkeypatch.setattr(cover_search, "SMALL", 0)
+    monkeypatch.setattr(cover, "STEPS", steps)
+    monkeypatch.setattr(cover, "SMALL", 0)
 
 
 def limits(instance: Instance, rng: np.random.Generator) -> list[float]:
@@ -185,7 +183,7 @@ def test_branching_is_exact(steps: int, monkeypatch: pytest.MonkeyPatch) -> None
         check_coverage(instance, k, 2.0)
         check_centers(instance, k, float(rng.choice(SHARES)), [centers])
         truth, target = most_covered(instance.costs(), k, 2.0), int(rng.integers(8, 20))
-        found = cover.best(cover.System.within(instance, 2.0), k, target=target, budget=Budget())
+        found = cover.best(cover.SetSystem.within(instance, 2.0), k, target=target, budget=Budget())
         assert found.covered <= truth <= found.bound
         assert found.covered >= target if truth >= target else found.bound < target
         branches += largest_coverage(instance, k, 2.0).nodes
@@ -197,7 +195,7 @@ def test_greedy_takes_the_largest_gain_in_every_round() -> None:
     for seed in range(60):
         rng = np.random.default_rng([seed, 7])
         near = rng.random((30, 12)) < rng.choice([0.1, 0.3])
-        covers = cover.System.of([near], [np.arange(12)])
+        covers = cover.SetSystem.of([near], [np.arange(12)])
         table, left, chosen = covers.covers.toarray(), covers.weights.copy(), []
         while len(chosen) < 6 and (gains := left @ table).max() > 0:
             chosen.append(int(gains.argmax()))
@@ -276,7 +274,7 @@ class Clock:
 def started(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Clock]:
     def start() -> Clock:
         clock = Clock()
-        for module in (center, center_components, cover, cover_search):
+        for module in (center, cover):
             monkeypatch.setattr(module, "time", clock)
         return clock
 
@@ -310,7 +308,7 @@ def test_out_of_time_at_any_step_leaves_a_true_interval(
             started()
             try:
                 found = method(instance, k, share, budget=budget)
-            except OutOfTime:
+            except Unfinished:
                 assert method is by_components
                 seen["no answer"] += 1
                 continue
@@ -331,7 +329,7 @@ def test_a_set_cover_that_was_not_decided_raises_no_bound(monkeypatch: pytest.Mo
     for decided in range(5):
         calls = itertools.count()
 
-        def undecided(system: cover.System, k: int, *, target: int, budget: Budget) -> Coverage:
+        def undecided(system: cover.SetSystem, k: int, *, target: int, budget: Budget) -> Coverage:
             found = plain(system, k, target=target, budget=budget)
             return found if next(calls) < decided else replace(found, covered=0, bound=target)  # noqa: B023
 
@@ -349,9 +347,9 @@ def test_components_prove_nothing_with_a_part_that_is_not_proved(monkeypatch: py
         found = centers(part, k, share, budget=budget)
         return replace(found, lower=0.0) if k == 2 and part.size == 2 else found
 
-    monkeypatch.setattr(center_components, "centers", gap)
+    monkeypatch.setattr(center, "centers", gap)
     for k, share in ((3, 1.0), (2, 0.9)):
-        with pytest.raises(OutOfTime):
+        with pytest.raises(Unfinished):
             by_components(instance, k, share)
 
 
@@ -384,7 +382,7 @@ def test_hardly_any_time_at_all(seconds: float) -> None:
             truth = least_cost(instance.costs(), 3, needed(instance, share))
             found = centers(instance, 3, share, budget=Budget(seconds=seconds))
             assert found.lower <= truth <= found.cost
-        with pytest.raises(OutOfTime):
+        with pytest.raises(Unfinished):
             fewest(instance, budget=Budget(seconds=1e-9))
 
 

@@ -25,8 +25,7 @@ from verifair.engine.search.optimum import minimum
 from verifair.engine.solver import limit_reason
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
-from verifair.systems.fgce.optimum.center import OutOfTime, centers, needed
-from verifair.systems.fgce.optimum.center_components import by_components
+from verifair.systems.fgce.optimum.center import Unfinished, by_components, centers, needed
 
 
 def decide(question: DecisionQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
@@ -133,7 +132,7 @@ def cover(question: CenterQuestion, method: str, solver: str | None, budget: Bud
             found = by_components(question.instance, question.k, budget=budget)
         else:
             found = centers(question.instance, question.k, question.coverage, budget=budget)
-    except OutOfTime:
+    except Unfinished:
         return unknown("time")
     return Reply(
         status="optimal" if found.optimal else "unknown", reason=None if found.optimal else "time",

@@ -23,9 +23,7 @@ from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures import assignment, change_frequency
-from verifair.systems.fgce.optimum.center import Centers, OutOfTime, centers
-from verifair.systems.fgce.optimum.center_components import by_components
-from verifair.systems.fgce.optimum.center_solver import by_solver
+from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
@@ -251,7 +249,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
                     instance, self._found, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
                 )
             found = self._found(instance, self.coverage, budget) if robust is None else robust.found
-        except OutOfTime as error:
+        except Unfinished as error:
             raise QueryError(
                 f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
                 "what it has by then"

@@ -24,8 +24,8 @@ from encoders.network import Array, Integers
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.optimum.center import OutOfTime, centers, fewest, needed
-from verifair.systems.fgce.optimum.cover import System, best, greedy, within
+from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, needed
+from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.fgce.space import Space
 from verifair.systems.result import Count, Interval, Measured, RowsOf, Shape
@@ -55,7 +55,7 @@ class Reach(Shape):
 
 
 def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
-    """k0 and d0 of a group. Raises OutOfTime when the budget ends before k0 is known."""
+    """k0 and d0 of a group. Raises Unfinished when the budget ends before k0 is known."""
     k0, _ = fewest(instance, budget=budget)
     found = centers(instance, k0, budget=budget)
     least = max(float(block.cost.min(axis=1).max()) for block in instance.blocks)
@@ -77,7 +77,7 @@ def coverage_table(
     """
     lines = []
     for n, cost in enumerate(costs):
-        system = System.within(instance, cost)
+        system = SetSystem.within(instance, cost)
         order = greedy(system, max(ks))  # nested: its first k are greedy's k
         for k in ks:
             line = {"k": k, "d": float(cost), "greedy": system.value(order[:k]) / instance.size}
@@ -367,5 +367,5 @@ class _Questions:
 def _reach(instance: Instance, budget: Budget) -> Reach | None:
     try:
         return reach(instance, budget=budget)
-    except OutOfTime:
+    except Unfinished:
         return None

@@ -23,7 +23,7 @@ from solvers.outcome import Budget
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Block, Instance
-from verifair.systems.fgce.optimum.center import Centers, OutOfTime, needed
+from verifair.systems.fgce.optimum.center import Centers, Unfinished, needed
 from verifair.systems.fgce.optimum.cover import Coverage, within
 
 FIRST, LATER = 0.3, 0.8
@@ -209,7 +209,7 @@ class _Search:
 
     def _answer(self, found: Centers | Coverage) -> RobustChoice:
         if self.undecided and self._left() > 0:
-            with suppress(QueryError, OutOfTime):  # nothing found in time: the bound stays what it is
+            with suppress(QueryError, Unfinished):  # nothing found in time: the bound stays what it is
                 self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._left()))
         bound = self.bound
         if isinstance(found, Centers):

@@ -11,15 +11,18 @@ References: FGCE, problem 2 and section III-B; Contardo, Iori and Kramer, A scal
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from encoders.network import Array, Integers
-from solvers.outcome import Budget, Outcome
+from encoders.programs.k_center import k_center
+from solvers.outcome import Budget, Outcome, Termination
+from solvers.registry import solve
 from verifair.errors import QueryError
-from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.optimum.cover import Coverage, System, best, greedy, within
+from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.optimum.cover import Coverage, SetSystem, best, greedy, within
 
 ADDED = 8
 """Factuals that join the few at once."""
@@ -45,7 +48,7 @@ class Centers:
         return self.cost == self.lower
 
 
-class OutOfTime(Exception):
+class Unfinished(Exception):
     """The budget ended in the middle of a set cover."""
 
 
@@ -59,7 +62,7 @@ def needed(instance: Instance, coverage: float) -> int:
 def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = None) -> tuple[int, Integers]:
     """k0: the least number of counterfactuals that cover everybody at cost at most `cost` (if anybody can), and one such choice.
 
-    Raises OutOfTime, and QueryError when somebody cannot be covered at that cost.
+    Raises Unfinished, and QueryError when somebody cannot be covered at that cost.
     """
     few = _Few(instance, budget or Budget())
     if not cost >= few.least:
@@ -109,19 +112,19 @@ class _Few:
         return np.asarray(values[(values >= self.least) & np.isfinite(values)])
 
     def covered(self, k: int, cost: float) -> Integers | None:
-        """k candidates that cover the few at this cost, or None when there are none. Raises OutOfTime."""
+        """k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
         self.steps += 1
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise OutOfTime
+            raise Unfinished
         tables = [within(block.cost[rows], cost) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
-        system = System.of(tables, [block.candidates for block in self.instance.blocks])
+        system = SetSystem.of(tables, [block.candidates for block in self.instance.blocks])
         total = sum(map(len, self.rows))
         if int(system.weights.sum()) < total:
             return None
         found = best(system, k, target=total, budget=Budget(seconds=left))
         if found.covered < total <= found.bound:
-            raise OutOfTime
+            raise Unfinished
         return found.chosen if found.covered == total else None
 
     def farther(self, chosen: Integers, cost: float) -> Integers:
@@ -160,7 +163,7 @@ def _all(instance: Instance, k: int, budget: Budget) -> Centers:
             if paid < upper:
                 upper, chosen = paid, found
             few.add(few.farther(found, lower))
-    except OutOfTime:
+    except Unfinished:
         if not len(chosen):
             chosen, upper = _anyhow(instance, k)
     cost = max(upper, lower) if len(chosen) else np.inf
@@ -186,13 +189,13 @@ def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
     try:
         least, _ = fewest(instance, budget=Budget(seconds=max(deadline - time.monotonic(), 1.0)))
         return QueryError(f"k = {k} is too few for full coverage: {lie} and need {least}; pass k = {least}, or a coverage below 1")
-    except OutOfTime:
+    except Unfinished:
         return QueryError(f"k = {k} is too few for full coverage: {lie}; pass a larger k, or a coverage below 1")
 
 
 def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
     """Greedy's choice when time was up before any other."""
-    system = System.within(instance, np.inf)
+    system = SetSystem.within(instance, np.inf)
     chosen = system.nodes[greedy(system, k)]
     return chosen, float(instance.to(chosen).min(axis=1).max())
 
@@ -223,7 +226,7 @@ def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
 
 
 def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float) -> Coverage:
-    return best(System.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
+    return best(SetSystem.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
 
 
 def _paid(instance: Instance, chosen: Integers, count: int) -> float:
@@ -241,3 +244,117 @@ def _between(instance: Instance, lower: float, upper: float) -> float:
 def _above(instance: Instance, cost: float) -> float:
     """The next cost that is there."""
     return min(float(block.cost[block.cost > cost].min(initial=np.inf)) for block in instance.blocks)
+
+
+# The paper's other ways: each component on its own, and a solver
+
+
+Answers = dict[tuple[int, int], Centers]
+"""(k', n') -> a component's optimum."""
+
+
+def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
+    """Return the optimum from each component's own, combined by dynamic programming: FGCE's local version. Finds the same cost.
+
+    Corrects the paper twice: a cost is a maximum, so the recursion is
+
+        F(1..i, k, n) = min over k', n' of  max(F(1..i-1, k - k', n - n'), F(i, k', n')),
+
+    not a sum; and with full coverage one of m components can get up to k - m + 1 counterfactuals, not k - m.
+    Sound? Complete? as `centers`, which solves each component.   Reference: FGCE, section III-B.
+    Raises QueryError as `centers` does, and Unfinished: a component that is not solved to its optimum proves nothing here.
+    """
+    count, full = needed(instance, coverage), coverage == 1
+    deadline = time.monotonic() + (budget or Budget()).seconds
+    most = max(k - len(instance.blocks) + 1, 0) if full else k
+    answers = [_answers(block, most, full, deadline) for block in instance.blocks]
+    tables = [_table(block, most, own) for block, own in zip(instance.blocks, answers, strict=True)]
+    total = np.full((k + 1, count + 1), np.inf)
+    total[:, 0] = 0.0
+    taken: list[Integers] = []
+    for table in tables:
+        total, choice = _combined(total, table, k, count)
+        taken.append(choice)
+    if np.isinf(total[k, count]):
+        centers(instance, k, coverage, budget=budget)  # says what is wrong, or has no time to
+        raise Unfinished
+    chosen = _traced(answers, tables, taken, k, count)
+    return Centers(chosen=chosen, cost=float(total[k, count]), lower=float(total[k, count]), proved=True, steps=len(tables))
+
+
+def _only(block: Block) -> Instance:
+    return Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
+
+
+def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
+    """(k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises Unfinished."""
+    own, f = _only(block), len(block.factuals)
+    answers: Answers = {}
+    for k in range(1, most + 1):
+        for n in [f] if full else range(1, f + 1):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Unfinished
+            try:
+                found = centers(own, k, n / f, budget=Budget(seconds=left))
+            except QueryError:
+                break  # more cannot be covered either
+            if not found.optimal:
+                raise Unfinished
+            answers[k, n] = found
+    return answers
+
+
+def _table(block: Block, most: int, answers: Answers) -> Array:
+    """(most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
+    table = np.full((most + 1, len(block.factuals) + 1), np.inf)
+    table[:, 0] = 0.0
+    for place, found in answers.items():
+        table[place] = found.cost
+    return table
+
+
+def _combined(total: Array, table: Array, k: int, count: int) -> tuple[Array, Integers]:
+    """F(1..i, ., .) from F(1..i-1, ., .) and F(i, ., .), and the (k', n') taken, as k' (f + 1) + n'."""
+    out = np.full_like(total, np.inf)
+    taken: Integers = np.zeros(total.shape, dtype=np.int64)
+    for a in range(min(k, len(table) - 1) + 1):
+        for b in range(min(count, table.shape[1] - 1) + 1):
+            if np.isinf(table[a, b]):
+                continue
+            value = np.maximum(total[: k + 1 - a, : count + 1 - b], table[a, b])
+            place = (slice(a, None), slice(b, None))
+            better = value < out[place]
+            out[place] = np.where(better, value, out[place])
+            taken[place] = np.where(better, a * table.shape[1] + b, taken[place])
+    return out, taken
+
+
+def _traced(answers: Sequence[Answers], tables: Sequence[Array], taken: Sequence[Integers], k: int, n: int) -> Integers:
+    """The candidates behind the combined optimum."""
+    chosen: list[Integers] = []
+    for own, table, choice in reversed(list(zip(answers, tables, taken, strict=True))):
+        a, b = divmod(int(choice[k, n]), table.shape[1])
+        if b:
+            chosen.append(own[a, b].chosen)
+        k, n = k - a, n - b
+    return np.concatenate(chosen)
+
+
+def by_solver(
+    instance: Instance, k: int, coverage: float = 1.0, *, backend: str = "highs", budget: Budget | None = None
+) -> Centers:
+    """Solve the paper's MIP (eq. 1-6) on a backend, to compare with.
+
+    The answer is one of the costs; that nothing is better is the solver's claim.
+    Raises QueryError where the solver claims that there is no solution, or found none in time.
+    """
+    program = k_center(instance.costs(), k=k, coverage=needed(instance, coverage), ranked=True)
+    outcome = solve(program.program, backend=backend, budget=budget or Budget())
+    found = None if outcome.values is None else program.decode(outcome.values)
+    if found is None:
+        stopped = f"{outcome.termination.value} without a solution for k = {k}, coverage {coverage:g}"
+        raise QueryError(f"{backend}: {stopped}; method exact says which k would do. {outcome.message}".strip())
+    lower = found.cost if outcome.termination is Termination.OPTIMAL else program.lower_bound(outcome.dual_bound)
+    chosen = instance.columns[found.chosen]
+    return Centers(chosen=chosen, cost=found.cost, lower=min(lower, found.cost), proved=False, steps=1, outcome=outcome)

@@ -21,10 +21,9 @@ from tests.builders import categorical, integer, real, schema_of
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.file import Change
 from verifair.systems.fgce.baselines import globe_ce as globe
-from verifair.systems.fgce.baselines.ares import Rules, _Ground, ares, substituted
+from verifair.systems.fgce.baselines.ares import Items, Rules, _Ground, ares, frequent, substituted
 from verifair.systems.fgce.baselines.comparison import compare, feasible_share, freed
 from verifair.systems.fgce.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
-from verifair.systems.fgce.baselines.itemsets import Items, frequent
 from verifair.systems.fgce.baselines.recourse import GroupRecourse, Positive, accepted
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.space import Space
