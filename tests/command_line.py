@@ -37,6 +37,8 @@ def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.Complete
                 main()
         except SystemExit as ended:
             code = ended.code or 0
+        except KeyboardInterrupt:
+            raise AssertionError("Ctrl-C ended the command without a word") from None
         finally:
             sys.argv = here
     assert isinstance(code, int)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +47,24 @@ def refused(inside: Run) -> Callable[..., str]:
         return errors
 
     return run_it
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """ctrl_c(owner, name, call): SIGINT as the call-th call of owner.name begins; after=True: once it has ended."""
+
+    def install(owner: Any, name: str, call: int = 1, *, after: bool = False) -> None:
+        whole, calls = getattr(owner, name), []
+
+        def interrupted(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            if len(calls) == call and not after:
+                signal.raise_signal(signal.SIGINT)
+            found = whole(*arguments, **options)
+            if len(calls) == call and after:
+                signal.raise_signal(signal.SIGINT)
+            return found
+
+        monkeypatch.setattr(owner, name, interrupted)
+
+    return install

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.onnx.reader import read_onnx
 from tests.command_line import flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
+from verifair.systems.cec import audit, certified
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
@@ -305,20 +304,9 @@ def test_what_is_missing_is_named(missing: tuple[str, ...], words: str, refused:
     assert words in refused("cec", *missing)
 
 
-CERTIFYING = """
-from verifair.systems.cec import certified
-def interrupted(*arguments, **options):
-    raise KeyboardInterrupt
-certified._decided = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C before the first pair is certified."""
-
-
-def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", CERTIFYING, *DEMO, "--certify", "1", "--no-within", "--json", str(tmp_path / "a.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
+    ctrl_c(certified, "_decided")
+    done = verifair(*DEMO, "--certify", "1", "--no-within", "--json", tmp_path / "a.json")
     assert done.returncode == 130, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["certified"] is None
@@ -326,24 +314,9 @@ def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path) -> None
     assert "Nothing was certified: interrupted" in flat(done.stdout)
 
 
-INTERRUPTED = """
-import os, signal
-from verifair.systems.cec import audit
-whole = audit.explanations
-def interrupted(*arguments, **options):
-    os.kill(os.getpid(), signal.SIGINT)
-    return whole(*arguments, **options)
-audit.explanations = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C at the first explanations."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_an_interrupted_audit_says_what_to_do(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, *DEMO, "--json", str(tmp_path / "a.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_an_interrupted_audit_says_what_to_do(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
+    ctrl_c(audit, "explanations")
+    done = verifair(*DEMO, "--json", tmp_path / "a.json")
     assert done.returncode == 130, done.stderr
     assert "--rows N audits a sample" in flat(done.stderr)
     assert not (tmp_path / "a.json").exists()

@@ -12,7 +12,6 @@ import itertools
 import json
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.builders import categorical, integer, schema_of
 from verifair import cli, datasets
-from verifair.checker.partition import TABLES
+from verifair.checker.partition import TABLES, PartitionStore
 from verifair.engine import partition
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
@@ -339,39 +338,19 @@ def test_a_time_out_leaves_a_file_that_resumes(german: list[object], verifair: R
     assert (code, "holds another question" in err) == (2, True)
 
 
-INTERRUPTED = """
-import os, signal
-from verifair.checker.partition import PartitionStore
-from verifair.engine import partition
-partition.QUESTIONS = 16
-add, added = PartitionStore.add, []
-def interrupted(store, chunk):
-    add(store, chunk)
-    added.append(chunk)
-    if len(added) == 4:
-        os.kill(os.getpid(), signal.SIGINT)
-PartitionStore.add = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C after the fourth chunk of 16 parts."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_an_interrupted_run_resumes_to_the_same_shares(
-    german: list[object], verifair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    german: list[object], verifair: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctrl_c: Callable[..., None]
 ) -> None:
-    command = ["certify", *map(str, german), "--partition", "100", "--json", str(tmp_path / "g.json"), "--store"]
-    killed = [sys.executable, "-c", INTERRUPTED, *command, str(tmp_path / "killed.sqlite")]
-    done = subprocess.run(killed, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 130, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "interrupted: 118 parts are open" in done.stderr
-    assert "Certified share" in done.stdout
+    command = ["certify", *german, "--partition", "100", "--json", tmp_path / "g.json", "--store"]
+    monkeypatch.setattr(partition, "QUESTIONS", 16)
+    ctrl_c(PartitionStore, "add", 4, after=True)
+    code, out, err = verifair(*command, tmp_path / "killed.sqlite")
+    assert code == 130
+    assert "interrupted: 118 parts are open" in err
+    assert "Certified share" in out
     answer = strict(tmp_path / "g.json")
     assert answer["stopped"] == "interrupted"
     assert answer["parts"]["not_reached"] == 182 - 4 * 16
-    monkeypatch.setattr(partition, "QUESTIONS", 16)
     shares = []
     for more in (["killed.sqlite", "--resume"], ["whole.sqlite"]):
         assert verifair(*command, tmp_path / more[0], *more[1:])[0] == 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Recorded, Rule
 from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention
 
 DEMO = ("cst", "--demo", "loan")
 FIGURES = ("graph.png", "counts.png", "intervals.png")
@@ -411,30 +410,11 @@ def test_a_causal_file_that_says_too_little_is_named(files: Path, tmp_path: Path
     assert "pass --do ATTRIBUTE=VALUE" in refused("cst", *asked, "--causal", "whom.toml")
 
 
-INTERRUPTED = """
-import os, signal
-from verifair.systems.cst.findings import Intervention
-whole = Intervention.of
-count = 0
-def interrupted(*arguments, **options):
-    global count
-    count += 1
-    if count > {first}:
-        os.kill(os.getpid(), signal.SIGINT)
-    return whole(*arguments, **options)
-Intervention.of = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C when an intervention begins."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 @pytest.mark.parametrize("finished", [0, 1])
-def test_ctrl_c_keeps_what_was_tested(finished: int, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_was_tested(finished: int, tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
+    ctrl_c(Intervention, "of", finished + 1)
     asked = ["cst", "--demo", "german", "--do", "sex=Male", "--do", "age=Senior", "--k", "15", "--json", str(tmp_path / "a.json")]
-    command = [sys.executable, "-c", INTERRUPTED.format(first=finished), *asked]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = verifair(*asked)
     assert done.returncode == 130, done.stderr
     if not finished:
         assert "interrupted before the first intervention was tested: nothing is kept" in flat(done.stderr)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -178,24 +178,6 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     assert len(set(names)) == len(names) == 3
 
 
-CTRL_C = """
-import os, signal
-import verifair.systems.hyfair.{module} as module
-asked = module.{function}
-calls = []
-def interrupted(*arguments, **options):
-    calls.append(0)
-    if len(calls) == {call}:
-        os.kill(os.getpid(), signal.SIGINT)
-    return asked(*arguments, **options)
-module.{function} = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C as a search begins."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 @pytest.mark.parametrize(
     ("module", "function", "call", "command", "said"),
     [
@@ -209,14 +191,12 @@ main()
     ],
 )
 def test_ctrl_c_ends_it_and_says_what_stands(
-    module: str, function: str, call: int, command: tuple[object, ...], said: str, folder: Path
+    module: str, function: str, call: int, command: tuple[object, ...], said: str, folder: Path,
+    ctrl_c: Callable[..., None],
 ) -> None:
     (folder / "one.json").write_text(json.dumps({"rules": [{"when": {"duration": {"low": 40}}}]}))
-    program = CTRL_C.format(module=module, function=function, call=call)
-    arguments = [*map(str, command), "--demo", "german", "--iterations", "60", "--timeout", "60"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=folder, timeout=100, check=False
-    )
+    ctrl_c(importlib.import_module(f"verifair.systems.hyfair.{module}"), function, call)
+    done = verifair(*command, "--demo", "german", "--iterations", "60", "--timeout", "60", cwd=folder)
     assert (done.returncode, said in " ".join(done.stderr.split())) == (130, True), done.stderr
     assert "Traceback" not in done.stderr
     assert (folder / "cut" / "rules.json").exists() == ("1 of 3" in said) or command[0] == "guard"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
 from tests.command_line import flat, is_drawn, verifair
 from verifair import datasets
+from verifair.systems.fgce import measures
 from verifair.systems.fgce.space import Moves, Space
 
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
@@ -242,28 +242,10 @@ def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
     assert "sex = Male: counterfactuals" in flat(done.stdout)
 
 
-INTERRUPTED = """
-import os, signal
-from verifair.systems.fgce import measures
-whole, calls = measures.coverage_table, []
-def interrupted(*arguments, **options):
-    calls.append(1)
-    if len(calls) == 9:
-        os.kill(os.getpid(), signal.SIGINT)
-    return whole(*arguments, **options)
-measures.coverage_table = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C at the ninth question about coverage: two groups, so at the fifth cost."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_interrupted_measures_keep_what_is_done(tmp_path: Path) -> None:
+def test_interrupted_measures_keep_what_is_done(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
+    ctrl_c(measures, "coverage_table", 9)  # two groups, so at the fifth cost
     command = [*DEMO, "--k", 4, "--measures", "--json", tmp_path / "a.json", "--out", tmp_path / "out"]
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *map(str, command)], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = verifair(*command)
     assert done.returncode == 130, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["measures"]["stopped"] == "interrupted"

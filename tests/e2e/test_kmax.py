@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from encoders.onnx.runtime import runtime_logits
 from tests.command_line import verifair
 from verifair import datasets
 from verifair.schema.schema import Schema
+from verifair.systems.hyfair.search import annealing
 
 
 @pytest.fixture(scope="module")
@@ -124,29 +124,13 @@ def test_help_has_an_example() -> None:
     assert "Example: verifair kmax" in " ".join(verifair("kmax", "--help").stdout.split())
 
 
-INTERRUPTED = """
-import os, signal
-from verifair.systems.hyfair.search import annealing
-step, steps = annealing._Run.step, []
-def interrupted(run):
-    step(run)
-    steps.append(None)
-    if len(steps) == 20:
-        os.kill(os.getpid(), signal.SIGINT)
-annealing._Run.step = interrupted
-from verifair.cli import main
-main()
-"""
-"""The command line, with a Ctrl-C at the twentieth step: a pause would depend on how fast the machine starts Python."""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_ctrl_c_shows_the_best_so_far(german: Path, tmp_path: Path) -> None:
+def test_ctrl_c_shows_the_best_so_far(german: Path, tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
+    ctrl_c(annealing._Run, "step", 20, after=True)
     row = datasets.load("german").test.iloc[0]
     fixed = [name for name in row.index if name not in ("credit", "sex", "age", "credit-amount")]
     box = [part for name in fixed for part in ("--box", f"{name}={row[name]}")]  # where two buckets are not to be had
     command = ["kmax", *map(str, where(german)), "--buckets", "2", "--timeout", "200", *box, "--json", str(tmp_path / "k.json")]
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED, *command], capture_output=True, text=True, timeout=300, check=False)
+    done = verifair(*command)
     assert done.returncode == 130, done.stderr
     assert "k = 1: this person" in done.stdout
     assert "interrupted: this is the best found until then" in " ".join(done.stderr.split())
