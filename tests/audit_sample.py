@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pandas as pd
 
@@ -182,3 +183,8 @@ def audit(witnesses: int = 60, name: str = "sex", title: str = "Credit decisions
         seed=0,
         versions={"verifair": "0.1.0", "numpy": "2.4.6", "onnxruntime": "1.31.1"},
     )
+
+
+def replace(one: Any, **changes: Any) -> Any:
+    """A copy of a part of an audit with some of its fields changed."""
+    return one.model_copy(update=changes)

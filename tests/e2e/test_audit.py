@@ -23,7 +23,6 @@ from solvers.outcome import Budget
 from tests.builders import categorical, integer
 from tests.command_line import RUN
 from verifair import datasets
-from verifair.audit import run
 from verifair.audit.sections import certify
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
@@ -257,7 +256,7 @@ def test_engines_that_contradict_each_other_end_the_audit(inside: Run, tmp_path:
     def contradicted(*arguments: object) -> None:
         raise Disagreement("two engines contradict each other")
 
-    monkeypatch.setitem(run.RUN, "kmax", contradicted)  # type: ignore[misc, arg-type]
+    monkeypatch.setattr("verifair.systems.hyfair.kmax.statements.section", contradicted)
     files(tmp_path, KMAX)
     code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert code == 6
@@ -270,7 +269,7 @@ def test_a_cluster_that_is_lost_ends_the_audit(inside: Run, tmp_path: Path, monk
         raise ClusterError("gone")
 
     files(tmp_path, PBA + KMAX)
-    monkeypatch.setitem(run.RUN, "pba", lost)
+    monkeypatch.setattr("verifair.systems.pba.statements.section", lost)
     code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert (code, "gone" in errors) == (4, True)
     assert not (tmp_path / "report.html").exists()
@@ -287,8 +286,8 @@ def test_what_has_no_batches_stays_here(inside: Run, tmp_path: Path, monkeypatch
 
         return ask
 
-    for key in ("pba", "kmax"):
-        monkeypatch.setitem(run.RUN, key, asked(key))
+    for key, folder in (("pba", "pba"), ("kmax", "hyfair.kmax")):
+        monkeypatch.setattr(f"verifair.systems.{folder}.statements.section", asked(key))
     files(tmp_path, PBA + KMAX)
     with parallel_config(backend="multiprocessing"):
         assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import unquote
 import pandas as pd
 import pytest
 
-from tests.audit_sample import HOSTILE, audit
+from tests.audit_sample import HOSTILE, audit, replace
 from tests.browser import Watched, chromium, opened
 from verifair.audit.page import page
 from verifair.audit.page.contents import PRINTED, WORDS

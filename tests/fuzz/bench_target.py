@@ -11,11 +11,11 @@ import pandas as pd
 
 from tests.bench_support import record
 from tests.fuzz import mutate
-from verifair.audit import answer
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.cli.options import write_json
+from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
@@ -79,7 +79,7 @@ class KeptTarget:
     name = "kept"
 
     def seeds(self, folder: Path) -> dict[str, bytes]:
-        section = answer.section_dict(SECTION)
+        section = plain(SECTION.model_dump())
         return {"pba.json": json.dumps({"pin": "p", "share": 10.0, "section": section, "sha256": _digest(section)}).encode()}
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:

@@ -1,42 +1,53 @@
-"""What an audit found: the sections of its analyses, and what they were about."""
+"""What an audit found: the sections of its analyses, and what they were about. It is the JSON beside the page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, Literal
 
 from verifair.systems.findings import Section, Statement
+from verifair.systems.result import Count, Seconds, Seed, Sha256, Shape
+
+WITHOUT_DRAWINGS = {"sections": {"__all__": {"pictures": {"__all__": {"svg"}}}}}
+"""What the JSON leaves out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A file that the audit read. role: model, schema, data, causal model or the audit file.   file: as the audit file names it."""
+class Source(Shape):
+    """A file that the audit read."""
 
     role: str
+    """model, schema, data, causal model or the audit file."""
     file: str
-    sha256: str
+    """As the audit file names it."""
+    sha256: Sha256
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AuditResult:
-    """The whole audit.
+class AuditResult(Shape):
+    """`verifair audit`: the page in full numbers; of pictures only what they are called and show."""
 
-    sections: in the order asked for.   rows: of the table.   started: UTC, ISO 8601.   seed: of every draw.
-    protected: the sensitive features.   favourable, unfavourable: the two outcomes in words.   versions: package -> version.
-    """
-
+    format: Literal["verifair-audit/1"] = "verifair-audit/1"
     title: str
-    sections: tuple[Section, ...]
-    sources: tuple[Source, ...]
-    rows: int
-    protected: tuple[str, ...]
+    rows: Count
+    """Of the table."""
+    protected: list[str]
+    """The sensitive features."""
     favourable: str
     unfavourable: str
     network: str
     started: str
-    seconds: float
-    seed: int
+    """UTC, ISO 8601."""
+    seconds: Seconds
+    seed: Seed
+    """Of every draw."""
     versions: dict[str, str]
+    """Package -> version."""
+    sources: list[Source]
+    sections: list[Section]
+    """In the order asked for."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         return tuple(statement for section in self.sections for statement in section.statements)
+
+    def content(self) -> dict[str, Any]:
+        """Return what the JSON holds."""
+        return self.model_dump(exclude=WITHOUT_DRAWINGS)

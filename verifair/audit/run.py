@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -23,7 +23,6 @@ from joblib import parallel_config
 
 from encoders.errors import ModelError
 from solvers.outcome import BackendError
-from verifair.audit import answer
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
 from verifair.audit.result import AuditResult, Source
@@ -111,9 +110,10 @@ def run(
         sections[key] = section
         done(section)
     result = AuditResult(
-        title=file.title, sections=tuple(sections[key] for key in wanted), sources=sources,
+        title=file.title, sections=[sections[key] for key in wanted], sources=list(sources),
         rows=0 if subject.frame is None else len(subject.frame),
-        protected=subject.protected, favourable=subject.favourable, unfavourable=subject.unfavourable, network=_network(subject),
+        protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
+        network=_network(subject),
         started=now, seconds=time.monotonic() - started, seed=seed, versions=versions(),
     )  # fmt: skip
     _publish(places, result)
@@ -164,7 +164,7 @@ def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> 
         section = _without(key, asked, subject, told, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
         section = _without(key, asked, subject, f"Did not run: {error}", Standing.SKIPPED)
-    return replace(section, seconds=time.monotonic() - started)
+    return section.model_copy(update={"seconds": time.monotonic() - started})
 
 
 def _without(key: str, asked: Asked, subject: Subject, told: str, standing: Standing) -> Section:
@@ -205,10 +205,10 @@ def _pin(key: str, asked: Asked, subject: Subject, seed: int, options: str) -> s
 
 def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
     """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
-    found = answer.section_dict(section)
+    found = plain(section.model_dump())
     content = {"pin": pin, "share": share, "section": found, "sha256": _digest(found)}
     save_json(places.work / KEPT / f"{section.key}.json", content)
-    return answer.section_of(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
+    return Section.model_validate(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
 
 
 def _digest(content: Any) -> str:
@@ -222,7 +222,7 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
         content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
         if content["sha256"] != _digest(content["section"]):
             return None
-        section = answer.section_of(content["section"])
+        section = Section.model_validate(content["section"])
         if content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
             return None
         late = any(one.standing in (Standing.UNKNOWN, Standing.CLAIMED) for one in section.statements)
@@ -238,7 +238,7 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
 
 def _publish(places: Places, result: AuditResult) -> None:
     """Page, answer and proofs take the place of older ones; whatever fails before leaves these as they were."""
-    html, content = page(result), answer.to_dict(result)
+    html, content = page(result), result.content()
     shown = {Path(proof.file).name for section in result.sections for proof in section.evidence}
     for path in places.work.iterdir():  # stores whose proofs are in certificates, and files of other questions
         if path.is_file() and path.name not in (*shown, MARK):

@@ -28,6 +28,12 @@ class Subject(systems.Subject):
     schema_path: Path | None
     sources: tuple[Source, ...]
 
+    def rows(self) -> pd.DataFrame:
+        """Return the table. Raises DataError where there is none."""
+        if self.frame is None:
+            raise DataError("no table of people was named; add a [data] section with the file of the rows")
+        return self.frame
+
     def check_options(self, folder: Path) -> str:
         """The options that name network and schema to `verifair check`, typed in a folder."""
         if self.file.model.demo is not None:

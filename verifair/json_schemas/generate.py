@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from verifair.audit.result import AuditResult
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, audit, bench, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, bench, situation, tools, verdicts
 from verifair.systems.cec.result import CecResult
 from verifair.systems.fgce.result import FgceResult
 from verifair.systems.hyfair.certify.result import MaximumResult, PartitionResult, TargetedResult, VerdictResult
@@ -37,7 +38,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "doctor": ("verifair doctor --json", TypeAdapter(tools.Doctor)),
     "export": ("verifair export --json", TypeAdapter(tools.Export)),
     "train": ("verifair train --json", TypeAdapter(tools.Train)),
-    "audit": ("verifair audit: the JSON beside the page", TypeAdapter(audit.Audit)),
+    "audit": ("verifair audit: the JSON beside the page", TypeAdapter(AuditResult)),
     "bench": ("verifair bench --json", TypeAdapter(bench.Bench)),
     "bench-list": ("verifair bench --list --json", TypeAdapter(bench.BenchList)),
     "certificate": ("Files of proofs about fairness, bias, robustness and counterfactuals", certificate.FILE),

@@ -5,11 +5,15 @@ Every statement says how firmly it stands, so that no page can make a measuremen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from verifair.systems.files import plain
+from verifair.systems.result import Probability, Seconds, Sha256, Shape
 
 
 class Standing(Enum):
@@ -39,88 +43,106 @@ class Tone(Enum):
     PLAIN = "plain"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statement:
-    """One sentence that a compliance officer understands without the paper. headline: it belongs to the first screen."""
+class Statement(Shape):
+    """One sentence that a compliance officer understands without the paper."""
 
     text: str
     standing: Standing
+    """How firmly it stands."""
     tone: Tone
+    """What it means to somebody responsible."""
     headline: bool = False
+    """It is on the first screen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """svg: a whole <svg> element, without scripts and without references outside itself.   alt: what it shows, in words."""
-
+class Picture(Shape):
     title: str
     alt: str
-    svg: str
+    """What it shows, in words."""
+    svg: SkipJsonSchema[str]
+    """A whole <svg> element, without scripts and without references outside itself. It is not in the audit's JSON."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DataTable:
-    """rows: ready to be shown; numbers stay numbers (the page aligns, rounds and sorts them). note: how to read it."""
+class DataTable(Shape):
+    """A table, ready to be shown; numbers stay numbers (the page aligns, rounds and sorts them)."""
 
     title: str
-    rows: pd.DataFrame
     note: str = ""
+    """How to read it."""
+    columns: list[str] = Field(default_factory=list)
+    rows: list[list[Any]]
+    """Each as long as columns."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_frame(cls, given: Any) -> Any:
+        """Accept rows = DataFrame as well."""
+        rows = given.get("rows") if isinstance(given, dict) else None
+        return given | plain(rows) if isinstance(rows, pd.DataFrame) else given
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> DataTable:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError("a row has more cells than there are columns, or fewer")
+        return self
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows, columns=self.columns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WitnessRow:
-    """One counterexample: the same person twice, with other protected values.
-
-    person: what both copies share, feature -> value in words ("age" -> "34 years").   changes: protected feature -> (was, became).
-    before, after: probability of the favourable outcome.   flips: whether the decision changes.
-    float32_agrees: whether onnxruntime shows the same (None: not asked).   sentence: all of it in one readable line.
-    """
+class WitnessRow(Shape):
+    """One counterexample: the same person twice, with other sensitive values."""
 
     analysis: str
     person: dict[str, str]
+    """Feature -> value in words ("age" -> "34 years"), of both."""
     changes: dict[str, tuple[str, str]]
-    before: float
-    after: float
+    """Sensitive feature -> [was, became]."""
+    before: Probability
+    after: Probability
     flips: bool
+    """The decision changes."""
     float32_agrees: bool | None
+    """Whether onnxruntime shows the same; null: not asked."""
     sentence: str
+    """All of it in one readable line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A file of proofs beside the page. file: relative to the page.   command: what re-checks it, from the page's folder.
-
-    proves: what it proves, in one sentence.
-    checked: "accepted", "rejected" or "not re-checked": what the separate checker said in this very run.
-    """
+class Evidence(Shape):
+    """A file of proofs, relative to the page."""
 
     file: str
-    sha256: str
+    sha256: Sha256
     proves: str
+    """In one sentence."""
     command: str
-    checked: str
+    """Checks it again, from the page's folder."""
+    checked: Literal["accepted", "rejected", "not re-checked"]
+    """By the separate checker, in this run."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Section:
-    """One analysis.
-
-    key: pba, certify, kmax, fgce, cec or cst.   question: what it asks, in one sentence.   method: how, and whether that is sound
-    and complete.   source: the paper.   semantics: which function the answers are about.   answer: JSON-ready, all in numbers.
-    settings: what was asked for, seeds included.   seconds: wall-clock.
-    """
+class Section(Shape):
+    """One analysis."""
 
     key: str
+    """The verb."""
     title: str
     question: str
+    """What it asks, in one sentence."""
     method: str
+    """How, and whether that is sound and complete."""
     source: str
+    """The paper."""
     semantics: str
+    """Which function the answers are about."""
     statements: tuple[Statement, ...]
     witnesses: tuple[WitnessRow, ...] = ()
     pictures: tuple[Picture, ...] = ()
     tables: tuple[DataTable, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    answer: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """What was asked for, seeds included."""
+    answer: dict[str, Any] = Field(default_factory=dict)
+    """All in numbers, as the analysis's own verb gives it or in part."""
+    seconds: Seconds = 0.0

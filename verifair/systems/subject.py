@@ -13,7 +13,7 @@ from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.datasets import Dataset
-from verifair.errors import DataError, QueryError
+from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.settings import Inputs
 
@@ -59,9 +59,9 @@ class Subject:
         return f" ({self.dropped:,} rows outside the schema's ranges were left out)" if self.dropped else ""
 
     def rows(self) -> pd.DataFrame:
-        """Return the table. Raises DataError where there is none."""
+        """Return the table. Raises QueryError where there is none."""
         if self.frame is None:
-            raise DataError("no table of people was named; add a [data] section with the file of the rows")
+            raise QueryError("--data missing: name the table of the rows, or try a shipped example with --demo german")
         return self.frame
 
     def some(self, rows: int | None, seed: int) -> tuple[pd.DataFrame, str]:

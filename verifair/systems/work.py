@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from solvers.outcome import Budget
 from verifair.checker.report import CheckReport
@@ -153,7 +153,7 @@ class Work:
         path = self.folder / name
         try:
             report = check(path, self.stopping(f"re-checking {name}"))
-            said = "accepted" if report.accepted else "rejected"
+            said: Literal["accepted", "rejected", "not re-checked"] = "accepted" if report.accepted else "rejected"
         except OutOfTime:
             said = "not re-checked"
         return Evidence(

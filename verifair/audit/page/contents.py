@@ -124,7 +124,7 @@ def changed(witness: WitnessRow) -> str:
 
 
 def tables(section: Section) -> list[tuple[str, str, Grid]]:
-    return [(table.title, table.note, grid(table.rows, MOST_ROWS)) for table in section.tables]
+    return [(table.title, table.note, grid(table.frame, MOST_ROWS)) for table in section.tables]
 
 
 def picture(drawn: Picture) -> str:

@@ -77,8 +77,6 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
 
 def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[pd.DataFrame, str]:
     """Return the rows that are asked about, and which these are in words."""
-    if subject.frame is None:
-        raise QueryError("--data missing; pass it, or try a shipped example with --demo german")
     frame, words = subject.some(settings.rows, seed)
     if settings.limit is not None:
         frame = frame.head(settings.limit)

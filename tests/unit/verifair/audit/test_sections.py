@@ -15,7 +15,6 @@ from scipy.special import expit
 from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
-from verifair.audit.answer import section_dict, section_of
 from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
@@ -88,17 +87,17 @@ def whole() -> Section:
 
 def test_a_section_comes_back_from_its_file_as_it_was() -> None:
     section = whole()
-    text = json.dumps(section_dict(section), allow_nan=False)
-    back = section_of(json.loads(text))
-    assert json.dumps(section_dict(back), allow_nan=False) == text
+    text = json.dumps(plain(section.model_dump()), allow_nan=False)
+    back = Section.model_validate(json.loads(text))
+    assert json.dumps(plain(back.model_dump()), allow_nan=False) == text
     assert (back.statements, back.witnesses, back.pictures, back.evidence) == (
         section.statements, section.witnesses, section.pictures, section.evidence,
     )
     assert back.answer == {"upper": None, "n": 3}
-    pd.testing.assert_frame_equal(back.tables[0].rows, section.tables[0].rows)
-    for damaged in ({}, {**section_dict(section), "more": 1}, {**section_dict(section), "statements": [{"text": 1}]}):
+    pd.testing.assert_frame_equal(back.tables[0].frame, section.tables[0].frame)
+    for damaged in ({}, {**plain(section.model_dump()), "more": 1}, {**plain(section.model_dump()), "statements": [{"text": 1}]}):
         with pytest.raises((KeyError, TypeError, ValueError)):
-            section_of(damaged)
+            Section.model_validate(damaged)
 
 
 def test_what_json_has_not_becomes_what_it_has() -> None:

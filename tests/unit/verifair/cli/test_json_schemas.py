@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator, ValidationError
 from solvers.outcome import Termination
 from tests.audit_sample import audit
 from verifair import json_schemas
-from verifair.audit.answer import to_dict
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import Tree
@@ -20,6 +19,7 @@ from verifair.cli.main import VERBS
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 from verifair.json_schemas.generate import SHAPES, generated
+from verifair.systems.files import plain
 from verifair.systems.findings import Standing
 
 SILENT = {"schema"}
@@ -110,7 +110,7 @@ def test_keys_that_are_too_many_or_missing_are_refused() -> None:
 
 
 def test_an_audit_is_as_its_schema_says() -> None:
-    answer = json.loads(json.dumps(to_dict(audit(witnesses=4))))
+    answer = json.loads(json.dumps(plain(audit(witnesses=4).content())))
     Draft202012Validator(json_schemas.schema("audit")).validate(answer)
     answer["sections"][0]["statements"][0]["standing"] = "certain"
     assert "'certain' is not one of" in refused("audit", answer)
