@@ -20,6 +20,7 @@ from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
+from verifair.systems.cec.settings import CecSettings
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
@@ -106,7 +107,7 @@ def certificates(folder: Path) -> None:
     kept["kmax"] = kmax(vf.KDiscrimination(**ask, protected=["race", "sex"], buckets=10), budget=BUDGET).certificate
     who = people_of(SCHEMA, table, "sex")
     reference = Reference.of(who, merit_columns(SCHEMA))
-    measured = audit(network(), reference, who, threshold=0.6, threads=1)
+    measured = audit(network(), reference, who, CecSettings(threshold=0.6), threads=1)
     kept["pairs"] = certify_consistency(network(), SCHEMA, measured, reference, who, 1.0).certificate
     kept["pairs_still"] = certify_consistency(network(), SCHEMA, measured, reference, who, 0.0).certificate
     errors = {"hours": {"sex = m": 0.25}, "race": {"hours": 0.125}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from verifair.schema.feature import text
 from verifair.schema.schema import Schema
 from verifair.systems.settings import Settings
 
+G = TypeVar("G", bound=Settings)
 HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 """What pandas calls objects that are all numbers."""
 
@@ -28,13 +29,16 @@ def check_number(name: str, value: Any, *, whole: bool = False) -> None:
         raise QueryError(f"{name} = {value!r}: expected a {'whole ' if whole else ''}number")
 
 
-def check_settings(settings: type[Settings], given: Mapping[str, Any]) -> None:
-    """Raise QueryError unless an estimator's parameters are what the settings of these names may be; others are not looked at."""
+def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
+    """Return an estimator's parameters as settings; others than those are not looked at. Raises QueryError."""
     own = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
     try:
-        settings.model_validate({name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()})
+        return settings.model_validate(plain)
     except ValidationError as error:
-        raise QueryError("\n".join(schema_file.problems(error, ()))) from None
+        told = zip(schema_file.problems(error, ()), error.errors(), strict=False)
+        lines = (line if "found" in line else f"{line}, found {schema_file.shown(one['input'])}" for line, one in told)
+        raise QueryError("\n".join(lines)) from None
 
 
 def check_table(table: Any) -> None:

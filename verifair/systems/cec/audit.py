@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from verifair.engine.verdict import Finding
 from verifair.systems.cec.explanations import cec_score, explanations, positive_margin, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
-from verifair.systems.cec.settings import THRESHOLD, Ties
+from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.work import Progress
 
 CHUNK = 4096
@@ -62,81 +61,89 @@ class Audit(Finding):
         return regimes(self.score, self.same_decision, self.threshold)
 
 
-def audit(
-    network: Network, reference: Reference, people: People, *, tau: float | None = None, steps: int | None = None,
-    threshold: float = THRESHOLD, ties: Ties = "first", seed: int = 0, threads: int = 2, progress: Progress | None = None,
-    matches: Matches | None = None,
-) -> Audit:
-    """Explanation consistency of a network for these people against the reference.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanations:
+    """What is known of one side of the M matched pairs.
 
-    tau, ties, seed: see `match`.   matches: other pairs than those, such as `match_within`.   steps: see `explanations`.
-    threshold: of the regimes.   progress(done, total) counts attributions.
-    Raises QueryError and DataError as these do.   Reference: CEC, algorithm 1 and definition 3.
+    g: (M, n_0) attributions.   decision: (M,) classes.   probability: (M,) of class 1.
     """
-    regimes(np.zeros(0), np.zeros(0, dtype=bool), threshold)  # a threshold that cannot be is said before the work
-    positive_margin(network)
-    if matches is None:
-        matches = match(reference, people, tau=tau, ties=ties, seed=seed)
-    who, place = np.unique(matches.individual[matches.matched], return_inverse=True)
-    x, x_tilde = people.x[who], reference.people.x[matches.row[matches.matched]]
-    baseline = reference.baseline(people)[who]  # both of a pair are explained from the person's own
-    total = len(x) + len(x_tilde)
-    tell = progress or (lambda done, total: None)
-    g = _explained(network, x, baseline, steps, threads, lambda done: tell(done, total))
-    g_tilde = _explained(network, x_tilde, baseline[place], steps, threads, lambda done: tell(len(x) + done, total))
-    return scored(
-        people, matches, g[place], g_tilde, threshold=threshold,
-        decision=decisions(network, x)[place], decision_tilde=decisions(network, x_tilde),
-        probability=probability(network, x)[place], probability_tilde=probability(network, x_tilde),
-        method="exact path integral" if steps is None else f"{steps}-step Riemann sum", seed=seed if ties == "random" else None,
-    )
+
+    g: Array
+    decision: Integers
+    probability: Array
+
+
+def audit(
+    network: Network, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *, seed: int = 0, threads: int = 2,
+    progress: Progress | None = None,
+) -> Audit:
+    """Measure the explanation consistency of a network for these people against the reference.
+
+    settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   seed: of random ties.
+    progress(done, total) counts attributions.   Raises QueryError and DataError as `match` and `explanations` do.
+    Reference: CEC, algorithm 1 and definition 3.
+    """
+    positive_margin(network)  # too many classes are said before the work
+    matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
+    return _measured(network, reference, people, matches, settings, threads, progress)
 
 
 def control(
-    network: Network, reference: Reference, found: Audit, *, steps: int | None = None, ties: Ties = "first", seed: int = 0,
-    threads: int = 2, progress: Progress | None = None,
+    network: Network, reference: Reference, found: Audit, settings: CecSettings = DEFAULTS, *, seed: int = 0, threads: int = 2,
+    progress: Progress | None = None,
 ) -> Audit:
-    """The people of an audit beside the nearest other person of their *own* group: how much of `found` the group does not explain.
+    """Compare the people of an audit with the nearest other person of their *own* group: what the group does not explain.
 
     Comparable people agree in merit alone and may differ in all else, whatever their groups, and so may their reasons: what tells
-    of the groups is the excess of the score across over this one (`measures.excess`).   steps, ties, seed: as in the audit.
+    of the groups is the excess of the score across over this one (`measures.excess`).   settings: ties and steps; the rest is as
+    in the audit.
     Reference: ours; the paper compares across groups only.
     """
-    who = found.people.take(np.unique(found.individual))
-    matches = match_within(reference, who, tau=found.matches.tau, ties=ties, seed=seed)
-    matches = replace(matches, individual=np.unique(found.individual))
-    return audit(
-        network, reference, found.people, matches=matches, steps=steps, threshold=found.threshold, ties=ties, seed=seed,
-        threads=threads, progress=progress,
-    )
+    audited = np.unique(found.individual)
+    settings = settings.model_copy(update={"tau": found.matches.tau, "threshold": found.threshold})
+    matches = match_within(reference, found.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
+    return _measured(network, reference, found.people, replace(matches, individual=audited), settings, threads, progress)
 
 
-def _explained(
-    network: Network, x: Array, baseline: Array, steps: int | None, threads: int, tell: Callable[[int], None]
-) -> Array:
-    g = np.empty_like(x)
-    for start in range(0, len(x), CHUNK):
-        part = slice(start, start + CHUNK)
-        g[part] = explanations(network, x[part], baseline[part], steps, threads=threads)
-        tell(min(start + CHUNK, len(x)))
-    return g
+def _measured(
+    network: Network, reference: Reference, people: People, matches: Matches, settings: CecSettings, threads: int,
+    progress: Progress | None,
+) -> Audit:
+    """Return the audit of some pairs; those of one person share the explanation, and both of a pair the person's baseline."""
+    who, place = np.unique(matches.individual[matches.matched], return_inverse=True)
+    x, x_tilde = people.x[who], reference.people.x[matches.row[matches.matched]]
+    baseline, total = reference.baseline(people)[who], len(x) + len(x_tilde)
+    steps = None if settings.steps == "exact" else settings.steps
+
+    def explained(inputs: Array, baselines: Array, before: int) -> Explanations:
+        g = np.empty_like(inputs)
+        for start in range(0, len(inputs), CHUNK):
+            part = slice(start, start + CHUNK)
+            g[part] = explanations(network, inputs[part], baselines[part], steps, threads=threads)
+            if progress is not None:
+                progress(before + min(start + CHUNK, len(inputs)), total)
+        return Explanations(g=g, decision=decisions(network, inputs), probability=probability(network, inputs))
+
+    own, other = explained(x, baseline, 0), explained(x_tilde, baseline[place], len(x))
+    own = Explanations(g=own.g[place], decision=own.decision[place], probability=own.probability[place])
+    method = "exact path integral" if steps is None else f"{steps}-step Riemann sum"
+    return scored(people, matches, own, other, threshold=settings.threshold, method=method, seed=matches.seed)
 
 
 def scored(
-    people: People, matches: Matches, g: Array, g_tilde: Array, *, decision: Integers, decision_tilde: Integers, probability: Array,
-    probability_tilde: Array, threshold: float = THRESHOLD, method: str, seed: int | None = None,
+    people: People, matches: Matches, own: Explanations, other: Explanations, *, threshold: float = THRESHOLD, method: str,
+    seed: int | None = None,
 ) -> Audit:
-    """An audit from attributions and decisions that somebody else computed, for deciders that are no single network.
+    """Return the audit of explanations that somebody else computed, for deciders that are no single network.
 
-    Everything but people and matches is about the matched pairs, in the order of `matches.matched`: g, g_tilde (M, n_0), the
-    rest (M,).
+    own, other: of the person and of the counterpart, for the matched pairs in the order of `matches.matched`.
     """
-    score = cec_score(g, g_tilde)
+    score = cec_score(own.g, other.g)
     return Audit(
         kind="explanation consistency", value=float(score.mean()) if len(score) else float("nan"), method=method, seed=seed,
         details={"pairs": len(matches.row), "matched": len(score), "threshold": threshold, "tau": matches.tau},
-        people=people, matches=matches, pair=matches.matched, g=g, g_tilde=g_tilde, score=score, decision=decision,
-        decision_tilde=decision_tilde, probability=probability, probability_tilde=probability_tilde, threshold=threshold,
+        people=people, matches=matches, pair=matches.matched, g=own.g, g_tilde=other.g, score=score, decision=own.decision,
+        decision_tilde=other.decision, probability=own.probability, probability_tilde=other.probability, threshold=threshold,
     )
 
 

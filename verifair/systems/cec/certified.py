@@ -95,7 +95,7 @@ class Certified:
 class _Pair:
     """One pair under way: the parts of both neighbourhoods that are still to be told apart, and the worst score bound so far."""
 
-    open: list[tuple[Part, Part]]
+    open: list[tuple[SubBox, SubBox]]
     bound: float = 0.0
     boxes: int = 2
     reason: str | None = None
@@ -146,10 +146,18 @@ def certify_consistency(
         if progress is not None:
             progress(min(start + CHUNK, len(candidates)), len(candidates))
     proved = np.flatnonzero(status == CERTIFIED)
+    distinct, which = np.unique(baseline[audit.individual[proved]], axis=0, return_inverse=True)
+    query = ConsistencyQuery(
+        kind="explanation-consistency", delta=float(delta), threshold=float(audit.threshold), epsilon=EPSILON
+    )
+    certificate = ConsistencyCertificate(
+        network_sha256=network.source_sha256, schema_sha256=schema.sha256, semantics=semantics(network), query=query,
+        features=tuple(feature.name for feature in schema.features), baselines=distinct, rows=raw[audit.individual[proved]],
+        counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1), boxes=count[proved],
+    )
     return Certified(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
-        seconds=time.perf_counter() - started,
-        certificate=_certificate(network, schema, audit, baseline, raw, other, delta, proved, count),
+        seconds=time.perf_counter() - started, certificate=certificate,
     )
 
 
@@ -193,8 +201,8 @@ def _close(pair: _Pair, threshold: float) -> None:
 
 def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: float, most: int) -> None:
     """One round: of every open pair of parts, cut the one that matters, or its paths where it is a point."""
-    wanted: dict[int, tuple[Part, int]] = {}  # by identity: several pairs of parts may ask for the same one
-    chosen: list[list[tuple[Part, Part, bool]]] = []
+    wanted: dict[int, tuple[SubBox, int]] = {}  # by identity: several pairs of parts may ask for the same one
+    chosen: list[list[tuple[SubBox, SubBox, bool]]] = []
     boxes_of: dict[int, tuple[Array, Array]] = {}
     for k, pair in enumerate(pairs):
         chosen.append([])
@@ -216,7 +224,7 @@ def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: flo
             _close(pair, threshold)
 
 
-def _to_cut(network: Network, schema: Schema, a: Part, b: Part, boxes_of: dict[int, tuple[Array, Array]]) -> Part | None:
+def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, boxes_of: dict[int, tuple[Array, Array]]) -> SubBox | None:
     """Which of two parts to look at more closely; its new boxes go to `boxes_of`. None where both are looked at closely enough."""
     undecided = [part for part in (a, b) if part.decision is None]
     order = sorted(undecided or (a, b), key=lambda part: -part.spread)
@@ -233,10 +241,10 @@ def _to_cut(network: Network, schema: Schema, a: Part, b: Part, boxes_of: dict[i
 
 
 def _bounded_again(
-    network: Network, schema: Schema, parts: list[Part], boxes_of: dict[int, tuple[Array, Array]]
-) -> dict[int, list[Part]]:
+    network: Network, schema: Schema, parts: list[SubBox], boxes_of: dict[int, tuple[Array, Array]]
+) -> dict[int, list[SubBox]]:
     """The new parts in the place of each old one, by its identity; those of equally many slices in one batch."""
-    found: dict[int, list[Part]] = {}
+    found: dict[int, list[SubBox]] = {}
     cuts = {id(part): part.cuts + len(boxes_of[id(part)][0]) - 1 for part in parts}
     slices = {
         id(part): 4 * part.slices if cuts[id(part)] == part.cuts else min(SLICES << cuts[id(part)] // 3, FINE_SLICES)
@@ -254,7 +262,7 @@ def _bounded_again(
     return found
 
 
-def _leaves(network: Network, schema: Schema, a: Part, b: Part, threshold: float, seed: int) -> bool:
+def _leaves(network: Network, schema: Schema, a: SubBox, b: SubBox, threshold: float, seed: int) -> bool:
     """Whether some corners of the two neighbourhoods were measured outside regime A: there is then no proof to look for."""
     generator = np.random.default_rng(seed)
     points = []
@@ -267,33 +275,11 @@ def _leaves(network: Network, schema: Schema, a: Part, b: Part, threshold: float
     return bool((score > threshold).any() or len(np.unique(np.concatenate(decided))) > 1)
 
 
-def _certificate(
-    network: Network, schema: Schema, audit: Audit, baseline: Array, raw: Array, other: Array, delta: float, proved: Integers,
-    count: Integers,
-) -> ConsistencyCertificate:
-    explained = baseline[audit.individual[proved]]
-    distinct, which = np.unique(explained, axis=0, return_inverse=True)
-    return ConsistencyCertificate(
-        network_sha256=network.source_sha256,
-        schema_sha256=schema.sha256,
-        semantics=semantics(network),
-        query=ConsistencyQuery(
-            kind="explanation-consistency", delta=float(delta), threshold=float(audit.threshold), epsilon=EPSILON
-        ),
-        features=tuple(feature.name for feature in schema.features),
-        baselines=distinct,
-        rows=raw[audit.individual[proved]],
-        counterparts=other[audit.counterpart[proved]],
-        baseline=which.reshape(-1),
-        boxes=count[proved],
-    )
-
-
 # The neighbourhoods of two people, and their parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class SubBox:
     """A raw box lower, upper (V,) of one person's neighbourhood, and what is known of it: the attributions (number `index` of a
     batch) from the baseline (n_0,), and bounds `least`, `most` of the margin. slices: into how many the paths were cut. cuts: how
     often the neighbourhood was halved to get here."""
@@ -358,7 +344,7 @@ def boxes(schema: Schema, raw: Array, delta: float) -> tuple[Array, Array]:
 
 def bounded(
     network: Network, domain: Domain, baseline: Array, lower: Array, upper: Array, slices: int, cuts: Integers
-) -> list[Part]:
+) -> list[SubBox]:
     """What can be said of raw boxes lower, upper (B, V), explained from baselines (B, n_0), after `cuts` (B,) halvings.
 
     Sound? yes (`encoders.bounds.gradient`, `encoders.bounds.attribution`).  Complete? no.
@@ -371,7 +357,7 @@ def bounded(
         zonotopes = gradient_zonotopes(network, margin, baseline[batch], low[batch], high[batch], slices)
         found = attributions(zonotopes, baseline[batch], low[batch], high[batch])
         parts += [
-            Part(
+            SubBox(
                 lower=lower[start + k], upper=upper[start + k], baseline=baseline[start + k], attributions=found, index=k,
                 least=float(zonotopes.lower[k]), most=float(zonotopes.upper[k]), slices=slices, cuts=int(cuts[start + k]),
             )
@@ -380,7 +366,7 @@ def bounded(
     return parts
 
 
-def halves(network: Network, domain: Domain, part: Part) -> tuple[Array, Array] | None:
+def halves(network: Network, domain: Domain, part: SubBox) -> tuple[Array, Array] | None:
     """The raw boxes lower, upper (2, V) of a part's halves along the variable that moves the first layer most; None for a point.
 
     Whole numbers are divided between the halves, a real interval shares its cut.

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Network
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.arguments import check_number
+from verifair.systems.arguments import check_number, check_settings
 from verifair.systems.cec.audit import Audit, audit, control
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
-from verifair.systems.cec.settings import THRESHOLD, Ties
+from verifair.systems.cec.settings import DEFAULTS, CecSettings, Ties
 from verifair.systems.work import Progress
 
 
@@ -32,8 +32,8 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, network: Network, schema: Schema, *, tau: float | None = None, threshold: float = THRESHOLD, steps: int | None = None,
-        ties: Ties = "first", seed: int = 0, threads: int = 2,
+        self, network: Network, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
+        steps: int | None = None, ties: Ties = DEFAULTS.ties, seed: int = 0, threads: int = 2,
     ) -> None:
         self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
         self.ties, self.seed, self.threads = ties, seed, threads
@@ -61,16 +61,14 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
         return audit(
-            self.network, self.reference_, people, tau=self.tau, steps=self.steps, threshold=self.threshold, ties=self.ties,
-            seed=self.seed, threads=self.threads, progress=progress,
+            self.network, self.reference_, people, self._settings(), seed=self.seed, threads=self.threads, progress=progress
         )
 
     def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
-        """The people of an audit beside the nearest other person of their own group: see `audit.control`, and `measures.excess`."""
+        """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`."""
         check_is_fitted(self)
         return control(
-            self.network, self.reference_, found, steps=self.steps, ties=self.ties, seed=self.seed, threads=self.threads,
-            progress=progress,
+            self.network, self.reference_, found, self._settings(), seed=self.seed, threads=self.threads, progress=progress
         )
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
@@ -86,18 +84,16 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.schema, Schema):
             raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
         self.schema.check_network(self.network)
-        check_number("threshold", self.threshold)
-        if self.tau is not None:
-            check_number("tau", self.tau)
-        if self.steps is not None:
-            check_number("steps", self.steps, whole=True)
-        if self.ties not in ("first", "random"):
-            raise QueryError(f"ties = {self.ties!r}: expected 'first' or 'random'")
+        self._settings()
         for name, least in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             check_number(name, value, whole=True)
             if value < least:
                 raise QueryError(f"{name} = {value}: expected {least} or more")
+
+    def _settings(self) -> CecSettings:
+        """Return the parameters as settings. Raises QueryError."""
+        return check_settings(CecSettings, self.get_params(deep=False))
 
 
 def _named(sensitive_features: Any) -> Any:

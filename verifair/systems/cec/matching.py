@@ -80,6 +80,7 @@ class Matches:
 
     individual: (P,) rows of the audited people.   other: (P,) the other group.   row: (P,) the counterpart's row in the reference,
     -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) how many are equally near.
+    seed: of the draw among these; None: the first was taken.
     """
 
     individual: Integers
@@ -88,6 +89,7 @@ class Matches:
     distance: Array
     ties: Integers
     tau: float | None
+    seed: int | None = None
 
     @property
     def matched(self) -> Integers:
@@ -125,7 +127,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     wanted = (other != people.groups[:, None]) & np.isin(other, reference.people.groups)
     found = Matches(
         individual=np.nonzero(wanted)[0], other=other[wanted], row=row[wanted], distance=distance[wanted], ties=equal[wanted],
-        tau=tau,
+        tau=tau, seed=seed if ties == "random" else None,
     )
     if tau is not None:
         found.row[found.distance > tau] = -1
@@ -169,7 +171,10 @@ def match_within(
         distance[left] = np.inf
     if tau is not None:
         row[distance > tau] = -1
-    return Matches(individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau)
+    return Matches(
+        individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau,
+        seed=seed if ties == "random" else None,
+    )
 
 
 def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:

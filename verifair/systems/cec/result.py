@@ -53,13 +53,14 @@ REVIEWED = 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class Audited:
     """people: (N,) whose explanations are compared.   reference: with whom.   rows, reference_rows: what their tables call them.
 
     words: which rows are audited.   apart: file of the rows to compare with; None for the audited table.   dropped: rows outside
     the schema, of both tables.   protected: what makes the groups.   merit: names of the features that make people comparable.
     """
 
+    schema: Schema
     people: People
     reference: Reference
     rows: pd.Index
@@ -243,7 +244,7 @@ class CertifiedPairs(Shape):
     """What became of the certificate."""
 
     @classmethod
-    def of(cls, found: Certified, measured: Audit, asked: Asked, *, file: Path | None, note: str | None) -> CertifiedPairs:
+    def of(cls, found: Certified, measured: Audit, asked: Audited, *, file: Path | None, note: str | None) -> CertifiedPairs:
         """Return what was certified of the audit's pairs, with rows called as in their tables."""
         sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
         return cls(
@@ -280,15 +281,14 @@ class CecResult(Result):
     """Rank correlation."""
     pairs: Annotated[pd.DataFrame, RowsOf(Pair)]
     certified: CertifiedPairs | None
-    described: Schema = Field(exclude=True)
     measured: Audit = Field(exclude=True)
-    asked: Asked = Field(exclude=True)
+    asked: Audited = Field(exclude=True)
     top: int = Field(exclude=True)
     """People to review on the screen."""
 
     @classmethod
     def of(
-        cls, measured: Audit, inner: Audit | None, schema: Schema, asked: Asked, *, ties: Ties = "first", top: int = REVIEWED,
+        cls, measured: Audit, inner: Audit | None, asked: Audited, *, ties: Ties = "first", top: int = REVIEWED,
         seed: int = 0, **more: Any,
     ) -> CecResult:
         """Return what an audit found.
@@ -306,15 +306,19 @@ class CecResult(Result):
                 reference=str(asked.apart) if asked.apart else None, threshold=measured.threshold, attributions=measured.method,
             ),
             groups=(everybody, *(_findings(measured, inner, name, belongs == k, seed) for k, name in names)),
-            between_groups=by_group(measured), features=feature_parts(measured, schema), thresholds=sensitivity(measured),
-            review=_review(measured, schema, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
-            model_decides=triviality(measured), pairs=pairs, described=schema, measured=measured, asked=asked, top=top, seed=seed,
+            between_groups=by_group(measured), features=feature_parts(measured, asked.schema), thresholds=sensitivity(measured),
+            review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
+            model_decides=triviality(measured), pairs=pairs, measured=measured, asked=asked, top=top, seed=seed,
             score_follows_distance=_rank_correlation(measured.score, measured.matches.distance[measured.pair]), **more,
         )
 
     @property
     def everybody(self) -> GroupFindings:
         return self.groups[0]
+
+    @property
+    def described(self) -> Schema:
+        return self.asked.schema
 
     @property
     def controlled(self) -> bool:
@@ -376,7 +380,7 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
     return {name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
-def _pairs(audit: Audit, inner: Audit | None, asked: Asked) -> pd.DataFrame:
+def _pairs(audit: Audit, inner: Audit | None, asked: Audited) -> pd.DataFrame:
     """One line for each audited person and other group: rows, labels, distance, ties, and what was measured of the matched."""
     matches, who = audit.matches, audit.matches.individual
     names = np.array(audit.people.names, dtype=object)
@@ -436,9 +440,9 @@ def replace_pairs(audit: Audit, kept: Integers) -> Audit:
     return replace(audit, **{field: getattr(audit, field)[kept] for field in fields})
 
 
-def _review(audit: Audit, schema: Schema, asked: Asked, top: int) -> pd.DataFrame:
+def _review(audit: Audit, asked: Audited, top: int) -> pd.DataFrame:
     """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
-    table = to_review(audit, schema, top)
+    schema, table = asked.schema, to_review(audit, asked.schema, top)
     names = list(audit.people.names)
     pairs = zip(audit.individual.tolist(), audit.matches.other[audit.pair].tolist(), strict=True)
     place = {pair: n for n, pair in enumerate(pairs)}

@@ -33,7 +33,7 @@ class CecSettings(Grouped):
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None
     """Farther people are no counterparts; in standard deviations of merit."""
-    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
     """Scores above it are different reasons, 0 .. 1."""
     steps: Annotated[int | Literal["exact"], BeforeValidator(_steps), Option(type=str)] = "exact"
     """exact (integral), or a number: steps of a Riemann sum, 32 in the paper."""
@@ -51,7 +51,8 @@ class CecSettings(Grouped):
             raise ValueError("--certificate holds proofs that pairs are in regime A: add --certify DELTA, or drop it")
 
 
-THRESHOLD = CecSettings().threshold
+DEFAULTS = CecSettings()
+THRESHOLD = DEFAULTS.threshold
 """Explanations more than 60 degrees apart differ: the score is sin(angle / 2). The paper names no threshold."""
 SYSTEM = System(
     verb="cec",

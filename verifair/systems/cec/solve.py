@@ -15,7 +15,7 @@ from verifair.systems.cec.certified import Certified, certify_consistency
 from verifair.systems.cec.explanations import positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
-from verifair.systems.cec.result import Asked, CecResult, CertifiedPairs
+from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
 from verifair.systems.cec.settings import CecSettings
 from verifair.systems.groups import Rows, rows_of
 from verifair.systems.subject import Subject
@@ -33,20 +33,14 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     if settings.certify:
         schema.steps([])  # a schema without units has no neighbourhoods: said before the work
     asked = _asked(settings, subject, work.seed)
-    steps = None if settings.steps == "exact" else settings.steps
     label, inner, certified, interrupted = f"explanations {', '.join(asked.protected)}", None, None, None
     try:
         with work.bar(label) as progress:
             tell = work.stopping(label, progress)
-            measured = audit(
-                network, asked.reference, asked.people, tau=settings.tau, steps=steps, threshold=settings.threshold,
-                ties=settings.ties, seed=work.seed, threads=work.jobs, progress=tell,
-            )
+            how: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": tell}
+            measured = audit(network, asked.reference, asked.people, settings, **how)
             if settings.within:
-                inner = control(
-                    network, asked.reference, measured, steps=steps, ties=settings.ties, seed=work.seed, threads=work.jobs,
-                    progress=tell,
-                )
+                inner = control(network, asked.reference, measured, settings, **how)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted during {label}: nothing is kept; --rows N audits a sample") from None
     if settings.certify is not None:
@@ -60,7 +54,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
         except KeyboardInterrupt:
             interrupted = "what was measured until then is kept"
     return CecResult.of(
-        measured, inner, schema, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,
+        measured, inner, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, interrupted=interrupted,
     )
 
@@ -72,7 +66,7 @@ def _saved(found: Certified, work: Work) -> dict[str, Any]:
     return {"file": file, "note": note}
 
 
-def _asked(settings: CecSettings, subject: Subject, seed: int) -> Asked:
+def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     """Return the people and their reference. Raises QueryError, DataError, SchemaError for settings that do not fit the tables."""
     schema = subject.schema
     table = own = rows_of(settings, subject, "cec")
@@ -90,9 +84,10 @@ def _asked(settings: CecSettings, subject: Subject, seed: int) -> Asked:
         raise DataError(f"--reference {settings.reference}: {error}") from None
     chosen, words = _chosen(own, settings.rows, seed)
     people = pool if table is own else people_of(schema, own.frame, own.groups, names=pool.names)
-    return Asked(
-        people=people.take(chosen), reference=reference, rows=own.frame.index[chosen], reference_rows=table.frame.index,
-        words=words, apart=settings.reference, dropped=own.dropped + (0 if table is own else table.dropped),
+    return Audited(
+        schema=schema, people=people.take(chosen), reference=reference, rows=own.frame.index[chosen],
+        reference_rows=table.frame.index, words=words, apart=settings.reference,
+        dropped=own.dropped + (0 if table is own else table.dropped),
         protected=tuple(own.groups.columns), merit=tuple(feature.name for feature in schema.features if feature.merit),
     )
 

@@ -24,7 +24,10 @@ SHOWN = 100
 """Pairs to review in the table."""
 PROOFS = 0.7
 """Share of the time left that goes to certified pairs, of all features together."""
-UNSAID = {"query", "pairs", "trust", "model_sha256", "schema_sha256", "seconds", "seed", "versions"}
+UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("query", "pairs", "trust", "model_sha256", "schema_sha256", "seconds", "seed", "versions"), True),
+    "certified": {"people", "seconds", "certificate_file"},
+}
 """Of a result, what the section does not repeat."""
 
 

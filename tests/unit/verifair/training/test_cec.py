@@ -19,6 +19,7 @@ from verifair.errors import DataError, SchemaError, TrainingError  # noqa: E402
 from verifair.systems.cec.audit import audit  # noqa: E402
 from verifair.systems.cec.matching import Reference, match  # noqa: E402
 from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
+from verifair.systems.cec.settings import CecSettings  # noqa: E402
 from verifair.systems.cec.training import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train  # noqa: E402
 from verifair.systems.cec.training.loss import CecObjective, equalized_odds, explanation_gap  # noqa: E402
 from verifair.systems.cec.training.settings import CecTrainingSettings  # noqa: E402
@@ -126,7 +127,7 @@ def test_the_score_in_training_is_that_of_the_audit(reference: Reference) -> Non
     weights, _ = fit(inputs(reference), QUICK, CrossEntropy(reference.people.labels))
     network = Perceptron.of(weights, torch.Generator())
     trained = cec(reference).score(network, torch.arange(len(reference.people))).item()
-    measured = audit(network_of(weights), reference, reference.people, steps=32)
+    measured = audit(network_of(weights), reference, reference.people, CecSettings(steps=32))
     assert trained == pytest.approx(float((measured.score**2).mean()), abs=1e-5)
     assert trained > 0.1
 

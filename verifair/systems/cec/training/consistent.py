@@ -17,6 +17,7 @@ from verifair.systems.cec.audit import audit
 from verifair.systems.cec.matching import Matches, Reference, match
 from verifair.systems.cec.measures import Triviality, triviality
 from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.cec.settings import CecSettings
 from verifair.systems.cec.training.settings import CecTrainingSettings, ConsistencyTerms
 from verifair.training.measure import TrainingReport, network_of
 from verifair.training.settings import Choices
@@ -69,7 +70,7 @@ class Consistent:
     @classmethod
     def of(cls, network: Network, explained: TrainingPeople) -> Consistent:
         """Measure with the exact path integral."""
-        found = audit(network, explained.reference, explained.held_out, tau=explained.tau)
+        found = audit(network, explained.reference, explained.held_out, CecSettings(tau=explained.tau))
         trivial = triviality(found)
         return cls(
             cec=float(found.score.mean()),

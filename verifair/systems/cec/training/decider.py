@@ -17,7 +17,7 @@ from scipy.linalg import block_diag
 
 from encoders.network import Array, Integers, Layer, Link, Network
 from verifair.engine.questions import decisions
-from verifair.systems.cec.audit import Audit, probability, scored
+from verifair.systems.cec.audit import Audit, Explanations, probability, scored
 from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Matches, Reference, match
 from verifair.systems.cec.people import People
@@ -63,12 +63,14 @@ def audit_decider(decider: TrainedDecider, reference: Reference, people: People,
     who, whom = matches.individual[matches.matched], matches.row[matches.matched]
     seen, pool = decider.seen(people), decider.seen(reference.people)
     baseline = Reference.of(pool, reference.columns).baseline(seen)[who]
-    g, g_tilde = (explanations(decider.network, x, baseline, None) for x in (seen.x[who], pool.x[whom]))
-    return scored(
-        people, matches, g, g_tilde, decision=decider.decide(people)[who], decision_tilde=decider.decide(reference.people, 1)[whom],
-        probability=decider.score(people)[who], probability_tilde=decider.score(reference.people)[whom], method=decider.method,
-        seed=None if decider.rule is None else 0,
+    own, other = (
+        Explanations(
+            g=explanations(decider.network, inputs.x[rows], baseline), decision=decider.decide(side, seed)[rows],
+            probability=decider.score(side)[rows],
+        )
+        for inputs, side, rows, seed in ((seen, people, who, 0), (pool, reference.people, whom, 1))
     )
+    return scored(people, matches, own, other, method=decider.method, seed=None if decider.rule is None else 0)
 
 
 def mixture(networks: Sequence[Network], weights: Array) -> Network:

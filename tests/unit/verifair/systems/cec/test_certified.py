@@ -26,6 +26,7 @@ from verifair.systems.cec.certified import Certified, certify_consistency, raw_r
 from verifair.systems.cec.explanations import cec_score, explanations
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.cec.settings import CecSettings
 
 FEATURES: list[dict[str, Any]] = [
     integer("income", 0, 12, scale="minmax", unit=1, merit=True),
@@ -62,7 +63,7 @@ def run(
     delta: float, *, schema: Schema = SCHEMA, network: Network = NETWORK, threshold: float = 0.5, budget: Budget | None = None
 ) -> tuple[Certified, Audit, Reference]:
     who, reference = people(schema)
-    measured = audit(network, reference, who, threshold=threshold, threads=1)
+    measured = audit(network, reference, who, CecSettings(threshold=threshold), threads=1)
     return certify_consistency(network, schema, measured, reference, who, delta, budget=budget), measured, reference
 
 

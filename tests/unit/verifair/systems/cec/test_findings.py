@@ -12,11 +12,11 @@ import pytest
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
 from verifair.systems.cec import plots, tables
-from verifair.systems.cec.audit import Audit, scored
+from verifair.systems.cec.audit import Audit, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
 from verifair.systems.cec.matching import Matches, Reference
 from verifair.systems.cec.people import People
-from verifair.systems.cec.result import EVERYBODY, Asked, CecResult, replace_pairs
+from verifair.systems.cec.result import EVERYBODY, Audited, CecResult, replace_pairs
 from verifair.systems.cec.settings import Ties
 
 SCHEMA = schema_of(
@@ -42,24 +42,22 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
     )
     measured = people - unmatched
     chance = rng.random(measured) if probability is None else probability
-    return scored(
-        everybody, matches, rng.standard_normal((measured, 6)), rng.standard_normal((measured, 6)), method="exact",
-        decision=(chance > 0.5).astype(np.int64), decision_tilde=rng.integers(0, 2, measured), probability=chance,
-        probability_tilde=rng.random(measured),
+    own, other = (
+        Explanations(g=rng.standard_normal((measured, 6)), decision=decision, probability=each)
+        for decision, each in (((chance > 0.5).astype(np.int64), chance), (rng.integers(0, 2, measured), rng.random(measured)))
     )
+    return scored(everybody, matches, own, other, method="exact")
 
 
 def told(audit: Audit, *, inner: Audit | None = None, ties: Ties = "first") -> CecResult:
     names = range(len(audit.people))
-    asked = Asked(
-        people=audit.people, reference=Reference.of(audit.people, np.array([0])), rows=pd.Index([f"p{n}" for n in names]),
-        reference_rows=pd.Index([f"q{n}" for n in names]), words="all rows", apart=None, dropped=0, protected=("sex",),
-        merit=("income",),
+    asked = Audited(
+        schema=SCHEMA, people=audit.people, reference=Reference.of(audit.people, np.array([0])),
+        rows=pd.Index([f"p{n}" for n in names]), reference_rows=pd.Index([f"q{n}" for n in names]),
+        words="all rows", apart=None, dropped=0, protected=("sex",), merit=("income",),
     )
-    return CecResult.of(
-        audit, inner, SCHEMA, asked, ties=ties, certified=None, model_sha256="0" * 64, schema_sha256=SCHEMA.sha256,
-        seconds=0.0,
-    )
+    more = {"certified": None, "model_sha256": "0" * 64, "schema_sha256": SCHEMA.sha256, "seconds": 0.0}
+    return CecResult.of(audit, inner, asked, ties=ties, **more)
 
 
 def test_groups_partition_everybody() -> None:

@@ -77,7 +77,7 @@ def test_a_column_that_is_there_twice_is_refused(model: ExplanationConsistency) 
         ({"threads": 0}, "threads = 0: expected 1 or more"),
         ({"threads": "2"}, "threads = '2': expected a whole number"),
         ({"schema": "german.toml"}, "schema: found str; expected a Schema (Schema.load)"),
-        ({"steps": 10**20}, f"steps = {10**20}: expected 1 to 10000"),
+        ({"steps": 10**20}, f"steps: expected exact, or a number of steps in 1 .. 10000, such as the paper's 32, found {10**20}"),
     ],
 )
 def test_parameters_that_cannot_be_are_named(model: ExplanationConsistency, parameter: dict[str, Any], message: str) -> None:
