@@ -39,7 +39,7 @@ NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with ce
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Questions(Batched):
+class _PartQuestions(Batched):
     """Q questions: lower, upper, prime, offset (Q, V), and the part (Q,) that each is about."""
 
     lower: Array
@@ -68,7 +68,7 @@ class _StoredQuery:
         out[self.index] = True
         return out
 
-    def questions(self, first: int, parts: Integers) -> _Questions:
+    def questions(self, first: int, parts: Integers) -> _PartQuestions:
         """Return the questions about some of the parts from `first` on."""
         low, high = self.partition.boxes(first + parts)
         part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
@@ -78,7 +78,7 @@ class _StoredQuery:
         lower[:, self.index] = upper[:, self.index] = self.z[pair]
         prime = lower.copy()
         prime[:, self.index] = self.z_prime[pair]
-        every = _Questions(lower=lower, upper=upper, prime=prime, offset=shift, part=first + parts[part])
+        every = _PartQuestions(lower=lower, upper=upper, prime=prime, offset=shift, part=first + parts[part])
         return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
@@ -236,7 +236,7 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
 
 
 def _confirm(
-    boxes: list[tuple[Array, Array]], asked: _Questions, query: _StoredQuery, network: Network, schema: Schema
+    boxes: list[tuple[Array, Array]], asked: _PartQuestions, query: _StoredQuery, network: Network, schema: Schema
 ) -> list[Rejection]:
     """Confirm both directions on every leaf."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
