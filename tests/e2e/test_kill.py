@@ -1,17 +1,24 @@
-"""A run that is killed loses at most the batch in flight; resuming gives the verdicts of an undisturbed run."""
+"""Runs that are killed, alone and on a cluster of workers, lose at most what is in flight and resume to the same verdicts."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from tests.command_line import RUN, verifair
+from benchmarks.fairness.kill_resume import kept
+from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
+from tests.command_line import RUN, flat, verifair
+from verifair import datasets
+from verifair.checker.partition import ARRAYS, PartitionStore
 
 COMMAND = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "3000"]
 
@@ -53,3 +60,98 @@ def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: p
     assert done.returncode == 0, done.stderr
     assert len(whole) > kept
     pd.testing.assert_frame_equal(pd.read_parquet(store.with_name("verdicts.parquet")), whole)
+
+
+# --cluster: the workers of a dask cluster give the answers of this machine, also when one of them is killed on the way.
+
+
+PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1200"]
+PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:22", "--timeout", "600"]
+Run = Callable[..., tuple[int, str, str]]
+FILES = ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
+
+
+def begun(command: list[str], store: Path, table: str, dask: LocalCluster) -> subprocess.Popen[str]:
+    """The command on the cluster, as soon as something is decided."""
+    running = subprocess.Popen(
+        [*RUN, *command, "--cluster", dask.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=store.parent, text=True
+    )
+    until = time.monotonic() + 300
+    while not kept(store, table) and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    assert running.poll() is None, "it ended before anything could be killed: " + running.communicate()[1]
+    return running
+
+
+def ended(running: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and errors, white space folded."""
+    _, errors = running.communicate(timeout=300)
+    assert "Traceback" not in errors
+    return running.returncode, flat(errors)
+
+
+def same_files(one: Path, other: Path) -> None:
+    for name in FILES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def same_parts(one: Path, other: Path) -> None:
+    with PartitionStore(one) as there, PartitionStore(other) as here:
+        assert there.about == here.about
+        for chunk, expected in zip(there.chunks(), here.chunks(), strict=True):
+            assert (chunk.first, chunk.nodes) == (expected.first, expected.nodes)
+            for name in ARRAYS:
+                assert np.array_equal(getattr(chunk, name), getattr(expected, name)), name
+
+
+def audited(folder: Path) -> list[str]:
+    """An audit of persistent bias of forty people."""
+    shipped = datasets.network_path("german").parent
+    for name in ("german.onnx", "german.toml"):
+        (folder / name).write_bytes((shipped / name).read_bytes())
+    datasets.german().frame.head(40).to_csv(folder / "rows.csv", index=False)
+    files = '[model]\nfile = "german.onnx"\n[schema]\nfile = "german.toml"\n[data]\nfile = "rows.csv"\n'
+    asked = '[sensitive]\nfeatures = ["sex"]\n[analyses.pba]\ndelta = [1]\n'
+    (folder / "audit.toml").write_text(f'title = "Forty"\ntimeout = 120\n{files}{asked}')
+    return ["audit", "audit.toml"]
+
+
+def test_what_is_killed_on_a_cluster_changes_nothing(inside: Run, tmp_path: Path) -> None:
+    """A worker killed during each verb: the same files as here. The scheduler killed: an error, and --resume goes on here."""
+    pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
+    for name in ("worker", "scheduler", "here"):
+        (tmp_path / name).mkdir()
+    with local_cluster(tmp_path / "cluster") as dask:
+        running = begun([*PBA, "--out", "."], tmp_path / "worker" / "verdicts.sqlite", "verdicts", dask)
+        dask.kill(dask.workers[0])
+        assert ended(running) == (0, "")
+        dask.add(1)
+
+        running = begun([*PARTS, "--store", "parts.sqlite"], tmp_path / "worker" / "parts.sqlite", "chunks", dask)
+        dask.kill(dask.workers[0])
+        assert ended(running) == (0, "")
+
+        assert inside(*audited(tmp_path), "--out", "there.html", "--cluster", dask.address)[::2] == (0, "")
+
+        running = begun([*PBA, "--out", "."], tmp_path / "scheduler" / "verdicts.sqlite", "verdicts", dask)
+        assert dask.scheduler is not None
+        dask.scheduler.kill()
+        code, errors = ended(running)
+        code_audit, _, told = inside(*audited(tmp_path), "--out", "never.html", "--cluster", dask.address)
+        assert (code_audit, "no dask scheduler answers" in told) == (4, True), told
+        assert (code, "the connection to the scheduler was lost" in errors, "--resume" in errors) == (4, True, True), errors
+
+    for command in ([*PBA, "--out", "here"], [*PARTS, "--store", "here/parts.sqlite"], [*PBA, "--out", "scheduler", "--resume"]):
+        code, _, errors = inside(*command)
+        assert code == 0, errors
+    assert inside(*audited(tmp_path), "--out", "here.html")[0] == 0
+    sections = [json.loads((tmp_path / f"{name}.json").read_text())["sections"] for name in ("there", "here")]
+    assert [one["answer"] for one in sections[0]] == [one["answer"] for one in sections[1]]
+    assert sections[0][0]["evidence"][0]["checked"] == "accepted"
+    same_files(tmp_path / "worker", tmp_path / "here")
+    same_files(tmp_path / "scheduler", tmp_path / "here")
+    same_parts(tmp_path / "worker" / "parts.sqlite", tmp_path / "here" / "parts.sqlite")
+    with sqlite3.connect(tmp_path / "worker" / "verdicts.sqlite") as store:
+        assert store.execute("SELECT count(*) FROM verdicts").fetchone()[0] == len(
+            (tmp_path / "here" / "verdicts.jsonl").read_text().splitlines()
+        )

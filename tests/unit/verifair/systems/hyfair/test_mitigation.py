@@ -1,4 +1,4 @@
-"""Retraining: consistent labels, seeded weights, a network that reads back; and the measures of Table IV."""
+"""Guardrails from counterexamples and retraining: the gap comes down, labels are consistent, and the measures of Table IV."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ import pytest
 from encoders.network import Layer, Link, Network
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
-from tests.builders import categorical, linear_network, real, schema_of
+from tests.builders import categorical, integer, lattice, linear_network, real, schema_of
 from verifair import datasets
+from verifair.checker.check import check
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
-from verifair.errors import DataError, TrainingError
+from verifair.errors import DataError, QueryError, TrainingError
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.refusals import snapped
-from verifair.systems.hyfair.explain.rounds import explain_rounds
+from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.guard.effects import Measured, effect, score
 from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
+from verifair.systems.hyfair.guard.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
+from verifair.training.onnx_writer import onnx_model
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +176,58 @@ def test_surrogates_name_the_features_that_matter() -> None:
     lines = comparison(schema, explanation, [found])
     assert [line.method for line in lines] == ["LIME", "rules"]
     assert all(line.diff == pytest.approx(line.k - line.pert_k) for line in lines)
+
+
+# Guardrails from counterexamples: the certified gap comes down to the target, and people in the data are spared.
+
+
+SCHEMA = schema_of(
+    integer("age", 0, 30),
+    integer("hours", 0, 20),
+    categorical("sex", "f", "m", protected=True),
+)
+
+
+@pytest.fixture(scope="module")
+def gap_query(tmp_path_factory: pytest.TempPathFactory) -> KDiscrimination:
+    """logit = 2 relu(sex * 25 + age - 50) - 1: sex matters only where age exceeds 25, up to a gap of sigma(9) - sigma(-1)."""
+    weights = [([[1, 0, 25]], [-50]), ([[2]], [-1])]
+    model = onnx_model([(np.array(w, dtype=np.float32), np.array(b, dtype=np.float32)) for w, b in weights], {})
+    path = tmp_path_factory.mktemp("net") / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return KDiscrimination(network=read_onnx(path), schema=SCHEMA, protected=["sex"])
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    """Data: nobody is older than 24."""
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.integers(0, 25, 500), rng.integers(0, 21, 500), rng.integers(0, 2, 500)]).astype(float)
+
+
+def test_the_certified_gap_comes_down_to_the_target(gap_query: KDiscrimination, rows: np.ndarray) -> None:
+    found = tighten(gap_query, rows, 0.3, seconds=30)
+    assert found.steps[0].rules == 0
+    assert found.steps[0].upper > 0.7
+    assert found.bound.upper <= 0.3
+    assert found.rules
+    assert not refused(found.rules, rows).any(), "no row of the data is like the witnesses"
+    points = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
+    gap, answered = severity_of(Space.of(gap_query), "gap")(points), ~refused(found.rules, points)
+    assert gap.max() > 0.7
+    assert gap[answered].max() <= found.bound.upper + 1e-6, "the proof is about all that is answered"
+    assert found.bound.certificate is not None
+    narrowed = outside(gap_query, found.rules).schema
+    assert check(found.bound.certificate, network=gap_query.network, schema=narrowed).accepted
+
+
+def test_without_data_the_counterexamples_are_boxed_in(gap_query: KDiscrimination) -> None:
+    found = tighten(gap_query, np.empty((0, 3)), 0.3, seconds=30)
+    assert found.bound.upper <= 0.3
+    assert all(set(rule.conditions) <= {0, 1} for rule in found.rules)
+
+
+def test_a_target_that_is_no_gap_is_refused(gap_query: KDiscrimination, rows: np.ndarray) -> None:
+    for target in (0.0, 1.0, -0.1):
+        with pytest.raises(QueryError, match="target"):
+            tighten(gap_query, rows, target)

@@ -1,15 +1,22 @@
-"""Tables about rules, on a narrow screen."""
+"""What is shown of rules and of a search: tables on a narrow screen, and the picture's axis of time."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
 from rich.console import Console
 
 from verifair.systems.hyfair.explain.result import LimeLine
 from verifair.systems.hyfair.explain.tables import comparison_table
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tables import effects_table
+from verifair.systems.hyfair.kmax.plots import plot
 
 NAMES = "status, purpose, installment-plans-of-others"
 
@@ -50,3 +57,25 @@ def test_names_of_features_are_shown_in_full() -> None:
     file = io.StringIO()
     Console(file=file, width=80).print(comparison_table(lines))
     assert "\u2026" not in file.getvalue()
+
+
+# The picture of a search: its axis of time.
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [([0.01328, 0.01336], (0.01, 0.1)), ([0.0, 0.0], (1e-4, 1e-3)), ([0.02, 3.0, 29.9], (0.01, 100.0)), ([0.1, 1.0], (0.1, 10.0))],
+)
+def test_the_axis_of_time_spans_whole_decades(
+    seconds: list[float], expected: tuple[float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[tuple[float, float]] = []
+    monkeypatch.setattr(plt, "close", lambda figure: limits.append(figure.axes[0].get_xlim()))
+    search = SimpleNamespace(trace=[SimpleNamespace(seconds=at, k=k) for k, at in enumerate(seconds, 1)], method="sa")
+    outcomes = pd.DataFrame({"bucket": [3, 4], "probability": [0.35, 0.45]})
+    result: Any = SimpleNamespace(search=search, best=SimpleNamespace(k=len(seconds), buckets=10), outcomes=outcomes, upper=3)
+    plot(result, tmp_path / "k.png")
+    assert limits == [pytest.approx(expected)]
+    assert (tmp_path / "k.png").stat().st_size > 0
+    monkeypatch.undo()
+    plt.close("all")
