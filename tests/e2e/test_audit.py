@@ -23,12 +23,12 @@ from solvers.outcome import Budget
 from tests.builders import categorical, integer
 from tests.command_line import RUN
 from verifair import datasets
-from verifair.audit.sections import certify
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.errors import ClusterError, Disagreement, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Section
+from verifair.systems.hyfair.certify import solve
 from verifair.training.onnx_writer import onnx_model
 
 Run = Callable[..., tuple[int, str, str]]
@@ -128,12 +128,12 @@ def test_a_question_that_another_step_has_refuted_is_not_called_undecided(
     inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody of the table is decided otherwise: that refutes the question also where its own verdict ran out of time."""
-    real = certify.verify
+    real = solve.verify
 
-    def late(query: IndividualFairness, budget: Budget) -> Verdict:
+    def late(query: IndividualFairness, *, budget: Budget, method: str, solver: str | None) -> Verdict:
         return replace(real(query, budget=budget), status=Status.UNKNOWN, reason=Reason.TIME, witness=None, certificate=None)
 
-    monkeypatch.setattr(certify, "verify", late)
+    monkeypatch.setattr(solve, "verify", late)
     for box, known in (("", True), ("box = { duration = 6, credit-amount = 1000, housing = 'own', job = 'skilled' }\n", False)):
         files(tmp_path, f"[analyses.certify]\nmaximise = false\n{box}")
         assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
+from rich.console import Console
 
-from verifair.cli import options
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.interop.export import MOST, Export, export
-from verifair.systems import subject
+from verifair.interop import MOST
 from verifair.systems.hyfair.pairs import FairnessSettings
 from verifair.systems.settings import Inputs, Option, Run
 from verifair.systems.system import System
+
+if TYPE_CHECKING:
+    from verifair.interop.export import Export
 
 
 class ExportInputs(Inputs):
@@ -50,14 +52,18 @@ class ExportSettings(FairnessSettings):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
+    from verifair.cli import options
+    from verifair.interop.export import export
+    from verifair.systems.subject import read
+
     inputs, settings, files = asked(system, given)
-    query = settings.question(system.verb, subject.read(inputs))
+    query = settings.question(system.verb, read(inputs))
     with options.progress_bar("queries") as progress:
         written = export(
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
             limit=settings.limit, progress=progress,
         )
-    _show(written)
+    _show(written, options.console())
     relaxed = {"1.0": list(written.relaxed_1), "2.0": list(written.relaxed_2)}
     options.write_json(files.json_file, {"folder": str(written.folder), "files": list(written.files), "relaxed": relaxed})
 
@@ -66,8 +72,7 @@ SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, in
 app = app_of(SYSTEM, run)
 
 
-def _show(written: Export) -> None:
-    out = options.console()
+def _show(written: Export, out: Console) -> None:
     out.print(f"[bold]{len(written.files)}[/] queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
     out.print("proved when all files of one version are unsat", soft_wrap=True)
     if not written.single:

@@ -41,14 +41,13 @@ from encoders.vnnlib.writer import TwinQuery, version_1, version_2
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
+from verifair.interop import MOST
 from verifair.schema.schema import Schema
 
 DIRECTIONS = ("fall", "rise")
 NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"
 ALL = "all"
 """Instead of a list of features to enumerate."""
-MOST = 1000
-"""Pieces of one export, unless asked for more: each becomes a file."""
 LINES = 33
 """That stand for the curve of a probability gap."""
 
