@@ -17,7 +17,7 @@ from verifair.schema.schema import Schema
 
 
 def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
-    """(N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
+    """Return (N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
 
     An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
     Raises QueryError for a model that is neither, that fails, or that answers with something else than a class for each row.
@@ -59,7 +59,7 @@ def _predicted(model: Any, frame: pd.DataFrame) -> Any:
 
 
 def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
-    """Raw rows (N, V) as a table in the schema's words: categories by name, whole numbers as int."""
+    """Return raw rows (N, V) as a table in the schema's words: categories by name, whole numbers as int."""
     columns: dict[str, Any] = {}
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
@@ -70,5 +70,5 @@ def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
 
 
 def beside(taken: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Features' names as columns of a table that has columns of its own: those that are taken are marked."""
+    """Return features' names as columns of a table that has columns of its own: those that are taken are marked."""
     return {name: f"{name} (feature)" if name in taken else name for name in names}

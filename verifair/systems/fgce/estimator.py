@@ -125,7 +125,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return self
 
     def counterfactuals(self, name: str) -> pd.DataFrame:
-        """The chosen rows of a group in the schema's words, with how many factuals each serves and the largest cost among them."""
+        """Return the chosen rows of a group in the schema's words, with the number of factuals each serves and their top cost."""
         group = self._group(name)
         chosen = group.found.chosen
         served = group.assigned[:, None] == chosen[None, :]
@@ -137,19 +137,19 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return table
 
     def explanations(self, name: str) -> pd.DataFrame:
-        """One line for each factual of a group: its row, the counterfactual's, and the cost; -1 and inf where none serves."""
+        """Return one line for each factual of a group: its row, the counterfactual's, the cost; -1 and inf where none serves."""
         group = self._group(name)
         return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
 
     def re_evaluated(self) -> pd.DataFrame:
-        """What the network itself decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
+        """Return what the network decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
         used, nodes = self._used()
         return by_group(re_evaluated(self.model, self.schema, self.graph_.raw[nodes]), nodes, used)
 
     def certify(
         self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Certified:
-        """Which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
+        """Return which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
         certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
         """
         used, nodes = self._used()
@@ -158,7 +158,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return Certified(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def attribute_changes(self) -> pd.DataFrame:
-        """ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
+        """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
         check_is_fitted(self, "groups_")
         rows = {
             name: change_frequency(self.space_, self.graph_.raw, group.instance.factuals, group.assigned)
@@ -167,7 +167,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(rows).T
 
     def _used(self) -> tuple[dict[str, Integers], Integers]:
-        """The nodes that serve somebody, by group, and all of them once."""
+        """Return the nodes that serve somebody, by group, and all of them once."""
         check_is_fitted(self, "groups_")
         used = {name: group.used for name, group in self.groups_.items()}
         return used, np.unique(np.concatenate(list(used.values())))
@@ -179,7 +179,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return self.groups_[name]
 
     def __sklearn_clone__(self) -> GroupCounterfactuals:
-        """The model is what is explained, and stays fitted: sklearn's own `clone` would unfit it."""
+        """Return a copy with the same fitted model, which is what is explained: sklearn's own `clone` would unfit it."""
         return type(self)(**self.get_params(deep=False))
 
     def _check(self) -> None:
@@ -192,7 +192,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             askable(self.model, self.schema, [self.only_robust])
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
-        """(N,) rows with the negative decision that are to be explained; sets positive_."""
+        """Return (N,) rows with the negative decision that are to be explained; sets positive_."""
         self.positive_ = positive(self.model, self.schema, raw)
         explained = ~self.positive_
         if audit is not None:
@@ -202,7 +202,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return np.asarray(explained)
 
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:
-        """Nodes to be explained, by group; sets skipped_. Raises DataError for a group without any, before the work begins."""
+        """Return nodes to be explained, by group; set skipped_. Raises DataError for a group without any, before the work."""
         negatives = {name: np.flatnonzero(explained & member) for name, member in members.items()}
         none = {name: "nobody in it is to be explained" for name, own in negatives.items() if not len(own)}
         if none and (self.empty == "error" or len(none) == len(negatives)):
@@ -215,7 +215,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         return {name: own for name, own in negatives.items() if len(own)}
 
     def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
-        """Sets groups_; tells of all groups that k is too few for at once, so that k need not be corrected group by group."""
+        """Set groups_; tell of all groups that k is too few for at once, so that k need not be corrected group by group."""
         candidates = np.flatnonzero(self.positive_)
         prove = None if self.only_robust is None else prover(self.model, self.schema, self.graph_.raw, self.only_robust)
         self.groups_: dict[str, Group] = {}

@@ -23,12 +23,12 @@ GREEDY = 1 - 1 / np.e
 
 
 def summaries(model: GroupCounterfactuals, rows: pd.Index, *, seed: int = 0) -> list[GroupSummary]:
-    """All groups of a fitted model. rows: (N,) what the table's rows are called.   seed: of the bootstrap."""
+    """Return all groups of a fitted model. rows: (N,) what the table's rows are called.   seed: of the bootstrap."""
     return [_summary(model, name, group, rows, seed) for name, group in model.groups_.items()]
 
 
 def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
-    """One line for each factual: group, row, component, counterfactual, cost, and what changes in words, or why there is none."""
+    """Return one line for each factual: group, row, component, counterfactual, cost, and what changes, or why there is none."""
     lines = []
     for name, group in model.groups_.items():
         weak = model.reachability_.weak
@@ -50,7 +50,7 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
 def comparisons(
     model: GroupCounterfactuals, found: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
 ) -> list[GroupComparison]:
-    """Every measure that tells groups apart; empty for a single group."""
+    """Return every measure that tells groups apart; empty for a single group."""
     if len(found) < 2:
         return []
     hopeless = {one.name: _flags(one.negatives, one.hopeless) for one in found}
@@ -84,7 +84,7 @@ def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Inde
 
 
 def _by_use(group: Group) -> Integers:
-    """Chosen nodes that serve somebody, those that serve most first."""
+    """Return chosen nodes that serve somebody, those that serve most first."""
     nodes, counts = np.unique(group.assigned[group.assigned >= 0], return_counts=True)
     return np.asarray(nodes[np.argsort(-counts, kind="stable")], dtype=np.int64)
 
@@ -118,7 +118,7 @@ def _subgroups(model: GroupCounterfactuals, group: Group) -> tuple[Subgroup, ...
 
 
 def _common(model: GroupCounterfactuals, group: Group, component: int, reach: Reachability) -> dict[str, Any]:
-    """Fixed features, which no move changes, in which the group's negatives are not all alike."""
+    """Return fixed features, which no move changes, in which the group's negatives are not all alike."""
     raw = model.graph_.raw
     first = int(group.negatives[reach.weak[group.negatives] == component][0])
     here = model.schema.decode(raw[first])
@@ -130,7 +130,7 @@ def _common(model: GroupCounterfactuals, group: Group, component: int, reach: Re
 
 
 def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
-    """feature: before -> after; ..."""
+    """Return "feature: before -> after; ..."."""
     schema, raw = model.schema, model.graph_.raw
     differ = np.flatnonzero(model.space_.changed(raw[node], raw[target]))
     names = [schema.features[v].name for v in differ]
@@ -141,7 +141,7 @@ def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
 
 
 def _certainty(group: Group, method: str) -> Certainty:
-    """What is known of the optimum, with who says so."""
+    """Return what is known of the optimum, with who says so."""
     found, robust = group.found, group.robust
     among = "" if robust is None else " among robust rows"
     late = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
@@ -194,7 +194,7 @@ def _of_burden(burden: Burden, groups: Sequence[str]) -> list[GroupComparison]:
 
 
 def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> GroupComparison:
-    """sign -1: more is better."""
+    """Return a measure's comparison. sign -1: more is better."""
     known = {name: sign * value for name, value in values.items() if np.isfinite(value)}
     worst = max(known, key=lambda name: known[name]) if known else None
     apart = max(known.values()) - min(known.values()) if known else float("nan")
@@ -202,7 +202,7 @@ def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> GroupCompa
 
 
 def _of_largest(found: Sequence[GroupSummary]) -> GroupComparison:
-    """The largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
+    """Compare the largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
     line = _best_known("largest cost d", {one.name: one.cost for one in found}, all(one.certainty.optimal for one in found))
     least = max((one.certainty.bound for one in found if one.name == line.worst), default=np.inf)
     others = max(one.certainty.value for one in found if one.name != line.worst)
@@ -214,7 +214,7 @@ def _best_known(measure: str, values: dict[str, float], optimal: bool) -> GroupC
 
 
 def _of_means(measure: str, values: dict[str, Array], seed: int) -> GroupComparison:
-    """Means over people: the difference of the worst and the best group has an interval."""
+    """Compare means over people: the difference of the worst and the best group has an interval."""
     line = _of(measure, {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()})
     if line.worst is None:
         return line

@@ -6,7 +6,6 @@ Reference: FGCE, section II: cost is the L2 vector distance, the weight of the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
@@ -57,9 +56,8 @@ class Instance:
         cost: Cost = "l2",
         weights: Array | None = None,
         group: str = "the group",
-        progress: Callable[[int, int], None] | None = None,
     ) -> Instance:
-        """The question for nodes `negatives` (n,) and `candidates` (C,).   weights: (E,) of edges, for cost "path".
+        """Return the question for nodes `negatives` (n,) and `candidates` (C,).   weights: (E,) of edges, for cost "path".
 
         Raises DataError when there is nobody to explain, or nobody has a feasible counterfactual; QueryError for an unknown cost.
         """
@@ -71,7 +69,7 @@ class Instance:
             raise DataError(f"{group}: there is no row with the positive decision, so there can be no counterfactual")
         blocks, hopeless = [], [negatives[~np.isin(reach.weak[negatives], reach.weak[candidates])]]
         numbers = np.intersect1d(reach.weak[negatives], reach.weak[candidates])
-        for done, number in enumerate(numbers, start=1):
+        for number in numbers:
             own, there = negatives[reach.weak[negatives] == number], candidates[reach.weak[candidates] == number]
             feasible = reach.reaches(own, there)
             some = feasible.any(axis=1)
@@ -81,8 +79,6 @@ class Instance:
                 own, there, feasible = own[some], there[used], feasible[np.ix_(some, used)]
                 found = _costs(graph, own, there, feasible, cost, weights)
                 blocks.append(Block(component=int(number), factuals=own, candidates=there, cost=found))
-            if progress is not None:
-                progress(done, len(numbers))
         if not blocks:
             raise DataError(
                 f"{group}: none of its {len(negatives)} rows has a feasible counterfactual at eps = {graph.eps:g}: no positive row "
@@ -106,7 +102,7 @@ class Instance:
         return np.concatenate([block.candidates for block in self.blocks])
 
     def costs(self) -> Array:
-        """(F, C') all blocks in one matrix, infinite elsewhere: what the paper's MIP reads."""
+        """Return (F, C') all blocks in one matrix, infinite elsewhere: what the paper's MIP reads."""
         out = np.full((len(self.factuals), len(self.columns)), np.inf)
         row = column = 0
         for block in self.blocks:
@@ -116,7 +112,7 @@ class Instance:
         return out
 
     def to(self, chosen: Integers) -> Array:
-        """(F, n) cost from every factual to each of the chosen nodes (n,)."""
+        """Return (F, n) cost from every factual to each of the chosen nodes (n,)."""
         parts = []
         for block in self.blocks:
             part = np.full((len(block.factuals), len(chosen)), np.inf)

@@ -9,6 +9,7 @@ Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -55,7 +56,7 @@ class Reach(Shape):
 
 
 def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
-    """k0 and d0 of a group. Raises Unfinished when the budget ends before k0 is known."""
+    """Return k0 and d0 of a group. Raises Unfinished when the budget ends before k0 is known."""
     k0, _ = fewest(instance, budget=budget)
     found = centers(instance, k0, budget=budget)
     least = max(float(block.cost.min(axis=1).max()) for block in instance.blocks)
@@ -63,20 +64,19 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
 
 
 def cost_levels(space: Space, *, low: float = 0.1, levels: int = 10) -> Array:
-    """Costs for the curves: from `low` to the largest possible, in even steps of (largest - low) / levels (appendix C)."""
+    """Return costs for the curves: from `low` to the largest possible, in even steps of (largest - low) / levels (appendix C)."""
     return low + np.arange(levels) * (space.largest_cost - low) / levels
 
 
 def coverage_table(
-    instance: Instance, ks: Sequence[int], costs: Sequence[float], *, exact: bool = True, budget: Budget | None = None,
-    progress: Progress | None = None,
+    instance: Instance, ks: Sequence[int], costs: Sequence[float], *, exact: bool = True, budget: Budget | None = None
 ) -> pd.DataFrame:
-    """One line for each (k, d): greedy's coverage and, if asked, the optimum with its bound; shares of |X|.
+    """Return one line for each (k, d): greedy's coverage and, if asked, the optimum with its bound; shares of |X|.
 
     budget: for each optimum.
     """
     lines = []
-    for n, cost in enumerate(costs):
+    for cost in costs:
         system = SetSystem.within(instance, cost)
         order = greedy(system, max(ks))  # nested: its first k are greedy's k
         for k in ks:
@@ -85,13 +85,11 @@ def coverage_table(
                 found = best(system, k, budget=budget or Budget())
                 line |= {"coverage": found.covered / instance.size, "bound": found.bound / instance.size, "optimal": found.optimal}
             lines.append(line)
-        if progress is not None:
-            progress(n + 1, len(costs))
     return pd.DataFrame(lines)
 
 
 def curves(table: pd.DataFrame, along: str, of: str = "coverage") -> pd.DataFrame:
-    """Area under coverage along d for each k (kAUC, along="d") or along k for each d (dAUC, along="k").
+    """Return area under coverage along d for each k (kAUC, along="d") or along k for each d (dAUC, along="k").
 
     score: trapezoid area over the area of full coverage.   saturation: where the largest coverage is first reached (sp).
     largest: that coverage (max_cov).
@@ -107,10 +105,9 @@ def curves(table: pd.DataFrame, along: str, of: str = "coverage") -> pd.DataFram
 
 
 def cost_table(
-    instance: Instance, ks: Sequence[int], coverages: Sequence[float], *, budget: Budget | None = None,
-    progress: Progress | None = None,
+    instance: Instance, ks: Sequence[int], coverages: Sequence[float], *, budget: Budget | None = None
 ) -> pd.DataFrame:
-    """One line for each (c, k): the optimal cost, and its proved lower bound; infinite where k cannot reach c.
+    """Return one line for each (c, k): the optimal cost, and its proved lower bound; infinite where k cannot reach c.
 
     Raises QueryError for a coverage outside (0, 1] or a k below 1.
     """
@@ -119,20 +116,18 @@ def cost_table(
     if min(ks, default=1) < 1:
         raise QueryError(f"k = {min(ks)}: at least one counterfactual is needed")
     lines = []
-    for n, (coverage, k) in enumerate((c, k) for c in coverages for k in ks):
+    for coverage, k in itertools.product(coverages, ks):
         try:
             found = centers(instance, k, coverage, budget=budget)
             cost, lower = found.cost, found.lower
         except QueryError:  # k is too few
             cost = lower = np.inf
         lines.append({"c": coverage, "k": k, "cost": cost, "lower": lower, "optimal": cost == lower})
-        if progress is not None:
-            progress(n + 1, len(coverages) * len(ks))
     return pd.DataFrame(lines)
 
 
 def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """cAUC of groups (name -> `cost_table`): area under cost along k, over the ks that every group can, for each c.
+    """Return cAUC of groups (name -> `cost_table`): area under cost along k, over the ks that every group can, for each c.
 
     score: over the area of the least cost of any group at these ks (appendix C).   saturation: the k where the cost is least first.
     least: that cost.   Lines without two common ks, or a coverage that some group's table does not have, have no score.
@@ -153,7 +148,7 @@ def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tuple[Integers, Array]:
-    """(F,) the cheapest chosen node for each factual, -1 where none is at most `cost` away, and what it costs (F,)."""
+    """Return (F,) the cheapest chosen node for each factual, -1 where none is at most `cost` away, and what it costs (F,)."""
     if not len(chosen):
         return np.full(instance.size, -1), np.full(instance.size, np.inf)
     paid = instance.to(chosen)
@@ -163,7 +158,7 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
 
 
 def change_frequency(space: Space, raw: Array, factuals: Integers, assigned: Integers) -> pd.Series:
-    """ACF: the share of factuals whose counterfactual differs from them in each feature."""
+    """Return ACF: the share of factuals whose counterfactual differs from them in each feature."""
     served = assigned >= 0
     changed = space.changed(raw[factuals[served]], raw[assigned[served]])
     names = [feature.name for feature in space.schema.features]
@@ -171,7 +166,7 @@ def change_frequency(space: Space, raw: Array, factuals: Integers, assigned: Int
 
 
 def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Percentile bootstrap of a mean over factuals (F,): coverage as 0 and 1, costs of counterfactuals, areas under own curves."""
+    """Return the percentile bootstrap of a mean over factuals (F,): coverage as 0 and 1, costs, areas under own curves."""
     mean = float(values.mean())
     if len(values) < 2 or np.ptp(values) == 0:
         return Interval(mean=mean, low=mean, high=mean)
@@ -248,7 +243,7 @@ def burden(
     instances: Mapping[str, Instance], levels: Array, *, exact: bool = True, seconds: float = 60.0, ks: Sequence[int] = KS,
     coverages: Sequence[float] = COVERAGES, progress: Progress | None = None,
 ) -> Burden:
-    """Every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
+    """Return every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
 
     exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   seconds: for all of it, shared out evenly among
     what is left to ask. Ctrl-C ends it, and what is done stands.
@@ -271,7 +266,7 @@ def burden(
 
 
 def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) -> pd.DataFrame:
-    """The same lines, where an optimum that rises with `first` and `second` lies between `low` and `high`: each at its best."""
+    """Return the same lines, where an optimum rising with `first` and `second` lies between `low` and `high`: each at its best."""
     parts = []
     for _, part in table.groupby("group", sort=False):
         wide = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
@@ -287,7 +282,7 @@ def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) 
 
 
 def levels_of(space: Space, instances: Mapping[str, Instance], cost: Cost) -> Array:
-    """(D,) costs at which coverage is measured, the same for all groups.
+    """Return (D,) costs at which coverage is measured, the same for all groups.
 
     L2: the paper's, from 0.1 to the largest distance there can be.   Paths: evenly, from the cheapest counterfactual of anybody to
     where 95 % of all pairs are.   Hops: numbers of moves up to the most, at most ten of them.
@@ -324,7 +319,7 @@ class _Questions:
         self.left = len(self.steps)
 
     def run(self, progress: Progress) -> bool:
-        """Whether everything was asked before the time was up."""
+        """Return whether everything was asked before the time was up."""
         for n, step in enumerate(self.steps):
             progress(n, len(self.steps))
             if time.monotonic() >= self.deadline:
@@ -335,7 +330,7 @@ class _Questions:
         return True
 
     def _budget(self, questions: int) -> Budget:
-        """An even share of what is left for one of the questions of a step."""
+        """Return an even share of what is left for one of the questions of a step."""
         return Budget(seconds=max((self.deadline - time.monotonic()) / (self.left * questions), LEAST))
 
     def _reach(self, name: str) -> None:

@@ -48,7 +48,7 @@ def plots(result: FgceResult) -> dict[str, Callable[[Path], None]]:
 
 
 def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
-    """The curves under which kAUC lies: best coverage against the cost allowed, for several k; a panel for each group."""
+    """Draw the curves under which kAUC lies: best coverage against the cost allowed, for several k; a panel for each group."""
     table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     with _panels(path, list(table["group"].unique())) as panels:
         for name, axis in panels:
@@ -58,7 +58,7 @@ def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
 
 
 def coverage_by_k(burden: Burden, path: Path) -> None:
-    """The curves under which dAUC lies: best coverage against k, for several costs allowed."""
+    """Draw the curves under which dAUC lies: best coverage against k, for several costs allowed."""
     table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     reached = table.groupby("d")[of].max()
     table = table[table["d"].isin(reached.index[reached > 0])]  # at the rest everybody's coverage is 0
@@ -71,7 +71,7 @@ def coverage_by_k(burden: Burden, path: Path) -> None:
 
 
 def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
-    """The curves under which cAUC lies: least cost against k, for several coverages. Hollow: the best known, not proved optimal."""
+    """Draw the curves under which cAUC lies: least cost against k, for several coverages. Hollow: not proved optimal."""
     table = burden.cost[np.isfinite(burden.cost["cost"])]
     with _panels(path, list(burden.cost["group"].unique())) as panels:
         for name, axis in panels:
@@ -86,7 +86,7 @@ def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
 
 
 def attribute_changes(shares: pd.DataFrame, path: Path) -> None:
-    """ACF, for the features that change in more than half of at least one group. shares: groups x features."""
+    """Draw ACF, for the features that change in more than half of at least one group. shares: groups x features."""
     chosen = _often(shares)
     with figure(path, (10, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))) as drawn:
         (axis,) = drawn.axes
@@ -95,7 +95,7 @@ def attribute_changes(shares: pd.DataFrame, path: Path) -> None:
 
 
 def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
-    """Bars of shares (groups x features) on an axis, features from top to bottom."""
+    """Draw bars of shares (groups x features) on an axis, features from top to bottom."""
     height = 0.8 / len(shares)
     place = np.arange(len(shares.columns))
     for n, (name, line) in enumerate(shares.iterrows()):
@@ -111,7 +111,7 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
 
 
 def components(found: Sequence[GroupSummary], path: Path) -> None:
-    """Factuals and candidates of each weak component, a panel for each group, the largest components first."""
+    """Draw factuals and candidates of each weak component, a panel for each group, the largest components first."""
     counts = [n for one in found for part in one.subgroups[:BARS] for n in (part.factuals, part.hopeless, part.candidates) if n]
     log = max(counts) > 30 * min(counts)
     with _panels(path, [one.name for one in found]) as panels:
@@ -124,7 +124,7 @@ def components(found: Sequence[GroupSummary], path: Path) -> None:
 
 
 def _draw_components(axis: Any, one: GroupSummary) -> None:
-    """Bars of one group's subgroups on an axis: to be explained with and without a feasible counterfactual, and positive rows."""
+    """Draw bars of one group's subgroups on an axis: explained with and without a feasible counterfactual, and positive."""
     shown = one.subgroups[:BARS]
     kinds = [("factuals", [part.factuals for part in shown], "#0072B2"), ("candidates", [p.candidates for p in shown], "#E69F00")]
     if one.hopeless:
@@ -168,7 +168,7 @@ def plot(result: FgceResult, path: Path) -> None:
 
 
 def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
-    """Mean costs with their intervals, and the largest."""
+    """Draw mean costs with their intervals, and the largest."""
     for n, one in enumerate(found):
         if one.mean is None:
             continue
@@ -186,14 +186,14 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
 
 
 def _often(shares: pd.DataFrame) -> list[str]:
-    """Features that change often in some group, the most frequent first; the five most frequent where none does."""
+    """Return features that change often in some group, the most frequent first; the five most frequent where none does."""
     top = shares.max().sort_values(ascending=False)
     often = top.index[top > OFTEN][:BARS]
     return list(often if len(often) else top.index[:5])
 
 
 def _lines(axis: Any, table: pd.DataFrame, by: str, along: str, of: str, label: str, *, percent: bool) -> None:
-    """A line for each value of `by`: the first, the last and some between; of whole numbers rather the small ones."""
+    """Draw a line for each value of `by`: the first, the last and some between; of whole numbers rather the small ones."""
     import matplotlib
 
     values = np.sort(table[by].unique())
@@ -212,7 +212,7 @@ def _color(n: int) -> str:
 
 
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """One for all axes, beside them, where nothing is hidden; none for a single label."""
+    """Draw one legend for all axes, beside them, where nothing is hidden; none for a single label."""
     known = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if len(known) > 1:
         figure.legend(known.values(), known.keys(), loc="outside right upper", fontsize=8)
@@ -224,7 +224,7 @@ def _share_axis(axis: Any) -> None:
 
 
 def _left(axis: Any, label: str) -> None:
-    """A label for axes that share their scale: only the leftmost says it."""
+    """Draw a label for axes that share their scale: only the leftmost says it."""
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel(label)
 
@@ -237,7 +237,7 @@ def _whole_axis(axis: Any) -> None:
 
 @contextmanager
 def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]:
-    """An axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
+    """Return an axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
     across = 2 if len(names) == 4 else min(len(names), 3)
     down = -(-len(names) // across)
     with figure(path, (5 * across + 1.5, 3.8 * down), down, across, sharey=True) as drawn:

@@ -46,7 +46,7 @@ class Certified:
 
 
 def re_evaluated(network: Network, schema: Schema, raw: Array) -> pd.DataFrame:
-    """What the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
+    """Return what the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
 
     positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
     agrees: whether both say the same (None without a file).   margin: f_1 less the largest other logit (or 0), in float64.
@@ -77,7 +77,7 @@ def certify_robust(
     solver: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Certified:
-    """Is the decision positive at every row within delta units of raw rows (n, V), for each delta?
+    """Decide whether the decision is positive at every row within delta units of raw rows (n, V), for each delta.
 
     budget.seconds is for all, shared evenly by the deltas; budget.nodes for each question. A row that is refuted at one delta is so
     at every larger one, by the same witness. progress(done, total) counts lines of the table:
@@ -110,7 +110,7 @@ def certify_robust(
 
 
 def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
-    """For `robust_choice`: which of some nodes, rows of raw (N, V), stay positive within delta units. Decided once, remembered.
+    """Return, for `robust_choice`, what decides, once, which nodes, rows of raw (N, V), stay positive within delta units.
 
     Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
     """
@@ -129,7 +129,7 @@ def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callab
 
 
 def by_group(table: pd.DataFrame, nodes: Integers, used: Mapping[str, Integers]) -> pd.DataFrame:
-    """A table whose column row is a place among `nodes`, as one of nodes: for each group the lines of those that it uses."""
+    """Return a table whose column row is a place among `nodes`, as one of nodes: for each group the lines of those that it uses."""
     table = table.assign(row=nodes[table["row"].to_numpy(dtype=np.int64)])
     lines = [np.flatnonzero(table["row"].isin(own)) for own in used.values()]
     out = table.iloc[np.concatenate(lines)].reset_index(drop=True)
@@ -142,7 +142,7 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
-    """The question of `certify_robust`, before there are rows to ask it about. Raises QueryError or SchemaError as that does."""
+    """Return the question of `certify_robust`, before there are rows to ask about. Raises QueryError, SchemaError as that does."""
     _check_network(network)
     query = Robustness(network=network, schema=schema, delta=delta)
     schema.steps([])
@@ -179,7 +179,7 @@ def _with(budget: Budget, seconds: float) -> Budget:
 
 
 def _answers(query: Robustness, raw: Array, delta: float, method: str, solver: str | None, budget: Budget) -> list[Answers]:
-    """For each row, whether the positive class beats each other one; the classes share the seconds evenly."""
+    """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
     losers, deadline = _losers(query.network), time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
@@ -191,7 +191,7 @@ def _answers(query: Robustness, raw: Array, delta: float, method: str, solver: s
 
 
 def _status(answers: Answers) -> Status:
-    """Every other class has to be beaten: one that is not refutes, one unknown leaves open."""
+    """Return the status of all classes together: one that is not beaten refutes, one unknown leaves open."""
     statuses = {answer.status for answer in answers.values()}
     return next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
 
@@ -218,7 +218,7 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
 
 
 def _proofs(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> list[Proof]:
-    """One for each other class, where all of them are beaten."""
+    """Return one for each other class, where all of them are beaten."""
     if any(answer.status is not Status.PROVED for answer in answers.values()):
         return []
     out = []

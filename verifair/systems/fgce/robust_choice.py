@@ -72,7 +72,7 @@ def robust_choice(
     max_cost: float | None = None,
     budget: Budget | None = None,
 ) -> RobustChoice:
-    """The optimum among candidates that `prove` proves.
+    """Return the optimum among candidates that `prove` proves.
 
     coverage: a share of *all* factuals of the instance, those that turn out to have no robust counterfactual included, so that
     costs never fall as more is asked.   max_cost: as `solve` has it, where it maximises coverage.
@@ -84,7 +84,7 @@ def robust_choice(
 
 
 def without(instance: Instance, nodes: Sequence[int]) -> Instance:
-    """The same question with fewer candidates; factuals that are left without one become hopeless."""
+    """Return the same question with fewer candidates; factuals that are left without one become hopeless."""
     blocks, hopeless, gone = [], [instance.hopeless], np.array(sorted(nodes), dtype=np.int64)
     for block in instance.blocks:
         kept = ~np.isin(block.candidates, gone)
@@ -133,7 +133,7 @@ class _Search:
         return self._answer(self.best)
 
     def _offer(self, found: Centers | Coverage) -> None:
-        """An answer, all of it proved; the better one of an earlier round stays."""
+        """Take an answer, all of it proved; the better one of an earlier round stays."""
         if isinstance(found, Centers):
             better = not isinstance(self.best, Centers) or found.cost < self.best.cost
         else:
@@ -148,7 +148,7 @@ class _Search:
         return [node for node, one in self.asked.items() if one is status]
 
     def _optimum(self, rest: Instance, *, out_of_time: bool = False) -> Centers | Coverage:
-        """Of a round; where nothing undecided was dropped, its bound counts."""
+        """Return the optimum of a round; where nothing undecided was dropped, its bound counts."""
         if rest.size < self.count:
             raise self._too_few(rest, out_of_time)
         self.rounds += 1
@@ -173,7 +173,7 @@ class _Search:
             self.bound = found.bound if self.bound is None else min(self.bound, found.bound)
 
     def _ask(self, chosen: Integers) -> None:
-        """About the chosen ones, in earnest: what is not decided now is dropped."""
+        """Ask about the chosen ones, in earnest: what is not decided now is dropped."""
         new = [int(node) for node in chosen if self.asked.get(int(node), Status.UNKNOWN) is Status.UNKNOWN]
         if new:
             told = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
@@ -181,7 +181,7 @@ class _Search:
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
     def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
-        """In passing, about candidates that may come next: those that serve most at this cost, twice as many as last time.
+        """Ask, in passing, about candidates that may come next: those that serve most at this cost, twice as many as last time.
 
         About all of them where an optimum takes all of its time: there will not be many.
         """
@@ -198,13 +198,13 @@ class _Search:
             self.asked |= dict(zip(ahead.tolist(), told, strict=True))
 
     def _serves(self, found: Centers | Coverage, kept: Integers) -> bool:
-        """Whether the proved ones among the chosen do as well as all of them."""
+        """Return whether the proved ones among the chosen do as well as all of them."""
         wanted = self.count if isinstance(found, Centers) else found.covered
         paid = self.instance.to(kept).min(axis=1, initial=np.inf)
         return int(within(paid, self._limit(found)).sum()) >= wanted
 
     def _limit(self, found: Centers | Coverage) -> float:
-        """What a factual may pay."""
+        """Return what a factual may pay."""
         return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else self.max_cost
 
     def _answer(self, found: Centers | Coverage) -> RobustChoice:
@@ -219,7 +219,7 @@ class _Search:
         return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
 
     def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
-        """Says how many factuals still have a candidate, and whether the others are known to have none."""
+        """Say how many factuals still have a candidate, and whether the others are known to have none."""
         if rest.blocks:  # how many it is in the end, as far as that is told in passing
             self._ask_likely(rest, np.inf, len(rest.columns))
             rest = without(rest, self._with_status(Status.VIOLATED))

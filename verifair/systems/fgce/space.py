@@ -33,7 +33,7 @@ class Space:
 
     @classmethod
     def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> Space:
-        """The schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for names that it does not know."""
+        """Return the schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for unknown names."""
         if not isinstance(changes or {}, Mapping):
             raise SchemaError(f"changes: found {type(changes).__name__}; expected the change of each feature by its name")
         if custom is not None and not callable(custom):
@@ -56,7 +56,7 @@ class Space:
         return float(np.sqrt(len(self.changes)))
 
     def points(self, raw: Array) -> Array:
-        """(N, p) coordinates of raw rows (N, V)."""
+        """Return (N, p) coordinates of raw rows (N, V)."""
         columns: list[Array] = []
         for v, feature in enumerate(self.schema.features):
             value = raw[:, v]
@@ -68,7 +68,7 @@ class Space:
         return np.ascontiguousarray(np.column_stack(columns))
 
     def changed(self, before: Array, after: Array) -> Booleans:
-        """(n, V) which features differ between raw rows."""
+        """Return (n, V) which features differ between raw rows."""
         return np.asarray(before != after)
 
     def _width(self, v: int) -> int:
@@ -101,7 +101,7 @@ class Moves:
         return cls(fixed=changes == "fixed", direction=direction, pairs=pairs, custom=space.custom)
 
     def allowed(self, before: Array, after: Array, raw_before: Array, raw_after: Array) -> Booleans:
-        """(n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
+        """Return (n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
 
         Points that differ in a fixed coordinate are told apart by the caller. `custom` is asked last, and only of what is left.
         Raises SchemaError when `custom` does not answer for each of them.
@@ -122,7 +122,7 @@ class Moves:
 
 
 def distance(a: Array, b: Array) -> Array:
-    """(n,) L2 distance of points (n, p), always summed in the same order, so that comparisons with a threshold are consistent."""
+    """Return (n,) L2 distance of points (n, p), always summed in one order, so that comparisons with a threshold agree."""
     return np.asarray(np.sqrt(((a - b) ** 2).sum(axis=-1)))
 
 

@@ -104,7 +104,7 @@ def _groups(result: FgceResult) -> Iterator[Statement]:
 
 
 def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
-    """Which group has it harder; the first screen gets the mean cost, and who has no way at all."""
+    """Return which group has it harder; the first screen gets the mean cost, and who has no way at all."""
     stranded = [group.removeprefix(f"{name} = ") for group in result.fitted.stranded_]
     without = f" (without {listed(stranded)})" if stranded else ""
     for one in result.comparison:
@@ -122,7 +122,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
 
 
 def _measure(name: str) -> str:
-    """In words for the first screen."""
+    """Return a measure in words for the first screen."""
     return {
         "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
         "mean cost": "What people refused have to change, on average (cost)", "largest cost d": "The costliest way within a group",

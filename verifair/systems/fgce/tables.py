@@ -103,7 +103,7 @@ def _closing(result: FgceResult) -> str:
 
 
 def _flat(one: GroupSummary) -> dict[str, Any]:
-    """A group in one line of CSV."""
+    """Return a group in one line of CSV."""
     return {
         "group": one.name, "to explain": one.negatives, "hopeless": one.hopeless, "factuals": one.factuals, "covered": one.covered,
         "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost, "bound": one.certainty.bound,
@@ -114,7 +114,7 @@ def _flat(one: GroupSummary) -> dict[str, Any]:
 
 
 def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
-    """One line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
+    """Return one line for each chosen counterfactual: group, row, how many it serves, costs, all its values."""
     lines = []
     for one in found:
         for a in one.advice:
@@ -125,14 +125,14 @@ def advice_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
 
 
 def subgroup_table(found: Sequence[GroupSummary]) -> pd.DataFrame:
-    """One line for each subgroup of each group."""
+    """Return one line for each subgroup of each group."""
     return pd.DataFrame([
         {"group": one.name, **part.model_dump(), "common": words(part.common)} for one in found for part in one.subgroups
     ])
 
 
 def words(values: Mapping[str, Any]) -> str:
-    """feature = value, feature = value"""
+    """Return "feature = value, feature = value"."""
     return ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values.items())
 
 
@@ -140,7 +140,7 @@ def words(values: Mapping[str, Any]) -> str:
 
 
 def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
-    """The answer in one table: a column for each group, or where groups are many a line, in fewer words."""
+    """Return the answer in one table: a column for each group, or where groups are many a line, in fewer words."""
     if len(found) > WIDE:
         return _short(found)
     frame = pd.DataFrame({
@@ -176,7 +176,7 @@ def _short(found: Sequence[GroupSummary]) -> Grid:
 
 
 def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
-    """A group's counterfactuals: what most of those whom each serves must change, and into what."""
+    """Return a group's counterfactuals: what most of those whom each serves must change, and into what."""
     grid = Grid(title=f"{one.name}: counterfactuals (rows of the table, from 0)", title_justify="left")
     for column in ("row", "serves", "cost up to"):
         grid.add_column(column, justify="right")
@@ -190,7 +190,7 @@ def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
 
 
 def changes(advice: Advice, schema: Schema) -> str:
-    """Features that at least half of the served must change, with the value to change to, most frequent first."""
+    """Return features that at least half of the served must change, with the value to change to, most frequent first."""
     often = [(name, share) for name, share in advice.changes.items() if share >= 0.5]
     units = {feature.name: f" {feature.unit_name}" if feature.unit_name else "" for feature in schema.features}
     parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in often[:SHOWN]]
@@ -199,7 +199,7 @@ def changes(advice: Advice, schema: Schema) -> str:
 
 
 def subgroup_lines(one: GroupSummary) -> list[str]:
-    """One line a subgroup, largest first."""
+    """Return one line a subgroup, largest first."""
     shown = one.subgroups[:SHOWN]
     lines = [f"{one.name}, subgroup {n}: {_subgroup(part)}" for n, part in enumerate(shown, start=1)]
     rest = one.subgroups[SHOWN:]
@@ -220,7 +220,7 @@ def _subgroup(part: Subgroup) -> str:
 
 
 def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
-    """A line for each measure: all values where they fit, else the worst and the best."""
+    """Return a line for each measure: all values where they fit, else the worst and the best."""
     groups = list(lines[0].values)
     wide = len(groups) <= WIDE
     grid = Grid(title="Groups compared (a greater burden is worse)", title_justify="left")
@@ -243,7 +243,7 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
 
 
 def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
-    """A line for each counterfactual, a column for each delta, and what refutes it first."""
+    """Return a line for each counterfactual, a column for each delta, and what refutes it first."""
     outcomes, deltas = result.fitted.schema.outcomes, sorted(set(table["delta"]))
     own = {(one.name, advice.row): advice.values for one in result.groups for advice in one.advice}
     grid = Grid(title=f"Does it stay {outcomes[1]} nearby? (delta in units, the whole neighbourhood)", title_justify="left")
@@ -261,7 +261,7 @@ def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
 
 
 def _refuted_by(part: pd.DataFrame, own: Mapping[str, Any]) -> str:
-    """The values in which the first witness differs from the counterfactual."""
+    """Return the values in which the first witness differs from the counterfactual."""
     for line in part.itertuples():
         if line.witness is not None:
             moved = {name: value for name, value in line.witness.items() if value != own[name]}
@@ -270,7 +270,7 @@ def _refuted_by(part: pd.DataFrame, own: Mapping[str, Any]) -> str:
 
 
 def _of_network(result: FgceResult, decided: pd.DataFrame) -> list[str]:
-    """What the screen says below the tables."""
+    """Return what the screen says below the tables."""
     out = [_decided(decided)]
     if result.robust is not None:
         out += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
@@ -289,7 +289,7 @@ def _verdict(line: Any) -> str:
 
 
 def _decided(table: pd.DataFrame) -> str:
-    """How many counterfactuals the network decides positively, and where the runtime differs."""
+    """Return how many counterfactuals the network decides positively, and where the runtime differs."""
     one, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
     told = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
     differ = one.loc[one["agrees"].eq(False), "row"]
@@ -322,7 +322,7 @@ def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Cons
 
 
 def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSummary]) -> Grid:
-    """Scores with saturation points: rows by k, d or c, columns by group. table: as `Burden.kauc`, `dauc` or `cauc`."""
+    """Return scores with saturation points: rows by k, d or c, columns by group. table: as `Burden.kauc`, `dauc` or `cauc`."""
     at = "least" if "least" in table else "largest"
     grid = Grid(title=title, title_justify="left")
     grid.add_column(f"\n{by}", justify="right")
@@ -344,7 +344,7 @@ def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSu
 
 
 def reach_grid(burden: Burden, found: Sequence[GroupSummary]) -> Grid:
-    """k0 and d0 of every group, and of its subgroups where there are several."""
+    """Return k0 and d0 of every group, and of its subgroups where there are several."""
     grid = Grid(title="What full coverage takes", title_justify="left")
     for column, side in (("", "left"), ("k0", "right"), ("d0 with k0", "right"), ("d0 with any number", "right")):
         grid.add_column(column, justify="left" if side == "left" else "right")
@@ -366,7 +366,7 @@ def _reach(reach: Reach | None) -> tuple[str, str, str]:
 
 
 def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:
-    """lines: between columns; without, more of them fit on a screen of 80."""
+    """Return a table as a grid. lines: between columns; without, more of them fit on a screen of 80."""
     grid = Grid(title=title, title_justify="left", box=box.HEAVY_HEAD if lines else box.SIMPLE_HEAD)
     grid.add_column("", min_width=16 if lines else None)
     for column in frame.columns:
@@ -377,7 +377,7 @@ def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:
 
 
 def _number(value: float) -> str:
-    """Four digits; - for what is not known."""
+    """Return a number with four digits; - for what is not known."""
     return "-" if value != value else "none" if np.isinf(value) else f"{value:.4g}"
 
 

@@ -65,7 +65,7 @@ def ares(
     rules: Rules | None = None,
     actionable_features: Sequence[str] | None = None,
 ) -> GroupRecourse:
-    """Counterfactuals for factuals (n, V) by rules that change features that may be acted on (default: not protected, not fixed).
+    """Return counterfactuals for factuals (n, V) by rules for features that may be acted on (default: not protected, not fixed).
 
     raw: (N, V) rows of the data, whose frequent values make the rules; q may name any feature.
     Raises DataError for a factual that is decided positively already, QueryError when no predicate is frequent enough.
@@ -97,7 +97,7 @@ def ares(
 
 
 def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> Array:
-    """(n, V) raw rows (n, V) after making c to c': another value, or the distance of the bins' middles farther.
+    """Return (n, V) raw rows (n, V) after making c to c': another value, or the distance of the bins' middles farther.
 
     Clipped to the declared ranges and rounded where values are whole.
     """
@@ -105,7 +105,7 @@ def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> A
 
 
 def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -> Array:
-    """The same with c and c' (n, w) of each row its own."""
+    """Return the same with c and c' (n, w) of each row its own."""
     out, each, domain = rows.copy(), np.arange(len(rows)), items.schema.domain
     for c, to in zip(before.T, after.T, strict=True):
         v = items.feature[c]
@@ -116,7 +116,7 @@ def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -
 
 
 def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, most: int) -> list[tuple[Itemset, Itemset]]:
-    """Pairs (c, c') on the same features, all of them changed, at most so many: those whose c most factuals (n, S) meet."""
+    """Return pairs (c, c') on the same features, all of them changed, at most so many: those whose c most factuals (n, S) meet."""
     alike = defaultdict(list)
     for s, one in enumerate(sets):
         alike[tuple(items.feature[list(one)])].append(s)
@@ -148,8 +148,8 @@ class _Ground:
     def of(
         cls, space: Space, items: Items, factuals: Array, positive: Positive, groups: Sequence[Itemset],
         changes: Sequence[tuple[Itemset, Itemset]], wrong: float,
-    ) -> _Ground:  # fmt: skip
-        """Decides every factual after every change whose condition it meets, in batches."""
+    ) -> _Ground:
+        """Decide every factual after every change whose condition it meets, in batches."""
         held = items.hold(factuals)
         meets_c = meets(held, [before for before, _ in changes]).T
         cost = np.full(meets_c.shape, np.inf, dtype=np.float32)
@@ -170,7 +170,7 @@ class _Ground:
         return np.asarray(np.isfinite(self.cost[p]))
 
     def search(self, most: int) -> list[tuple[int, int]]:
-        """Adds the rule that gains most; deletes the one whose loss gains most when none can be added; ends when neither gains."""
+        """Add the rule that gains most; delete the one whose loss gains most when none can be added; end when neither gains."""
         chosen: list[tuple[int, int]] = []
         while True:  # every step raises the value, so no set comes back
             value = self._value(chosen)
@@ -184,7 +184,7 @@ class _Ground:
             del chosen[int(np.argmax(without))]
 
     def _earned(self, chosen: Sequence[tuple[int, int]]) -> Array:
-        """(n,) what each row earns by the best of the chosen rules."""
+        """Return (n,) what each row earns by the best of the chosen rules."""
         parts = [self.meets_q[q] * self.worth[p] for q, p in chosen]
         return np.asarray(np.max([np.zeros(self.meets_q.shape[1]), *parts], axis=0))
 
@@ -193,7 +193,7 @@ class _Ground:
         return float(self._earned(chosen).sum()) - self.wrong * missed
 
     def _best(self, earned: Array) -> tuple[float, tuple[int, int]]:
-        """The rule that gains most over what is earned, and its gain: one matrix product for all rules of many changes."""
+        """Return the rule that gains most over what is earned, and its gain: one matrix product for all rules of many changes."""
         best, rule = 0.0, (0, 0)
         met = self.meets_q.T.astype(np.float32)
         size = max(1, (1 << 24) // met.shape[1])
@@ -209,7 +209,7 @@ class _Ground:
 
 
 def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
-    """(change, row) pairs where met (P, n) holds, a batch at a time."""
+    """Return (change, row) pairs where met (P, n) holds, a batch at a time."""
     for start in range(0, len(met), max(1, ROWS // met.shape[1])):
         k, i = np.nonzero(met[start : start + max(1, ROWS // met.shape[1])])
         if len(k):
@@ -217,7 +217,7 @@ def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
 
 
 def _names(items: Items, sets: Sequence[Itemset]) -> np.ndarray:
-    """(S, V) 1 where a set names a feature."""
+    """Return (S, V) 1 where a set names a feature."""
     out = np.zeros((len(sets), len(items.schema.features)), dtype=np.float32)
     for s, one in enumerate(sets):
         out[s, items.feature[list(one)]] = 1
@@ -249,7 +249,7 @@ class Items:
 
     @classmethod
     def of(cls, schema: Schema, raw: Array, bins: int) -> Items:
-        """Numbers of more than `bins` values in the rows (N, V) are cut into `bins` parts of equal width, others kept."""
+        """Return the items of rows (N, V): numbers of more than `bins` values are cut into `bins` equal parts, others kept."""
         feature, low, high, binned, last = [], [], [], [], []
         for v, described in enumerate(schema.features):
             values = np.unique(raw[:, v])
@@ -274,13 +274,13 @@ class Items:
         return (self.low + self.high) / 2
 
     def hold(self, rows: Array) -> Booleans:
-        """(n, I) which items hold for raw rows (n, V)."""
+        """Return (n, I) which items hold for raw rows (n, V)."""
         x = rows[:, self.feature]
         inside = (x >= self.low) & np.where(self.binned & ~self.last, x < self.high, x <= self.high)
         return np.asarray(inside)
 
     def words(self, item: int) -> str:
-        """ "age in 20 .. 25" or "sex = F"."""
+        """Return "age in 20 .. 25" or "sex = F"."""
         feature = self.schema.features[self.feature[item]]
         if self.binned[item]:
             return f"{feature.name} in {self.low[item]:.4g} .. {self.high[item]:.4g}"
@@ -309,7 +309,7 @@ def frequent(items: Items, raw: Array, support: float, width: int, allowed: Bool
 
 
 def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integers) -> Array:
-    """(S, K) for how many rows each set holds together with each kept item (K,)."""
+    """Return (S, K) for how many rows each set holds together with each kept item (K,)."""
     counts = np.zeros((len(sets), len(kept)))
     for start in range(0, len(raw), ROWS):
         held = items.hold(raw[start : start + ROWS])
@@ -318,7 +318,7 @@ def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integer
 
 
 def meets(held: Booleans, sets: Sequence[Itemset]) -> Booleans:
-    """(n, S) which sets hold for rows whose items are given (n, I). Sets of one call may differ in size."""
+    """Return (n, S) which sets hold for rows whose items are given (n, I). Sets of one call may differ in size."""
     padded = np.column_stack([held, np.ones(len(held), dtype=bool)])  # the extra item, always true, fills short sets
     width = max((len(one) for one in sets), default=0)
     out = np.ones((len(held), len(sets)), dtype=bool)

@@ -50,7 +50,7 @@ class Feasibility:
 
 
 def feasible_share(space: Space, raw: Array, factuals: Integers, recourse: GroupRecourse, eps: float | None) -> Feasibility:
-    """How many factuals (n,), nodes of the rows (N, V), can reach their own counterfactual by allowed moves of at most eps.
+    """Return how many factuals (n,), nodes of the rows (N, V), can reach their own counterfactual by allowed moves of at most eps.
 
     eps: infinite for no limit; None for the smallest that leaves no data row alone. A path may lead through any row, and through
     counterfactuals of others, which are nodes like any other. Raises QueryError when the counterfactuals are not the factuals'.
@@ -75,7 +75,7 @@ def feasible_share(space: Space, raw: Array, factuals: Integers, recourse: Group
 
 
 def freed(space: Space, names: Sequence[str]) -> Space:
-    """The space without the constraints of some features; a custom rule goes only when all features are free.
+    """Return the space without the constraints of some features; a custom rule goes only when all features are free.
 
     Raises SchemaError for an unknown name.
     """
@@ -102,7 +102,7 @@ def compare(
     removed: Mapping[str, Sequence[str]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
-    """Table VI: a row for each eps and set of features whose constraints are removed, size, coverage and cost of each method.
+    """Return table VI: a row for each eps and set of features whose constraints are removed, with each method's size and cost.
 
     factuals (n,), candidates (C,): nodes of the rows (N, V).   recourses: of these factuals, found once, whatever is removed.
     removed: label -> features (default: none, and all).   eps: see `feasible_share`; None is settled with all constraints on.
@@ -129,7 +129,7 @@ def compare(
 def _of_graph(
     space: Space, raw: Array, factuals: Integers, candidates: Integers, eps: float, fgce: Choose, k: int
 ) -> dict[str, Feasibility]:
-    """FACE and FGCE on the graph of the data alone."""
+    """Return FACE and FGCE on the graph of the data alone."""
     graph = _graph(space, raw, eps)
     reach = Reachability.of(graph)
     if not reach.reaches(factuals, candidates).any():
@@ -146,7 +146,7 @@ def _of_graph(
 
 
 def _shared(instance: Instance, factuals: Integers, cost: Array, size: int) -> Feasibility:
-    """Costs (F,) of the instance's factuals, told of all factuals (n,)."""
+    """Return costs (F,) of the instance's factuals, told of all factuals (n,)."""
     place = {int(node): n for n, node in enumerate(factuals)}
     costs = np.full(len(factuals), np.nan)
     costs[[place[int(node)] for node in instance.factuals]] = np.where(np.isfinite(cost), cost, np.nan)

@@ -53,7 +53,7 @@ def globe_ce(
     actionable_features: Sequence[str] | None = None,
     seed: int = 0,
 ) -> GroupRecourse:
-    """Counterfactuals for factuals (n, V) by few translations of features that may be acted on (default: not protected, not fixed).
+    """Return counterfactuals for factuals (n, V) by few translations of actionable features (default: not protected, not fixed).
 
     raw: (N, V) rows of the data; only its features that take more than one value are translated.
     Raises DataError for a factual that is decided positively already, QueryError when there is nothing to change.
@@ -74,7 +74,7 @@ def globe_ce(
 
 
 def translated(space: Space, rows: Array, steps: Array) -> Array:
-    """(n, V) legal raw rows: raw rows (n, V) moved by steps (n, p) in the coordinates of the space.
+    """Return (n, V) legal raw rows: raw rows (n, V) moved by steps (n, p) in the coordinates of the space.
 
     Clipped to the declared ranges and rounded where values are whole; features without a step keep their value exactly.
     """
@@ -94,7 +94,7 @@ def translated(space: Space, rows: Array, steps: Array) -> Array:
 
 
 def least_scales(space: Space, factuals: Array, directions: Array, scales: Array, positive: Positive) -> Array:
-    """(D, n) the least of the scales (S,), ascending, at which each direction (D, p) flips each factual (n, V); NaN: none does.
+    """Return (D, n) the least of the scales (S,), ascending, at which each direction (D, p) flips each factual (n, V), or NaN.
 
     Whoever is flipped is out of the way of the next scale, so that later batches are smaller.
     """
@@ -112,7 +112,7 @@ def least_scales(space: Space, factuals: Array, directions: Array, scales: Array
 
 
 def _directions(space: Space, free: Integers, how: Sampling, rng: np.random.Generator) -> Array:
-    """(D, p) sparse directions of L2 length 1: 1 to `features` features each, uniform in size, either sign for numbers."""
+    """Return (D, p) sparse directions of L2 length 1: 1 to `features` features each, uniform in size, either sign for numbers."""
     owner = space.feature_of
     block = np.bincount(owner)[owner] > 1
     out = np.zeros((how.samples, len(owner)))
@@ -125,7 +125,7 @@ def _directions(space: Space, free: Integers, how: Sampling, rng: np.random.Gene
 
 
 def _worth(space: Space, factuals: Array, directions: Array, least: Array) -> Array:
-    """(D, n) 1 for help that costs nothing, down to 1/2 at the largest cost, 0 for no help: whom to help comes before the cost."""
+    """Return (D, n) 1 for help that costs nothing, down to 1/2 at the largest cost, 0 for no help: helping comes first."""
     out = np.zeros(least.shape)
     d, i = np.nonzero(~np.isnan(least))
     for start in range(0, len(d), ROWS):
@@ -151,7 +151,7 @@ def _chosen(worth: Array, most: int) -> list[int]:
 
 
 def _applied(space: Space, factuals: Array, directions: Array, scales: Array, positive: Positive) -> GroupRecourse:
-    """Everyone gets the cheapest of their least translations."""
+    """Give everyone the cheapest of their least translations."""
     least = least_scales(space, factuals, directions, scales, positive)
     found = np.full(factuals.shape, np.nan)
     cheapest = np.full(len(factuals), np.inf)
@@ -166,7 +166,7 @@ def _applied(space: Space, factuals: Array, directions: Array, scales: Array, po
 
 
 def _words(space: Space, direction: Array) -> str:
-    """What a translation does to a scale of 1: numbers in their own unit, categories by the entries of their block."""
+    """Return what a translation does to a scale of 1: numbers in their own unit, categories by the entries of their block."""
     parts, domain = [], space.schema.domain
     for v, feature in enumerate(space.schema.features):
         step = direction[space.feature_of == v]

@@ -46,7 +46,7 @@ class GroupRecourse:
 
 
 def accepted(space: Space, positive: Positive, rows: Array) -> Booleans:
-    """(n,) which raw rows (n, V) are legal rows of the schema and decided positively. Illegal rows are never decided."""
+    """Return (n,) which raw rows (n, V) are legal rows of the schema and decided positively. Illegal rows are never decided."""
     ok = np.array(space.schema.inside(rows), dtype=bool)
     legal = np.flatnonzero(ok)
     for start in range(0, len(legal), ROWS):
@@ -56,7 +56,7 @@ def accepted(space: Space, positive: Positive, rows: Array) -> Booleans:
 
 
 def check_factuals(space: Space, positive: Positive, factuals: Array, method: str) -> None:
-    """Raises DataError unless there are factuals and all are decided negatively: a positive one needs no recourse."""
+    """Raise DataError unless there are factuals and all are decided negatively: a positive one needs no recourse."""
     if not len(factuals):
         raise DataError(f"{method}: there are no rows to be explained; pass rows with the negative decision")
     wrong = accepted(space, positive, factuals)
@@ -68,7 +68,7 @@ def check_factuals(space: Space, positive: Positive, factuals: Array, method: st
 
 
 def actionable(space: Space, names: Sequence[str] | None) -> Integers:
-    """(m,) features that a method may change: those named, else all that are neither protected nor fixed.
+    """Return (m,) features that a method may change: those named, else all that are neither protected nor fixed.
 
     Raises SchemaError for an unknown name, QueryError for a protected one, or when nothing is left.
     """

@@ -31,7 +31,7 @@ BANDWIDTHS = np.linspace(0.001, 0.1, 30)
 
 
 def bandwidth(points: Array, rule: Bandwidth = "scott") -> float:
-    """Width of the Gaussian kernel for points (N, p). Raises QueryError for anything but a positive number or a rule's name.
+    """Return width of the Gaussian kernel for points (N, p). Raises QueryError for anything but a positive number or a rule's name.
 
     scott: (4 s^5 / 3 N)^(1/5) of each coordinate, averaged, as the authors do.   cross-validated: the likeliest of 30 widths up to
     0.1 for points left out (5 folds).
@@ -52,7 +52,7 @@ def bandwidth(points: Array, rule: Bandwidth = "scott") -> float:
 def log_densities(
     points: Array, at: Array, width: float, reach: float, *, threads: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Array:
-    """(m,) log of the kernel estimate over points (N, p) at places (m, p), each of which has a point within `reach`."""
+    """Return (m,) log of the kernel estimate over points (N, p) at places (m, p), each of which has a point within `reach`."""
     radius = float(np.sqrt(reach**2 + 2 * width**2 * (np.log(len(points)) + NEGLIGIBLE)))
     constant = -np.log(len(points)) - at.shape[1] * np.log(width * np.sqrt(2 * np.pi))
     leaves = list(tree_leaves(cKDTree(at, leafsize=LEAF)))
@@ -81,7 +81,7 @@ def edge_weights(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Array:
-    """(E,) weight of every edge of the graph. Raises QueryError for an unknown weighting, or one that overflows."""
+    """Return (E,) weight of every edge of the graph. Raises QueryError for an unknown weighting, or one that overflows."""
     if weighting not in get_args(Weighting):
         raise QueryError(f"weighting {weighting!r} is not known; use one of {', '.join(get_args(Weighting))}")
     if weighting == "length" or not graph.edges:

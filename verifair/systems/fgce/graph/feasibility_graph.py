@@ -47,7 +47,7 @@ class FeasibilityGraph:
     def build(
         cls, space: Space, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
     ) -> FeasibilityGraph:
-        """The graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all.
+        """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all.
 
         Raises DataError where no two rows may become each other, QueryError for an eps that is not positive.
         """
@@ -104,11 +104,11 @@ class FeasibilityGraph:
         return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
 
     def matrix(self, weights: Array) -> sp.csr_matrix:
-        """(N, N) with weights (E,) on the edges. Edges of weight 0 are stored, and csgraph takes what is stored for an edge."""
+        """Return (N, N) with weights (E,) on the edges. Edges of weight 0 are stored: csgraph takes what is stored for an edge."""
         return sp.csr_matrix((weights, self.indices, self.indptr), shape=(len(self), len(self)))
 
     def to_networkx(self, weights: Array | None = None) -> object:
-        """A networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs that fit into it (below a million edges)."""
+        """Return a networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs below a million edges."""
         import networkx as nx
 
         graph = nx.DiGraph()
@@ -121,7 +121,7 @@ class FeasibilityGraph:
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
-    """Slices over so many edges, so that no temporary is large."""
+    """Return slices over so many edges, so that no temporary is large."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
 
@@ -157,7 +157,7 @@ class _Leaf:
 
 
 def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
-    """All leaves of all blocks of rows that agree in what is fixed."""
+    """Return all leaves of all blocks of rows that agree in what is fixed."""
     _, block = np.unique(points[:, moves.fixed], axis=0, return_inverse=True) if moves.fixed.any() else (0, np.zeros(len(points)))
     by_block = np.argsort(block, kind="stable")
     for rows in np.split(by_block, np.flatnonzero(np.diff(np.asarray(block)[by_block])) + 1):
@@ -173,7 +173,7 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
 
 
 def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
-    """The rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
+    """Return the rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
     pending = [tree.tree]
     while pending:
         node = pending.pop()
@@ -184,7 +184,7 @@ def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
 
 
 def _squared(a: Array, b: Array) -> Array:
-    """(n, m) squared distances, within rounding."""
+    """Return (n, m) squared distances, within rounding."""
     square = a @ (-2.0 * b.T)
     square += (a**2).sum(axis=1)[:, None]
     square += (b**2).sum(axis=1)[None, :]
@@ -192,7 +192,7 @@ def _squared(a: Array, b: Array) -> Array:
 
 
 def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
-    """The leaf's rows, how many edges leave each, and their targets row by row."""
+    """Return the leaf's rows, how many edges leave each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, eps))
     square = _squared(points[leaf.rows], points[others])
     most = min(eps, 1e100) ** 2
@@ -206,7 +206,7 @@ def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) 
 
 
 def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> Array:
-    """(N,) length of the shortest allowed move from or to each row; infinite where there is none."""
+    """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
     out = np.full(len(points), np.inf)
     jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in _leaves(points, moves))
     for rows, found in Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs):
@@ -215,7 +215,7 @@ def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> 
 
 
 def _nearest_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves) -> tuple[Integers, Array]:
-    """Leaves are opened from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
+    """Open leaves from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
     best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
     for other in leaf.near(moves, np.inf, either=True):
         todo = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)

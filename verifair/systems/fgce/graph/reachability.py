@@ -26,7 +26,7 @@ CHUNK = 1 << 20
 
 
 def weak_components(graph: FeasibilityGraph) -> Integers:
-    """(N,) number of the weakly connected component of each node; rows are joined in chunks, so that memory stays small."""
+    """Return (N,) number of the weakly connected component of each node; rows are joined in chunks, so that memory stays small."""
     nodes, label = len(graph), np.arange(len(graph))
     borders = np.unique(np.append(np.searchsorted(graph.indptr, np.arange(0, graph.edges, CHUNK)), nodes))
     for first, last in itertools.pairwise(borders):
@@ -39,7 +39,7 @@ def weak_components(graph: FeasibilityGraph) -> Integers:
 
 
 def strong_components(graph: FeasibilityGraph) -> Integers:
-    """(N,) number of the strongly connected component of each node."""
+    """Return (N,) number of the strongly connected component of each node."""
     level = _levels(graph)
     kept = [np.empty((2, 0), dtype=np.int64)]
     for part in chunks(graph.edges, 1 << 24):
@@ -63,13 +63,13 @@ class Statistics:
 
     @classmethod
     def of(cls, graph: FeasibilityGraph) -> Statistics:
-        """For a group's own graph, build it over the group's rows."""
+        """Return the numbers of a graph; for a group's own one, build it over the group's rows."""
         pairs = len(graph) * (len(graph) - 1)
         return cls(
             nodes=len(graph), edges=graph.edges, density=100 * graph.edges / pairs if pairs else 0.0,
             strong=len(np.unique(strong_components(graph))), weak=len(np.unique(weak_components(graph))),
             alone=int(graph.alone.sum()),
-        )  # fmt: skip
+        )
 
 
 def _components(first: Integers, second: Integers, nodes: int, connection: str) -> Integers:
@@ -78,14 +78,14 @@ def _components(first: Integers, second: Integers, nodes: int, connection: str) 
 
 
 def _ranks(graph: FeasibilityGraph) -> Integers:
-    """(N, m) the one-way coordinates as whole numbers that no move lowers."""
+    """Return (N, m) the one-way coordinates as whole numbers that no move lowers."""
     direction = Moves.of(graph.space).direction
     ranks = [np.unique(graph.points[:, c] * direction[c], return_inverse=True)[1] for c in np.flatnonzero(direction)]
     return np.column_stack([np.zeros(len(graph), dtype=np.int64), *ranks])
 
 
 def _levels(graph: FeasibilityGraph) -> Integers:
-    """(N,) the same number for rows that agree in all one-way coordinates."""
+    """Return (N,) the same number for rows that agree in all one-way coordinates."""
     return np.asarray(np.unique(_ranks(graph), axis=0, return_inverse=True)[1]).ravel()
 
 
@@ -104,7 +104,7 @@ class Reachability:
 
     @classmethod
     def of(cls, graph: FeasibilityGraph) -> Reachability:
-        """Reachability between all strong components: reached sets are joined from the last component on.
+        """Return reachability between all strong components: reached sets are joined from the last component on.
 
         A successor that is already reached adds nothing, so about as many joins are made as the transitive reduction has edges.
         """
@@ -135,7 +135,7 @@ class Reachability:
         return cls(strong=rank[strong], weak=weak, member=member, place=place, bits=tuple(bits))
 
     def reaches(self, sources: Integers, targets: Integers) -> Booleans:
-        """(n, m) whether targets (m,) can be reached from sources (n,); a node reaches itself."""
+        """Return (n, m) whether targets (m,) can be reached from sources (n,); a node reaches itself."""
         out = np.zeros((len(sources), len(targets)), dtype=bool)
         rows, inverse = np.unique(self.strong[sources], return_inverse=True)
         goal, back = np.unique(self.strong[targets], return_inverse=True)
@@ -161,7 +161,7 @@ def _has(bits: np.ndarray, place: Integers) -> Booleans:
 
 
 def _topological(graph: FeasibilityGraph, strong: Integers) -> Integers:
-    """Nodes (N,) ordered so that strong components stand together and no edge leads to an earlier one."""
+    """Return nodes (N,) ordered so that strong components stand together and no edge leads to an earlier one."""
     height = _ranks(graph).sum(axis=1)  # rises along every edge between levels
     level = _levels(graph)
     later = np.zeros(int(strong.max()) + 1, dtype=np.int64)  # order within a level, where moves between its components exist

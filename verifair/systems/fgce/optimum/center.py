@@ -53,14 +53,14 @@ class Unfinished(Exception):
 
 
 def needed(instance: Instance, coverage: float) -> int:
-    """c |X| as a count, rounded up. Raises QueryError for a share outside (0, 1]."""
+    """Return c |X| as a count, rounded up. Raises QueryError for a share outside (0, 1]."""
     if not 0 < coverage <= 1:
         raise QueryError(f"coverage = {coverage:g}: expected a share of the factuals, above 0 and at most 1")
     return max(int(np.ceil(coverage * instance.size - 1e-9)), 1)
 
 
 def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = None) -> tuple[int, Integers]:
-    """k0: the least number of counterfactuals that cover everybody at cost at most `cost` (if anybody can), and one such choice.
+    """Return k0: the least number of counterfactuals that cover everybody at cost at most `cost`, and one such choice.
 
     Raises Unfinished, and QueryError when somebody cannot be covered at that cost.
     """
@@ -80,7 +80,7 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
 
 
 def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
-    """The optimum for all components at once, or when time is up the best that is known, with the gap.
+    """Return the optimum for all components at once, or when time is up the best that is known, with the gap.
 
     Raises QueryError for a coverage that k counterfactuals cannot reach (it says which k would do) or a k below 1.
     """
@@ -106,13 +106,13 @@ class _Few:
         return np.concatenate([block.factuals[rows] for block, rows in zip(self.instance.blocks, self.rows, strict=True)])
 
     def costs(self) -> Array:
-        """All different costs of the few, from the least that could serve."""
+        """Return all different costs of the few, from the least that could serve."""
         parts = [block.cost[rows].ravel() for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
         values = np.unique(np.concatenate(parts))
         return np.asarray(values[(values >= self.least) & np.isfinite(values)])
 
     def covered(self, k: int, cost: float) -> Integers | None:
-        """k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
+        """Return k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
         self.steps += 1
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -128,7 +128,7 @@ class _Few:
         return found.chosen if found.covered == total else None
 
     def farther(self, chosen: Integers, cost: float) -> Integers:
-        """(n, 2) block and row of factuals that are farther than `cost` from all chosen: the farthest of each block and center."""
+        """Return (n, 2) block and row of factuals farther than `cost` from all chosen: the farthest of each block and center."""
         found: list[tuple[float, int, int]] = []
         paid = self.instance.to(chosen)
         start = 0
@@ -150,7 +150,7 @@ class _Few:
 
 
 def _all(instance: Instance, k: int, budget: Budget) -> Centers:
-    """Full coverage."""
+    """Solve for full coverage."""
     few = _Few(instance, budget)
     lower, upper, chosen = few.least, np.inf, np.empty(0, dtype=np.int64)
     try:
@@ -171,7 +171,7 @@ def _all(instance: Instance, k: int, budget: Budget) -> Centers:
 
 
 def _next(few: _Few, k: int, below: float) -> float:
-    """The least cost of the few, above `below`, at which k candidates cover them."""
+    """Return the least cost of the few, above `below`, at which k candidates cover them."""
     if few.covered(k, np.inf) is None:
         raise _too_few(few.instance, k, few.deadline)
     values = few.costs()
@@ -183,7 +183,7 @@ def _next(few: _Few, k: int, below: float) -> float:
 
 
 def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
-    """k candidates cannot cover everybody at any cost: says which k would do."""
+    """Return the error that k candidates cannot cover everybody at any cost; it says which k would do."""
     parts = len(instance.blocks)
     lie = f"the {instance.size} factuals lie in {parts} weak component{'' if parts == 1 else 's'}"
     try:
@@ -194,14 +194,14 @@ def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
 
 
 def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
-    """Greedy's choice when time was up before any other."""
+    """Return greedy's choice when time was up before any other."""
     system = SetSystem.within(instance, np.inf)
     chosen = system.nodes[greedy(system, k)]
     return chosen, float(instance.to(chosen).min(axis=1).max())
 
 
 def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
-    """Partial coverage: bisection over the costs there are."""
+    """Solve for partial coverage: bisection over the costs there are."""
     deadline = time.monotonic() + budget.seconds
     top = _cover(instance, k, np.inf, count, deadline)
     if top.bound < count:
@@ -230,19 +230,19 @@ def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float)
 
 
 def _paid(instance: Instance, chosen: Integers, count: int) -> float:
-    """The least cost at which the chosen cover so many."""
+    """Return the least cost at which the chosen cover so many."""
     paid = instance.to(chosen).min(axis=1) if len(chosen) else np.full(instance.size, np.inf)
     return float(np.partition(paid, count - 1)[count - 1])
 
 
 def _between(instance: Instance, lower: float, upper: float) -> float:
-    """A cost that is there, at least lower and below upper: their median."""
+    """Return a cost that is there, at least lower and below upper: their median."""
     values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in instance.blocks])
     return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else lower
 
 
 def _above(instance: Instance, cost: float) -> float:
-    """The next cost that is there."""
+    """Return the next cost that is there."""
     return min(float(block.cost[block.cost > cost].min(initial=np.inf)) for block in instance.blocks)
 
 
@@ -287,7 +287,7 @@ def _only(block: Block) -> Instance:
 
 
 def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
-    """(k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises Unfinished."""
+    """Return (k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises Unfinished."""
     own, f = _only(block), len(block.factuals)
     answers: Answers = {}
     for k in range(1, most + 1):
@@ -306,7 +306,7 @@ def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
 
 
 def _table(block: Block, most: int, answers: Answers) -> Array:
-    """(most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
+    """Return (most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
     table = np.full((most + 1, len(block.factuals) + 1), np.inf)
     table[:, 0] = 0.0
     for place, found in answers.items():
@@ -315,7 +315,7 @@ def _table(block: Block, most: int, answers: Answers) -> Array:
 
 
 def _combined(total: Array, table: Array, k: int, count: int) -> tuple[Array, Integers]:
-    """F(1..i, ., .) from F(1..i-1, ., .) and F(i, ., .), and the (k', n') taken, as k' (f + 1) + n'."""
+    """Return F(1..i, ., .) from F(1..i-1, ., .) and F(i, ., .), and the (k', n') taken, as k' (f + 1) + n'."""
     out = np.full_like(total, np.inf)
     taken: Integers = np.zeros(total.shape, dtype=np.int64)
     for a in range(min(k, len(table) - 1) + 1):
@@ -331,7 +331,7 @@ def _combined(total: Array, table: Array, k: int, count: int) -> tuple[Array, In
 
 
 def _traced(answers: Sequence[Answers], tables: Sequence[Array], taken: Sequence[Integers], k: int, n: int) -> Integers:
-    """The candidates behind the combined optimum."""
+    """Return the candidates behind the combined optimum."""
     chosen: list[Integers] = []
     for own, table, choice in reversed(list(zip(answers, tables, taken, strict=True))):
         a, b = divmod(int(choice[k, n]), table.shape[1])

@@ -62,7 +62,7 @@ class SetSystem:
 
     @classmethod
     def of(cls, blocks: Sequence[Booleans], nodes: Sequence[Integers]) -> SetSystem:
-        """From blocks (f, c) and their candidates (c,). Columns that another one contains are left out, and rows nobody covers."""
+        """Return the system of blocks (f, c) and their candidates (c,), less contained columns and rows that nobody covers."""
         ends, rows, weights, kept = [np.zeros(1, dtype=np.int64)], [], [], []
         count = filled = 0
         for covers, names in zip(blocks, nodes, strict=True):
@@ -83,7 +83,7 @@ class SetSystem:
 
     @classmethod
     def within(cls, instance: Instance, cost: float) -> SetSystem:
-        """Feasible pairs of an instance that cost at most so much."""
+        """Return feasible pairs of an instance that cost at most so much."""
         near = [within(block.cost, cost) for block in instance.blocks]
         return cls.of(near, [block.candidates for block in instance.blocks])
 
@@ -95,7 +95,7 @@ class SetSystem:
         return int(self.weights[rows[~covered[rows]]].sum())
 
     def value(self, chosen: Sequence[int]) -> int:
-        """Factuals that the columns cover together."""
+        """Return factuals that the columns cover together."""
         covered = np.zeros(len(self.weights), dtype=bool)
         for j in chosen:
             covered[self.column(j)] = True
@@ -103,19 +103,19 @@ class SetSystem:
 
 
 def within(costs: Array, cost: float) -> Booleans:
-    """Which costs are of a feasible pair and at most so much; the limit may be infinite, a feasible cost is not."""
+    """Return which costs are of a feasible pair and at most so much; the limit may be infinite, a feasible cost is not."""
     return np.asarray(np.isfinite(costs) & (costs <= cost))
 
 
 def _distinct(table: Booleans) -> tuple[Integers, Integers]:
-    """The first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
+    """Return the first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
     kinds: dict[bytes, int] = {}
     same = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in np.packbits(table, axis=1)], dtype=np.int64)
     return np.unique(same, return_index=True)[1], same
 
 
 def _undominated(table: Booleans) -> Integers:
-    """Columns of a table (r, c) that no other one contains; of equal ones the first."""
+    """Return columns of a table (r, c) that no other one contains; of equal ones the first."""
     first, _ = _distinct(np.ascontiguousarray(table.T))
     size = table[:, first].sum(axis=0)
     first = first[size > 0]
@@ -128,7 +128,7 @@ def _undominated(table: Booleans) -> Integers:
 
 
 def greedy(system: SetSystem, k: int) -> list[int]:
-    """Columns in the order in which they are chosen; fewer than k when nothing is left to gain.
+    """Return columns in the order in which they are chosen; fewer than k when nothing is left to gain.
 
     Guarantee: at least (1 - 1/e) of the optimum (Nemhauser, Wolsey and Fisher, 1978).
     """
@@ -149,7 +149,7 @@ def greedy(system: SetSystem, k: int) -> list[int]:
 
 
 def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
-    """Algorithm 1, over all components at once (the paper's local version gives the same).   bound: what greedy cannot exceed.
+    """Return algorithm 1's choice, over all components at once; the paper's local version gives the same. bound: of every choice.
 
     Raises QueryError for a k below 1, as `largest_coverage` does.
     """
@@ -162,7 +162,7 @@ def greedy_coverage(instance: Instance, k: int, cost: float) -> Coverage:
 
 
 def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget | None = None) -> Coverage:
-    """The most factuals that k candidates cover at cost at most `cost`.
+    """Return the most factuals that k candidates cover at cost at most `cost`.
 
     Sound? yes: covered is counted, and the bound is added in whole numbers.   Complete? yes, given time; else covered < bound.
     """
@@ -170,7 +170,7 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 
 
 def best(system: SetSystem, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
-    """The best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
+    """Return the best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
     _check(k)
     deadline = time.monotonic() + budget.seconds
     search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)
@@ -212,7 +212,7 @@ class CoverSearch:
         return max([self.covered, self.closed, *(bound for bound, *_ in self.open)])
 
     def run(self, deadline: float, most: int | None) -> None:
-        """Until all branches are closed, the target is met, or time or nodes are up."""
+        """Search until all branches are closed, the target is met, or time or nodes are up."""
         sizes = np.sort(self.weights @ self.covers)[::-1]
         root = min(int(self.weights.sum()), int(sizes[: self.k].sum()))
         self.open = [(root, (), (), self.weights / 2)]
@@ -256,7 +256,7 @@ class CoverSearch:
         return bound <= self.covered or bound < self.needed
 
     def _reached(self, chosen: list[int]) -> Booleans:
-        """(R,) rows that the columns cover."""
+        """Return (R,) rows that the columns cover."""
         covered = np.zeros(len(self.weights), dtype=bool)
         for j in chosen:
             covered[self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]]] = True
@@ -271,8 +271,8 @@ class CoverSearch:
 def _descended(
     covers: sp.csr_array, weights: Integers, multipliers: Array, k: int, goal: int, deadline: float
 ) -> tuple[Array, Array]:
-    """Multipliers (R,) with a low bound, by subgradient steps that stop once the bound is at most `goal`; and how often each column
-    was among the k best (C,), late steps counting more."""
+    """Return multipliers (R,) with a low bound, by subgradient steps that stop once the bound is at most `goal`; and how often
+    each column was among the k best (C,), late steps counting more."""
     most = weights.astype(np.float64)
     current = best = np.clip(multipliers, 0.0, most)
     least, scale, idle = np.inf, 1.0, 0
@@ -307,7 +307,7 @@ def _descended(
 
 
 def _relaxed(covers: sp.csr_array, weights: Integers, k: int, deadline: float) -> tuple[int, Array] | None:
-    """A proved bound on what k columns cover, from the LP's duals, and the LP's point (C,); None when it was not solved."""
+    """Return a proved bound on what k columns cover, from the LP's duals, and the LP's point (C,); None when it was not solved."""
     left = deadline - time.monotonic()
     if left <= 0:
         return None
