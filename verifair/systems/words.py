@@ -77,6 +77,11 @@ def sentence(
     return f"{person}, {other}: probability of {schema.outcomes[1]} {before} to {after}; {flips}."
 
 
+def cell(value: float | None, form: str = ".3g") -> str:
+    """Return a number of a table, a dash where there is none."""
+    return "-" if value is None or value != value else format(value, form)
+
+
 def percent(share: float) -> str:
     """Never 0 % or 100 % of what is not."""
     if 0 < share < 0.0005:

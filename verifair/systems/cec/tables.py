@@ -14,7 +14,7 @@ from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
 from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
 from verifair.systems.result import Interval
-from verifair.systems.words import units
+from verifair.systems.words import cell, units
 
 TITLE = "Explanation consistency: measured, not proved"
 SHORT: dict[Regime, str] = {
@@ -129,24 +129,24 @@ def overview(found: CecResult) -> Grid:
         grid.add_column(one.name, justify="right")
     lines = {
         "people": [f"{one.people:,}" for one in found.groups],
-        "with a counterpart": [_percent(one.coverage) for one in found.groups],
-        "distance, median": [_number(one.distance[0]) for one in found.groups],
-        "90 %, largest": [f"{_number(one.distance[1])}, {_number(one.distance[2])}" for one in found.groups],
-        "of equal merit": [_percent(one.twins) for one in found.groups],
+        "with a counterpart": [cell(one.coverage, ".1%") for one in found.groups],
+        "distance, median": [cell(one.distance[0]) for one in found.groups],
+        "90 %, largest": [f"{cell(one.distance[1])}, {cell(one.distance[2])}" for one in found.groups],
+        "of equal merit": [cell(one.twins, ".1%") for one in found.groups],
         "equally near (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
-        "CEC, mean score": [_mean(one.cec) for one in found.groups],
+        "CEC, mean score": [cell(one.cec.mean if one.cec else None, ".3f") for one in found.groups],
         "  95 %": [_ends(one.cec) for one in found.groups],
-        "PFR, flips": [_percent(None if one.pfr is None else one.pfr.mean) for one in found.groups],
+        "PFR, flips": [cell(one.pfr.mean if one.pfr else None, ".1%") for one in found.groups],
         "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
     }
     if found.controlled:
-        lines["score within group"] = [_number(one.within) for one in found.groups]
+        lines["score within group"] = [cell(one.within) for one in found.groups]
         lines["  across more by, 95 %"] = [_ends(one.beyond) for one in found.groups]
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
     for letter, meaning in SHORT.items():
-        grid.add_row(f"{letter} {meaning}", *(_percent(one.regimes.get(letter)) for one in found.groups))
+        grid.add_row(f"{letter} {meaning}", *(cell(one.regimes.get(letter), ".1%") for one in found.groups))
     return grid
 
 
@@ -157,10 +157,10 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
         grid.add_column(column, justify="right")
     for one in groups:
         cec, pfr = (None if interval is None else interval.mean for interval in (one.cec, one.pfr))
-        shares = [_whole(one.regimes.get(letter)) for letter in REGIMES]
+        shares = [cell(one.regimes.get(letter), ".0%") for letter in REGIMES]
         grid.add_row(
-            _brief(one.name, protected), f"{one.people:,}", _whole(one.coverage), _number(cec), _number(one.within),
-            _whole(pfr), *shares,
+            _brief(one.name, protected), f"{one.people:,}", cell(one.coverage, ".0%"), cell(cec), cell(one.within),
+            cell(pfr, ".0%"), *shares,
         )
     return grid
 
@@ -170,8 +170,8 @@ def everybody_line(found: CecResult) -> str | None:
     one = found.everybody
     if len(found.groups) <= WIDE + 1:
         return None
-    near = f"Nearest counterparts: median {_number(one.distance[0])}, 90 % up to {_number(one.distance[1])}, "
-    near += f"largest {_number(one.distance[2])}; {_percent(one.twins)} of the matched have one of equal merit. "
+    near = f"Nearest counterparts: median {cell(one.distance[0])}, 90 % up to {cell(one.distance[1])}, "
+    near += f"largest {cell(one.distance[2])}; {cell(one.twins, '.1%')} of the matched have one of equal merit. "
     return near + f"Everybody, 95 %: CEC {_ends(one.cec)}, PFR {_ends(one.pfr, percent=True)} %."
 
 
@@ -191,7 +191,7 @@ def between_grid(found: CecResult) -> Grid:
     for line in table.to_dict(orient="records"):
         grid.add_row(
             _brief(line["group"], found.query.protected), _brief(line["other"], found.query.protected), f"{int(line['matched']):,}",
-            _number(line["CEC"]), _whole(line["PFR"]), _whole(line["A"]), _whole(line["B"]),
+            cell(line["CEC"]), cell(line["PFR"], ".0%"), cell(line["A"], ".0%"), cell(line["B"], ".0%"),
         )
     return grid
 
@@ -199,7 +199,7 @@ def between_grid(found: CecResult) -> Grid:
 def threshold_line(found: CecResult) -> str:
     """How much the named threshold matters."""
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
-    parts = [f"{_percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
+    parts = [f"{cell(table.loc[t, 'B'], '.1%')} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
         f"Regimes are told at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
         + ", ".join(parts) + "."
@@ -209,15 +209,15 @@ def threshold_line(found: CecResult) -> str:
 def features_grid(found: CecResult) -> Grid:
     """The features whose attributions differ most between counterparts; their parts sum to the mean squared score."""
     total = float(found.features["part"].sum())
-    grid = Grid(title=f"What makes reasons differ\n(mean squared score {_number(total)})", title_justify="left")
+    grid = Grid(title=f"What makes reasons differ\n(mean squared score {cell(total)})", title_justify="left")
     grid.add_column("feature")
     grid.add_column("part", justify="right")
     grid.add_column("share", justify="right")
     for line in found.features.head(FEATURES).to_dict(orient="records"):
-        grid.add_row(_name(line["feature"], found), _number(line["part"]), _percent(line["share"]))
+        grid.add_row(_name(line["feature"], found), cell(line["part"]), cell(line["share"], ".1%"))
     rest = found.features.iloc[FEATURES:]
     if len(rest):
-        grid.add_row(f"{len(rest)} more features", _number(float(rest["part"].sum())), _percent(float(rest["share"].sum())))
+        grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), cell(float(rest["share"].sum()), ".1%"))
     return grid
 
 
@@ -265,8 +265,8 @@ def model_line(found: CecResult) -> str:
     model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     line = (
-        f"The model: decides {_percent(model.positive)} of the matched people positively, variance of the probability "
-        f"{_number(model.variance)}{auc}."
+        f"The model: decides {cell(model.positive, '.1%')} of the matched people positively, variance of the probability "
+        f"{cell(model.variance)}{auc}."
     )
     why = model.hardly_decides
     return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
@@ -308,10 +308,6 @@ def ties_line(found: CecResult) -> str:
     )
 
 
-def _mean(interval: Interval | None) -> str:
-    return "-" if interval is None else f"{interval.mean:.3f}"
-
-
 def _ends(interval: Interval | None, *, percent: bool = False) -> str:
     if interval is None:
         return "-"
@@ -323,15 +319,3 @@ def _brief(name: str, protected: Sequence[str]) -> str:
     for column in protected:
         name = name.replace(f"{column} = ", "", 1)
     return name
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or pd.isna(value) else f"{value:.3g}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None or pd.isna(value) else f"{100 * value:.1f}%"
-
-
-def _whole(value: float | None) -> str:
-    return "-" if value is None or pd.isna(value) else f"{100 * value:.0f}%"

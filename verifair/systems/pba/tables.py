@@ -13,6 +13,7 @@ from verifair.engine.store import to_jsonl
 from verifair.schema.schema import Schema
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.result import PbaResult
+from verifair.systems.words import cell
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 
@@ -80,7 +81,7 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
         grid.add_column(str(group), justify="right")
     values = rates.set_index(["metric", "group"])["value"]
     for metric in RATES:
-        cells = [_percent(float(values.loc[(metric, g)])) for g in groups]
+        cells = [cell(float(values.loc[(metric, g)]), ".1%") for g in groups]
         grid.add_row({"TPR": "EO (TPR)", "FPR": "EO (FPR)"}.get(metric, metric), "", "", *cells)
     for metric in ("RB", "PBA"):
         grid.add_section()
@@ -116,8 +117,4 @@ def _cell(counts: pd.Series) -> str:
     rows, proved, unknown = (float(counts[name]) for name in ("rows", "proved", "unknown"))
     if not rows:
         return "-"
-    return _percent(proved / rows) + (f" (+{100 * unknown / rows:.1f}% open)" if unknown else "")
-
-
-def _percent(value: float) -> str:
-    return "-" if value != value else f"{100 * value:.1f}%"
+    return cell(proved / rows, ".1%") + (f" (+{100 * unknown / rows:.1f}% open)" if unknown else "")

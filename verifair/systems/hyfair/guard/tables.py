@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
-from verifair.systems.words import box_options
+from verifair.systems.words import box_options, cell
 
 
 def show(result: GuardResult, console: Console) -> None:
@@ -56,21 +56,16 @@ def effects_table(effects: Sequence[Effect]) -> Grid:
     for e in effects:
         grid.add_column(e.intervention.replace(" + ", "\n+ "), justify="right", no_wrap=True)
     lines = {
-        "accuracy": [_number(e.accuracy, ".4f") for e in effects],
-        "refused": [_number(e.abstained, ".2%") for e in effects],
+        "accuracy": [cell(e.accuracy, ".4f") for e in effects],
+        "refused": [cell(e.abstained, ".2%") for e in effects],
         "max k": [f"{e.max_k}" for e in effects],
-        "mean k": [_number(e.mean_k, ".2f") for e in effects],
+        "mean k": [cell(e.mean_k, ".2f") for e in effects],
         "#ID": [f"{e.instances:,}" for e in effects],
-        "ID": [_number(e.success_rate, ".1%") for e in effects],
-        "near: mean k": [_number(e.local_k, ".2f") for e in effects],
-        "near: ID": [_number(e.local_success, ".1%") for e in effects],
+        "ID": [cell(e.success_rate, ".1%") for e in effects],
+        "near: mean k": [cell(e.local_k, ".2f") for e in effects],
+        "near: ID": [cell(e.local_success, ".1%") for e in effects],
     }
     for name, cells in lines.items():
         if set(cells) != {"-"}:
             grid.add_row(name, *cells)
     return grid
-
-
-def _number(value: float | None, form: str) -> str:
-    """A dash where there is none: no labels, no one answered, no one with k >= 2."""
-    return "-" if value is None else format(value, form)
