@@ -28,9 +28,8 @@ from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.chance import chance
 from verifair.systems.cst.deciders import NetworkDecider
-from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.testing import Situations
 
 PAPER: dict[str, Any] = {"preset": "paper"}

@@ -15,12 +15,13 @@ import pytest
 
 from tests.command_line import flat, is_drawn, verifair
 from verifair import datasets
-from verifair.cli import cst_answer
+from verifair.systems.cst import plots
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Recorded, Rule
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention
+from verifair.systems.work import OutOfTime
 
 DEMO = ("cst", "--demo", "loan")
 FIGURES = ("graph.png", "counts.png", "intervals.png")
@@ -375,13 +376,13 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown similarity": ("--attribute Salary: the table has no such column", ("--demo", "loan", "--attribute", "Salary")),
     "protected similarity": ("'Gender' is what do changes", ("--demo", "loan", "--attribute", "Gender")),
     "preset and more": ("--preset paper sets", ("--demo", "loan", "--preset", "paper", "--distance", "heom")),
-    "unknown preset": ("preset = 'papers'", ("--demo", "loan", "--preset", "papers")),
-    "distance": ("distance 'l7': there is no such distance; known are mixed", ("--demo", "loan", "--distance", "l7")),
-    "interval": ("interval 'exact': there is no such interval", ("--demo", "loan", "--interval", "exact")),
-    "ties": ("ties = 'last': expected one of share, first", ("--demo", "loan", "--ties", "last")),
-    "correction": ("correction 'fdr'", ("--demo", "loan", "--correct", "fdr")),
+    "unknown preset": ("--preset papers: expected paper", ("--demo", "loan", "--preset", "papers")),
+    "distance": ("--distance l7: expected mixed, standardised, heom or mahalanobis", ("--demo", "loan", "--distance", "l7")),
+    "interval": ("--interval exact: expected newcombe or wald", ("--demo", "loan", "--interval", "exact")),
+    "ties": ("--ties last: expected share or first", ("--demo", "loan", "--ties", "last")),
+    "correction": ("--correct fdr: expected bh", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
-    "tau": ("--tau 1: a difference of shares", ("--demo", "loan", "--tau", 1)),
+    "tau": ("--tau 1: expected less than 1", ("--demo", "loan", "--tau", 1)),
     "categories": ("--sensitivity: node 'job': its mechanism is Categorical", ("--demo", "german", "--sensitivity")),
     "certified categories": ("--certify: node 'job'", ("--demo", "german", "--certify", 95)),
     "no network": ("--certify proves what a network decides, and here decides none", ("--demo", "loan", "--certify", 95)),
@@ -389,7 +390,7 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "certified level": ("--certify 5: expected percent", ("--demo", "german", "--certify", 5)),
     "out is a file": ("--out loan.csv: is a file", ("--demo", "loan", "--out", "loan.csv")),
     "nowhere to write": ("nothing can be written", ("--demo", "loan", "--json", "loan.csv/a.json")),
-    "time is up": ("--timeout: time was up after", ("--demo", "loan", "--timeout", 1e-6)),
+    "time is up": ("--timeout: the time was up after", ("--demo", "loan", "--timeout", 1e-6)),
     "no time": ("--timeout", ("--demo", "loan", "--timeout", 0)),
 }
 
@@ -507,7 +508,7 @@ def test_the_recorded_decision_makes_nobody_similar(run_loan: Run) -> None:
     ("line", "told"),
     [
         ("seed = 5", "seed: unknown key"),
-        ("tau = -0.5", "tau = -0.5: a case is a greater difference; expected 0 or more"),
+        ("tau = -0.5", "[situation]: tau: Input should be greater than or equal to 0, found -0.5"),
         ('preset = "paper"\nlevel = 0.9', "itself: drop it, or drop your level"),
         ('attributes = ["AnualSalary"]', "own.toml: [situation]: attribute AnualSalary: the table has no such column"),
     ],
@@ -542,9 +543,9 @@ def test_deciders_who_disagree_are_shown(run_loan: Run) -> None:
 
 def test_chance_without_time_is_said(run_loan: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*_: Any, **__: Any) -> None:
-        raise TimeoutError("time was up")
+        raise OutOfTime("the time was up")
 
-    monkeypatch.setattr("verifair.cli.cst.dealt", late)
+    monkeypatch.setattr("verifair.systems.cst.solve.chance", late)
     code, told, _ = run_loan("--causal", "loan.toml", "--chance", "2", "--json", "a.json")
     assert code == 0
     note = "What chance finds (--chance) was not finished for do(Gender = 0): there was no time."
@@ -562,7 +563,7 @@ def test_ctrl_c_while_pictures_are_drawn_keeps_the_answer(run_loan: Run, monkeyp
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cst_answer, "causal_graph", interrupted)
+    monkeypatch.setattr(plots, "causal_graph", interrupted)
     code, told, error = run_loan("--causal", "loan.toml", "--out", "o", "--json", "a.json")
     assert code == 130
     assert "To review first" in told

@@ -3,7 +3,6 @@
 The truth is computed here by itself: counterfactuals in Python fractions, straight from the equations, and networks in fractions.
 """
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -21,6 +20,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Rule
 from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import (
     DEPENDS,
     FLIPS,
@@ -32,6 +32,7 @@ from verifair.systems.cst.robustness.certified import (
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.testing import Method
+from verifair.systems.result import json_text
 
 ROWS, SAMPLES = 8, 150
 NUMBERS = ("a", "b", "c", "hidden")
@@ -168,9 +169,10 @@ def test_what_is_certified_holds_for_all_coefficients_that_are_tried(seed: int) 
                 assert decided == {own}
             case "depends":
                 why = found.dependences[k]
-                assert [case.decision(case.counterfactual(row, found, np.array(one))) for one in why.theta] == list(why.classes)
+                decided = [case.decision(case.counterfactual(row, found, np.array(one))) for one in why.coefficients]
+                assert decided == list(why.classes)
                 assert set(why.classes) == {0, 1}
-                assert all((found.low <= one).all() and (one <= found.high).all() for one in map(np.array, why.theta))
+                assert all((found.low <= one).all() and (one <= found.high).all() for one in map(np.array, why.coefficients))
             case _:
                 assert found.status[k] == UNKNOWN
                 assert found.reason[k]
@@ -178,7 +180,7 @@ def test_what_is_certified_holds_for_all_coefficients_that_are_tried(seed: int) 
         report = vf.check(found.certificate, network=case.network, schema=case.schema)
         assert report.accepted, report.rejections[:3]
         assert {STAYS, FLIPS} & set(found.status.tolist())
-    json.dumps(found.to_dict())
+    json_text(CertifiedDecisions.of(found))
 
 
 def test_every_status_is_met() -> None:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from verifair.systems.findings import Section, Statement
-from verifair.systems.result import Count, Seconds, Seed, Sha256, Shape
+from verifair.systems.findings import Section, Source, Statement
+from verifair.systems.result import Count, Seconds, Seed, Shape
 
 WITHOUT_DRAWINGS = {"sections": {"__all__": {"pictures": {"__all__": {"svg"}}}}}
 """What the JSON leaves out."""
-
-
-class Source(Shape):
-    """A file that the audit read."""
-
-    role: str
-    """model, schema, data, causal model or the audit file."""
-    file: str
-    """As the audit file names it."""
-    sha256: Sha256
 
 
 class AuditResult(Shape):

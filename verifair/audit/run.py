@@ -25,21 +25,16 @@ from encoders.errors import ModelError
 from solvers.outcome import BackendError
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
-from verifair.audit.result import AuditResult, Source
-from verifair.audit.sections import cst
-from verifair.audit.sections.about import about_of
-from verifair.audit.settings import ANALYSES, Asked, Cst
+from verifair.audit.result import AuditResult
+from verifair.audit.settings import ANALYSES, Asked
 from verifair.audit.subject import Subject
 from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.files import plain, save_json, save_text, versions
-from verifair.systems.findings import Section, Standing, Statement, Tone
+from verifair.systems.findings import Section, Source, Standing, Statement, Tone
 from verifair.systems.system import system
 from verifair.systems.work import OutOfTime, Work
 
-OLD: Mapping[str, Callable[..., Section]] = {
-    "cst": cst.section,
-}
 LAST = ("kmax", "pba", "certify")
 """Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""
 BATCHES = ("pba", "certify")
@@ -127,8 +122,6 @@ def _turn(key: str) -> tuple[int, int]:
 
 def _section(key: str, asked: Asked, subject: Subject, work: Work) -> Section:
     """One analysis by its own system."""
-    if key in OLD:
-        return OLD[key](asked.settings, subject, work)
     settings = asked.settings
     if "protected" in type(settings).model_fields and not settings.protected:
         settings = settings.model_copy(update={"protected": subject.protected})
@@ -137,8 +130,11 @@ def _section(key: str, asked: Asked, subject: Subject, work: Work) -> Section:
 
 
 def _sources(wanted: Mapping[str, Asked], subject: Subject) -> tuple[Source, ...]:
-    """All files, those of the analyses included: a wrong path costs no time."""
-    more = [one for asked in wanted.values() if isinstance(asked.settings, Cst) for one in cst.sources(asked.settings, subject)]
+    """Return all files, those of the analyses included: a wrong path costs no time."""
+    more: list[Source] = []
+    for key, asked in wanted.items():
+        sources = system(key).optional("statements", "sources")
+        more += sources(asked.settings, subject) if sources else []
     return (*subject.sources, *more)
 
 
@@ -169,7 +165,8 @@ def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> 
 
 def _without(key: str, asked: Asked, subject: Subject, told: str, standing: Standing) -> Section:
     """A section that has nothing to say but why."""
-    about = about_of(key)
+    about = system(key).about
+    assert about is not None
     return Section(
         key=key, title=about.title, question=about.question, method="", source=about.source, semantics=semantics(subject.network),
         statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),),

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.systems.cst.causal.file import Name, Section, Value
+from verifair.schema.file import Section
+from verifair.systems.cst.settings import Name
 from verifair.systems.system import SYSTEMS, system
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
@@ -85,41 +86,7 @@ class Sensitive(Section):
         return self
 
 
-class Analysis(Section):
-    """Of every analysis.   protected: features in place of [sensitive]'s.   timeout: seconds in place of an equal share."""
-
-    protected: Names | None = None
-    timeout: Positive | None = None
-
-
-class OfRows(Analysis):
-    """rows: use so many rows of the table only, drawn with the audit's seed."""
-
-    rows: Whole | None = None
-
-
-
-
-
-class Cst(OfRows):
-    """[analyses.cst]: under the causal model of a file, whose [situation] counts where nothing is said here.
-
-    do: attribute -> value of those not protected.   certify: prove decisions on counterfactuals at this level, such as 0.95.
-    """
-
-    causal: Name
-    do: dict[Name, Value] | None = None
-    k: Annotated[tuple[Whole, ...], Field(min_length=1)] | None = None
-    tau: Units | None = None
-    certify: Annotated[float, Field(strict=True, ge=0.5, lt=1)] | None = None
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[analyses.cst]"
-
-
-OLD: dict[str, type[Analysis]] = {"cst": Cst}
-ANALYSES = tuple(dict.fromkeys((*(verb for verb in SYSTEMS if system(verb).about), *OLD)))
+ANALYSES = tuple(verb for verb in SYSTEMS if system(verb).about)
 """Every analysis that an audit file may ask for."""
 
 
@@ -139,20 +106,20 @@ class _Timeout(Section):
 
 def asked(verb: str, content: Mapping[str, Any]) -> Asked:
     """Return what a section asks for. Raises SchemaError, one line a problem."""
-    if verb in OLD:
-        old = OLD[verb].read(content)
-        return Asked(settings=old, timeout=old.timeout)
     found = system(verb)
     keys = found.keys or tuple(found.settings.model_fields)
-    title = f"[analyses.{verb}]"
-    unknown = [key for key in content if key not in (*keys, "timeout")]
-    try:
-        given = {key: value for key, value in content.items() if key != "timeout"}
-        rest = _Timeout.model_validate({key: content[key] for key in content if key == "timeout" or key in unknown})
-        return Asked(settings=found.settings.model_validate({**found.audit_defaults, **given}), timeout=rest.timeout)
-    except ValidationError as error:
-        lines = (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
-        raise SchemaError("\n".join(f"{title}: {line}" for line in lines)) from None
+    given = {key: value for key, value in content.items() if key in keys}
+    rest = {key: value for key, value in content.items() if key not in keys}
+    lines = [f"{key}: is missing; add it" for key in found.required if key not in given]
+    made: list[Any] = []
+    for kind, values in ((found.settings, {**found.audit_defaults, **given}), (_Timeout, rest)):
+        try:
+            made.append(kind.model_validate(values))
+        except ValidationError as error:
+            lines += (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
+    if lines:
+        raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
+    return Asked(settings=made[0], timeout=made[1].timeout)
 
 
 SECTIONS: dict[str, type[Section]] = {"model": Model, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}

@@ -13,11 +13,11 @@ import pandas as pd
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile
-from verifair.audit.result import Source
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems import subject as systems
+from verifair.systems.findings import Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +33,10 @@ class Subject(systems.Subject):
         if self.frame is None:
             raise DataError("no table of people was named; add a [data] section with the file of the rows")
         return self.frame
+
+    def inside(self, section: str, key: str, written: str) -> Path:
+        """Return the path of a file that an analysis names. Raises SchemaError as `AuditFile.inside` does."""
+        return self.file.inside(section, key, written)
 
     def check_options(self, folder: Path) -> str:
         """The options that name network and schema to `verifair check`, typed in a folder."""

@@ -70,6 +70,7 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
         if kind is bool and default is True:
             names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
         info = typer.Option(*names, help=help_text)
+    shown = None if mark.unsaid else shown
     optional = shown is None
     annotation: Any = Annotated.__class_getitem__((kind | None if optional else kind, info))  # type: ignore[attr-defined]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
@@ -93,7 +94,7 @@ def build(group: type[Settings], given: dict[str, Any], defaults: Any = ()) -> A
     """Return the settings of a group. Raises QueryError that names the option, what was found and what is expected."""
     own = {name: value for name, value in given.items() if name in group.model_fields and value is not None}
     try:
-        return group(**{**dict(defaults), **own})
+        return group.model_validate({**dict(defaults), **own}, context="command line")
     except ValidationError as error:
         raise QueryError("\n".join(_told(group, one) for one in error.errors(include_url=False))) from None
 
@@ -107,15 +108,19 @@ def _told(group: type[Settings], problem: Any) -> str:
     option = option_name(place[0], group.model_fields[place[0]])
     found = problem["input"]
     if problem["type"] == "value_error":
-        return f"{option} {text}" if not isinstance(found, (int, float, str)) else f"{option} {found}: {text}"
+        return f"{option} {text}" if not isinstance(found, (int, float, str)) else f"{option} {_word(found)}: {text}"
     if problem["type"] == "literal_error":
         *first, last = [one.strip(" '") for one in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{option} {found}: expected {', '.join(first)} or {last}"
-    shown = f"{found:g}" if isinstance(found, float) else str(found)
+        return f"{option} {found}: expected {' or '.join([', '.join(first), last] if first else [last])}"
     if problem["type"] in RANGES:
         words, key = RANGES[problem["type"]]
-        return f"{option} {shown}: expected {words} {problem['ctx'][key]:g}"
-    return f"{option} {shown}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
+        return f"{option} {_word(found)}: expected {words} {problem['ctx'][key]:g}"
+    return f"{option} {_word(found)}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
+
+
+def _word(found: Any) -> str:
+    """Return a value as somebody would type it."""
+    return f"{found:g}" if isinstance(found, float) else str(found)
 
 
 def asked(system: System, given: dict[str, Any]) -> tuple[Inputs, Any, Run]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -66,17 +68,12 @@ def ending() -> Iterator[None]:
 def finish(system: System, run: Run, result: Result) -> None:
     """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
     show: Callable[[Result, Console], None] = system.part("tables", "show")
+    interrupted = result.interrupted
     if run.out is not None:
-        run.out.mkdir(parents=True, exist_ok=True)
-        with (run.out / text_file(system)).open("w", encoding="utf-8") as file:
-            (system.optional("tables", "text") or show)(result, Console(file=file, width=160, highlight=False, markup=False))
-        tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
-        for name, table in (tables(result) if tables else {}).items():
-            save_table(run.out / name, [table])
-        for name, draw in (plots(result) if plots else {}).items():
-            draw(run.out / name)
-        if write:
-            write(result, run.out)
+        try:
+            _write(system, run.out, result)
+        except KeyboardInterrupt:
+            interrupted = f"not everything is in --out {run.out}"
     if run.plot is not None:
         run.plot.parent.mkdir(parents=True, exist_ok=True)
         system.part("plots", "plot")(result, run.plot)
@@ -84,11 +81,27 @@ def finish(system: System, run: Run, result: Result) -> None:
         run.json_file.parent.mkdir(parents=True, exist_ok=True)
         save_text(run.json_file, json_text(result))
     show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
-    if result.interrupted is not None:
-        _tell(f"interrupted: {result.interrupted}")
+    if interrupted is not None:
+        _tell(f"interrupted: {interrupted}")
         raise typer.Exit(options.INTERRUPTED)
     if run.exit_verdict:
         raise typer.Exit(result.exit_code)
+
+
+def _write(system: System, out: Path, result: Result) -> None:
+    """Write the screen's text, the tables, the pictures and what else there is into the folder of --out."""
+    out.mkdir(parents=True, exist_ok=True)
+    screen, text = StringIO(), system.optional("tables", "text") or system.part("tables", "show")
+    text(result, Console(file=screen, width=160, highlight=False, markup=False))
+    save_text(out / text_file(system), screen.getvalue())
+    tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
+    for name, table in (tables(result) if tables else {}).items():
+        save_table(out / name, [table])
+    for name, draw in (plots(result) if plots else {}).items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        draw(out / name)
+    if write:
+        write(result, out)
 
 
 def _tell(text: str) -> None:

@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from verifair.audit.result import AuditResult
 from verifair.checker import certificate, consistency_certificate, kmax_certificate
 from verifair.interop import certificate as vnnlib_certificate
-from verifair.json_schemas import SUFFIX, bench, situation, tools, verdicts
+from verifair.json_schemas import SUFFIX, bench, tools, verdicts
 from verifair.systems.cec.result import CecResult
+from verifair.systems.cst.result import CstResult
 from verifair.systems.fgce.result import FgceResult
 from verifair.systems.hyfair.certify.result import MaximumResult, PartitionResult, TargetedResult, VerdictResult
 from verifair.systems.hyfair.explain.result import ExplainResult
@@ -32,7 +33,7 @@ SHAPES: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "guard": ("verifair guard --json", TypeAdapter(GuardResult)),
     "fgce": ("verifair fgce --json", TypeAdapter(FgceResult)),
     "cec": ("verifair cec --json", TypeAdapter(CecResult)),
-    "cst": ("verifair cst --json", TypeAdapter(situation.Cst)),
+    "cst": ("verifair cst --json", TypeAdapter(CstResult)),
     "verify": ("verifair verify --json", TypeAdapter(verdicts.Verify)),
     "check": ("verifair check --json", TypeAdapter(tools.Check)),
     "doctor": ("verifair doctor --json", TypeAdapter(tools.Doctor)),

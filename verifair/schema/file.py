@@ -8,14 +8,15 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verifair.errors import SchemaError
 
 Change = Literal["increase", "decrease", "fixed", "free"]
 """How a feature may move: the words of a schema's `change`."""
+Kind = TypeVar("Kind", bound=BaseModel)
 
 LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
 """Characters of a value in a message, problems in it, and characters of each."""
@@ -108,6 +109,31 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     if lines:
         raise ValueError("\n".join(lines))
     return found
+
+
+def section(kind: type[Kind], title: str, data: Any) -> Kind:
+    """Return a section from what the file holds. Raises SchemaError, one line a problem, which begins with the title."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        keys = [field.alias or name for name, field in kind.model_fields.items()]
+        lines = [line.replace("valid tuple", "valid list") for line in problems(error, keys)]
+        raise SchemaError("\n".join(f"{title}: {line}" for line in lines)) from None
+
+
+class Section(BaseModel):
+    """A section that knows its title."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return ""
+
+    @classmethod
+    def read(cls, data: Any) -> Self:
+        """Return a section from what the file holds. Raises SchemaError."""
+        return section(cls, cls.title(data), data)
 
 
 def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()) -> str:

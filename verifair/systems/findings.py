@@ -122,6 +122,16 @@ class Evidence(Shape):
     """By the separate checker, in this run."""
 
 
+class Source(Shape):
+    """A file that the audit read."""
+
+    role: str
+    """model, schema, data, causal model or the audit file."""
+    file: str
+    """As the audit file names it."""
+    sha256: Sha256
+
+
 class Section(Shape):
     """One analysis."""
 

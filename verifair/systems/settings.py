@@ -20,16 +20,21 @@ class Option:
 
     name: the option, such as "--json".   argument: it is positional.   type: of what is typed, before the field's own validators
     (dictionaries are typed as texts "name=value").   hidden: keys of the audit file alone.
+    unsaid: without the option the field is not set, so that another file may say its value; the default is what counts then.
     """
 
     name: str | None = None
     argument: bool = False
     type: Any = None
     hidden: bool = False
+    unsaid: bool = False
 
 
 class Settings(BaseModel):
-    """A group of settings. Values are checked when they are set; there is no second check."""
+    """A group of settings. Values are checked when they are set; there is no second check.
+
+    A validator that has a context is at work on what somebody typed in a command.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(), arbitrary_types_allowed=True

@@ -58,6 +58,10 @@ class Subject:
         """What the table lacks, in words."""
         return f" ({self.dropped:,} rows outside the schema's ranges were left out)" if self.dropped else ""
 
+    def inside(self, section: str, key: str, written: str) -> Path:
+        """Return the path of a file that settings name. In an audit it is relative to the audit file."""
+        return Path(written)
+
     def rows(self) -> pd.DataFrame:
         """Return the table. Raises QueryError where there is none."""
         if self.frame is None:

@@ -10,6 +10,7 @@ A system is a folder:
                     (text(result, console): the text file, where it is another; write(result, folder): files of another kind)
     plots.py        plots(result): name -> draw(path), the pictures of --out
     statements.py   section(settings, subject, work) -> Section: the audit's section (where `about` is set)
+                    (sources(settings, subject) -> list[Source]: files beside model, schema and table that the settings name)
 
 From these come the command with its options and `--json`, the JSON schema, the section of the audit file and of the page.
 """
@@ -42,6 +43,7 @@ class System:
     run: names of `Run` fields that it takes as options.   defaults: of inputs and run options, where they are not the common ones.
     helps: option -> help, where the common one would not say enough.   about: None keeps it out of the audit.
     audit_defaults: of settings, in an audit file.   keys: names of settings that an audit file may hold; empty: all.
+    required: those that it has to hold.
     """
 
     verb: str
@@ -55,6 +57,7 @@ class System:
     about: About | None = None
     audit_defaults: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -81,6 +84,7 @@ SYSTEMS: dict[str, str] = {
     "explain": "verifair.systems.hyfair.explain",
     "guard": "verifair.systems.hyfair.guard",
     "fgce": "verifair.systems.fgce",
+    "cst": "verifair.systems.cst",
 }
 """verb -> the system's folder. A new system is one more folder and one more line here."""
 

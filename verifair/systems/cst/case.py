@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,11 @@ import pandas as pd
 from encoders.network import Integers
 from verifair.errors import QueryError
 from verifair.schema.feature import text
-from verifair.systems.cst.case_plot import case as draw_case
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
 from verifair.systems.cst.groups import told
-from verifair.systems.files import save_text
+from verifair.systems.files import file_name
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
 SAID = {
@@ -49,18 +47,23 @@ class Case:
     def of(cls, tested: Intervention, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
         """The case of the row at this position. Raises QueryError where it is no complainant."""
         found = tested.found
-        near = found.case(place, tested.k)
+        near = found.case(place, tested.smallest)
         at = int(np.flatnonzero(found.complainants == place)[0])
         claims = tested.claims_of(at)
         return cls(
             tested=tested, place=place, at=at, people=_people(tested, near), claims=claims,
             why=tuple(why(tested, model, at, seed)), notes=tuple(notes),
-        )  # fmt: skip
+        )
 
     @property
     def row(self) -> Any:
         """What the table calls the complainant."""
         return self.tested.rows[self.at]
+
+    @property
+    def file(self) -> str:
+        """Name of its files, without suffix."""
+        return file_name(text(self.row))
 
     @property
     def group(self) -> str:
@@ -69,27 +72,17 @@ class Case:
     @property
     def own(self) -> pd.DataFrame:
         """Two lines: the complainant, then the counterfactual."""
-        return pd.concat([self.tested.factual.iloc[[self.at]], self.tested.counterfactual.iloc[[self.at]]])
+        return pd.concat([self.tested.factual.iloc[[self.at]], self.tested.tilde.iloc[[self.at]]])
 
     @property
     def title(self) -> str:
-        return f"row {self.row}: {self.group}; what if {self.tested.name}?"
+        return f"row {self.row}: {self.group}; what if {self.tested.name}?  (groups of k = {self.tested.smallest})"
 
     def attributes(self) -> list[str]:
         """Those that the intervention moves for this person, for others, and the rest."""
         own, moved = self.own, self.tested.moved
         differ = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
         return sorted(self.tested.attributes, key=lambda name: (not differ[name], name not in moved))
-
-    def draw(self, path: Path) -> None:
-        title = f"{self.title}  (groups of k = {self.tested.k})"
-        draw_case(title, self.claims, self.people, self.own, self.attributes(), self.tested.found.terms.tau, path)
-
-    def write(self, path: Path) -> None:
-        """path: without suffix; .md and .png are written."""
-        picture = path.with_name(f"{path.name}.png")
-        self.draw(picture)
-        save_text(path.with_name(f"{path.name}.md"), self.markdown(picture.name))
 
     def markdown(self, picture: str | None) -> str:
         """The file. picture: its name, None where there is none."""
@@ -103,7 +96,7 @@ class Case:
         yield f"Decision: **{decision(found.refused[[self.at]])[0]}**. " + (
             "Nobody decided on the counterfactual." if found.refused_tilde is None
             else f"Decision on the counterfactual: **{decision(found.refused_tilde[[self.at]])[0]}**."
-        )  # fmt: skip
+        )
         yield ""
         yield from self._attributes()
         yield "Why it moves, by the causal model (U is the person's own, and stays):"
@@ -133,7 +126,7 @@ class Case:
                 f"{line['low']:+.3f} .. {line['high']:+.3f}", says(line),
             )
             for line in self.claims.to_dict(orient="records") if line["method"] != "CF"
-        ]  # fmt: skip
+        ]
         yield from grid(("method", "k", "control", "test", "delta p", "interval", f"above tau = {terms.tau:g}"), lines)
         yield ""
         if "CF" in found.methods:
@@ -148,7 +141,7 @@ class Case:
         names = [*self.tested.found.do, *self.attributes()]
         for group, words in SAID.items():
             own = self.people[self.people["group"] == group]
-            yield f"## {words} (k = {self.tested.k})"
+            yield f"## {words} (k = {self.tested.smallest})"
             yield ""
             shared = (own["weight"] < 1).any()
             columns = ("row", "distance", *(("counts",) if shared else ()), "decision", *names)
@@ -158,7 +151,7 @@ class Case:
                     "negative" if line["negative"] else "positive", *(shown(line[name]) for name in names),
                 )
                 for line in own.head(LISTED).to_dict(orient="records")
-            ]  # fmt: skip
+            ]
             yield from grid(columns, lines)
             if len(own) > LISTED:
                 yield f"and {len(own) - LISTED:,} more, equally near."
@@ -190,7 +183,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
 
 def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
     """A line for each attribute that moves: its equation, its own U, the parents that moved."""
-    before, after = tested.factual.iloc[[at]], tested.counterfactual.iloc[[at]]
+    before, after = tested.factual.iloc[[at]], tested.tilde.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
         first, second = before[name].iloc[0], after[name].iloc[0]
         if first == second:
@@ -201,7 +194,7 @@ def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterato
         moved = [
             f"{parent} {shown(before[parent].iloc[0])} -> {shown(after[parent].iloc[0])}"
             for parent in node.parents if before[parent].iloc[0] != after[parent].iloc[0]
-        ]  # fmt: skip
+        ]
         own = f"U = {noise[0]:.6g}" if noise.ndim == 1 else "the same draw"
         yield f"{name} {shown(first)} -> {shown(second)}: {mechanism.equation(name)}, with {own} and {', '.join(moved)}"
 

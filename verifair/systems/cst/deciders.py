@@ -194,3 +194,18 @@ def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
 def counterfactually(decider: Decider) -> Decider | None:
     """Who decides on counterfactuals; None: nobody."""
     return decider.counterfactual if isinstance(decider, Recorded) else decider
+
+
+def reads(decider: Decider) -> tuple[str, ...]:
+    """Return the columns that decisions are made by, as far as that is known; of recorded ones, those on counterfactuals."""
+    match decider:
+        case Rule():
+            return tuple(decider.weights)
+        case Model():
+            return tuple(decider.columns)
+        case NetworkDecider():
+            return tuple(feature.source for feature in decider.schema.features)
+        case Recorded(counterfactual=other) if other is not None:
+            return reads(other)
+        case _:
+            return ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,8 @@ from encoders.network import Array
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers
+from verifair.systems.cst.settings import Distance
 
-Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 LARGEST = 1e150
 """Of numbers that are squared."""

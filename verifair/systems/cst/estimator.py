@@ -1,9 +1,13 @@
-"""SituationTesting: fit a causal model to a table, test its protected rows. scikit-learn's conventions."""
+"""SituationTesting: fit a causal model to a table, test its protected rows. scikit-learn's conventions.
+
+`chance` tells what the same test finds where the protected attribute is dealt out anew, so that it means nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,14 +19,10 @@ from encoders.network import Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Decider, Recorded, decided
-from verifair.systems.cst.distance import Distance
-from verifair.systems.cst.groups import Small, groups_under, least_group, told
-from verifair.systems.cst.intervals import Interval
-from verifair.systems.cst.neighbours import Ties
-from verifair.systems.cst.testing import K, Situations, Terms, situation_test
-
-Preset = Literal["paper"]
+from verifair.systems.cst.deciders import Decider, Recorded, decided, taken
+from verifair.systems.cst.groups import groups_under, least_group, told
+from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Preset, Small, Ties
+from verifair.systems.cst.testing import Situations, Terms, situation_test
 
 
 class SituationTesting(BaseEstimator):  # type: ignore[misc]
@@ -40,12 +40,13 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, causal_model: CausalModel, decider: Decider, *, do: Mapping[str, Any], attributes: Sequence[str] | None = None,
-        k: Sequence[int] = K, tau: float = 0.0, level: float = 0.95, sides: int = 2, interval: Interval = "newcombe",
-        correction: Literal["bh"] | None = None, distance: Distance = "mixed", ties: Ties = "share",
-        categorical: Sequence[str] = (), intersectional: bool = False, preset: Preset | None = None, small: Small = "error",
-        seed: int = 0, threads: int = 2,
-    ) -> None:  # fmt: skip
+        self, causal_model: CausalModel, decider: Decider, *, do: Mapping[str, Any],
+        attributes: Sequence[str] | None = DEFAULTS.attributes, k: Sequence[int] = DEFAULTS.k, tau: float = DEFAULTS.tau,
+        level: float = DEFAULTS.level, sides: int = DEFAULTS.sides, interval: Interval = DEFAULTS.interval,
+        correction: Correction | None = DEFAULTS.correction, distance: Distance = DEFAULTS.distance, ties: Ties = DEFAULTS.ties,
+        categorical: Sequence[str] = (), intersectional: bool = DEFAULTS.intersectional, preset: Preset | None = DEFAULTS.preset,
+        small: Small = DEFAULTS.small, seed: int = 0, threads: int = 2,
+    ) -> None:
         self.causal_model, self.decider, self.do, self.attributes, self.k = causal_model, decider, do, attributes, k
         self.tau, self.level, self.sides, self.interval, self.correction = tau, level, sides, interval, correction
         self.distance, self.ties, self.categorical = distance, ties, categorical
@@ -99,18 +100,18 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
     def compared(
         self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Situations:  # fmt: skip
+    ) -> Situations:
         """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
         paper = self.preset == "paper"
         terms = Terms(tau=self.tau, interval="wald", sides=1, decimals=3) if paper else Terms(
             tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction
-        )  # fmt: skip
+        )
         return situation_test(
             frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
             k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
             ties="first" if paper else self.ties, categorical=self.categorical, small=self.small,
             threads=self.threads, progress=progress,
-        )  # fmt: skip
+        )
 
     @property
     def attributes_(self) -> tuple[str, ...]:
@@ -152,3 +153,35 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
             check_number(name, value, whole=True)
             if value < least:
                 raise QueryError(f"{name} = {value}: expected {least} or more")
+
+
+def chance(
+    test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Callable[[int, int], None] | None = None
+) -> pd.DataFrame:
+    """Mean counts over `deals` of ST and CST w/o, a line for each method and k, columns as in `Situations.counts`.
+
+    test: fitted. In each deal the rows' values of do's attributes change hands at random, together, and the causal model is fitted
+    anew; attributes and decisions stay, so that nothing depends on the protected ones. (CF and CST with search centers take
+    decisions on counterfactuals, which a decider that reads the attribute would still make depend on it.)
+    Shares of refusals in two groups of fifteen are hardly ever equal, and where groups differ in size, or have reached the edge of
+    the table, one is drawn to the mean more than the other. The counts of a test are evidence by what they exceed of these.
+    progress(done, total) counts deals.   Raises QueryError for no deals.
+    Reference: none; a permutation test of the counts.
+    """
+    check_is_fitted(test)
+    test.causal_model_.check(test.frame_, do)
+    check_number("deals", deals, whole=True)
+    if deals < 1:
+        raise QueryError(f"deals = {deals}: expected 1 or more")
+    frame, columns, found = test.frame_, list(do), []
+    for deal in range(deals):
+        order = np.random.default_rng([test.seed, deal]).permutation(len(frame))
+        dealt = frame.assign(**{name: frame[name].iloc[order].set_axis(frame.index) for name in columns})
+        with threadpool_limits(limits=1):
+            model = replace(test.causal_model_, fitted={}).fit(dealt, seed=test.seed)
+        people = dealt.iloc[test.complainants(do, dealt)]
+        tilde = taken(test.decider, model.counterfactual(people, do, seed=test.seed))
+        found.append(test.compared(dealt, tilde, do).counts())
+        if progress is not None:
+            progress(deal + 1, deals)
+    return pd.concat(found).groupby(["method", "k"], sort=False, as_index=False).mean()

@@ -1,52 +1,123 @@
-"""What a situation test found, in the table's words and ready to be shown: claims, counts, overlaps, rates, what changed, whom to
-review; and several protected attributes beside each other."""
+"""One intervention's test, in the table's words: claims, counts, overlaps, rates, what changed, whom to review."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import ConfigDict, Field, computed_field
 
 from encoders.network import Booleans
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import told
 from verifair.systems.cst.testing import Method, Situations
+from verifair.systems.result import Count, RowName, RowsOf, Shape, Share
 
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Intervention:
-    """One intervention.   found: its test.   frame: (N rows) the table.   counterfactual: (C rows) complainants as they would be.
-    attributes: what makes people similar.   negative: (N,) rows decided negatively.   chance: mean counts where the protected
-    attribute is dealt out anew, see `verifair.systems.cst.chance`; None where that was not asked for.
-    """
+class CaseCount(Shape):
+    """A line of Table 1."""
 
-    found: Situations
-    frame: pd.DataFrame
-    counterfactual: pd.DataFrame
-    attributes: tuple[str, ...]
-    negative: Booleans
-    chance: pd.DataFrame | None = None
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    method: Method
+    k: int
+    complainants: Count
+    cases: Count
+    share: Share | None
+    significant: Count
+    significant_share: Annotated[Share | None, Field(alias="significant share")]
+    share_by_chance: Annotated[Share | None, Field(alias="share by chance")] = None
+    significant_share_by_chance: Annotated[Share | None, Field(alias="significant share by chance")] = None
+
+
+class Overlap(Shape):
+    found_by: Annotated[Method, Field(alias="found by")]
+    not_by: Annotated[Method, Field(alias="not by")]
+    k: int
+    people: Count
+
+
+class GroupRate(Shape):
+    group: str
+    people: Count
+    negative: Share | None
+    counterfactual: Share | None
+    """Null: nobody decides on counterfactuals."""
+
+
+class Change(Shape):
+    """What the intervention moves."""
+
+    attribute: str
+    people: Count
+    before: float | None
+    after: float | None
+    moves: str
+
+
+class Claim(Shape):
+    """A complainant by one method and group size."""
+
+    row: RowName
+    group: str
+    method: Method
+    k: int
+    n: Count
+    control: Share | None
+    """Of negative decisions in the control group."""
+    test: Share | None
+    delta: float | None
+    low: float | None
+    high: float | None
+    p_value: Annotated[Share | None, Field(alias="p value")]
+    case: bool
+    significant: bool
+
+
+class Intervention(Shape):
+    """One intervention: a finding, no proof."""
+
+    do: dict[str, str]
+    finding: str
+    method: str
+    proved: Literal[False] = False
+    complainants: Count
+    left_out: dict[str, Count]
+    methods: list[Method]
+    k: list[int]
+    found: Situations = Field(exclude=True)
+    frame: pd.DataFrame = Field(exclude=True)
+    """(N rows) the table."""
+    tilde: pd.DataFrame = Field(exclude=True)
+    """(C rows) complainants as they would be."""
+    attributes: tuple[str, ...] = Field(exclude=True)
+    """What makes people similar."""
+    negative: Booleans = Field(exclude=True)
+    """(N,) rows decided negatively."""
+    chance: pd.DataFrame | None = Field(default=None, exclude=True)
+    """Mean counts where the protected attribute is dealt out anew, see `estimator.chance`; None where that was not asked for."""
 
     @classmethod
-    def of(cls, model: SituationTesting, do: Mapping[str, Any], progress: Callable[[int, int], None]) -> Intervention:
-        """One intervention, tested with a fitted model. progress(done, total) counts searches."""
+    def of(
+        cls, model: SituationTesting, do: Mapping[str, Any], progress: Callable[[int, int], None] | None = None
+    ) -> Intervention:
+        """Test one intervention with a fitted model. progress(done, total) counts searches."""
         tilde, decisions = model.counterfactual(do)
-        found = model.compared(
-            model.frame_, tilde, model.causal_model_.check(model.frame_, do), decisions, progress=progress
-        )  # fmt: skip
+        found = model.compared(model.frame_, tilde, model.causal_model_.check(model.frame_, do), decisions, progress=progress)
         return cls(
-            found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_,
-            negative=np.asarray(~model.decisions_),
-        )  # fmt: skip
+            do={name: text(value) for name, value in found.do.items()}, finding=found.kind, method=found.method,
+            complainants=len(found.complainants), left_out=found.details["left out"],
+            methods=[method for method in ORDER if method in found.methods], k=list(found.k), found=found, frame=model.frame_,
+            tilde=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_),
+        )
 
     @property
     def name(self) -> str:
@@ -63,128 +134,137 @@ class Intervention:
         return self.frame.iloc[self.found.complainants]
 
     @property
-    def methods(self) -> list[Method]:
-        return [method for method in ORDER if method in self.found.methods]
+    def ranking(self) -> Method:
+        """The method that people are ranked by: CST, or without search centers where nobody decides on counterfactuals."""
+        return "CST" if "CST" in self.methods else "CST w/o"
 
     @property
-    def method(self) -> Method:
-        """The one that people are ranked by: CST, or without search centers where nobody decides on counterfactuals."""
-        return "CST" if "CST" in self.found.methods else "CST w/o"
+    def smallest(self) -> int:
+        """The group size that is shown in detail."""
+        return min(self.k)
 
-    @property
-    def k(self) -> int:
-        """The group size that is shown in detail: the smallest."""
-        return min(self.found.k)
-
-    @property
-    def by_chance(self) -> float:
-        """How many significant cases to expect where no group is treated differently: each interval lies above the true difference
-        with probability (1 - level) / sides. Of intervals as they are, without correction."""
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def expected_significant_by_chance(self) -> float:
+        """Significant cases to expect where no group is treated differently, of intervals as they are, without correction: each
+        interval lies above the true difference with probability (1 - level) / sides."""
         terms = self.found.terms
-        return len(self.found.complainants) * (1 - terms.level) / terms.sides
+        return self.complainants * (1 - terms.level) / terms.sides
 
-    def claims(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
-        """A line for each complainant, method and k."""
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def counts(self) -> Annotated[pd.DataFrame, RowsOf(CaseCount)]:
+        """Table 1; shares by chance if those were asked for."""
+        table = self.found.counts()
+        order = {method: n for n, method in enumerate(ORDER)}
+        table = table.sort_values("method", key=lambda column: column.map(order), kind="stable").reset_index(drop=True)
+        table.insert(2, "complainants", self.complainants)
+        if self.chance is None:
+            return table
+        dealt = self.chance.rename(columns={"share": "share by chance", "significant share": "significant share by chance"})
+        return table.merge(dealt.drop(columns=["cases", "significant"]), how="left", on=["method", "k"])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def overlaps(self) -> Annotated[pd.DataFrame, RowsOf(Overlap)]:
+        """Who is found by one method and not by another, for each k."""
+        pairs: list[tuple[Method, Method]] = [("CST w/o", "ST"), ("ST", "CST w/o"), ("CST", "CF"), ("CF", "CST")]
+        lines = []
+        for one, other in pairs:
+            if one not in self.methods or other not in self.methods:
+                continue
+            for k in self.k:
+                only = self.found.claims(one, k).positive & ~self.found.claims(other, k).positive
+                lines.append({"found by": one, "not by": other, "k": k, "people": int(only.sum())})
+        return pd.DataFrame(lines, columns=["found by", "not by", "k", "people"])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def rates(self) -> Annotated[pd.DataFrame, RowsOf(GroupRate)]:
+        """Share of negative decisions of each group; of the counterfactuals NaN where nobody decides on them."""
+        found, pool = self.found, self.found.test_pool
+        tilde = np.full(len(found.groups), np.nan) if found.refused_tilde is None else found.refused_tilde
+        lines: list[tuple[Any, ...]] = []
+        for g, name in enumerate(found.names):
+            mine = found.groups == g
+            lines.append((name, int(mine.sum()), float(found.refused[mine].mean()), float(tilde[mine].mean())))
+        lines.append((self.name, len(pool), float(pool.negative.mean()), float(pool.negative.mean())))
+        return pd.DataFrame(lines, columns=["group", "people", "negative", "counterfactual"])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def changes(self) -> Annotated[pd.DataFrame, RowsOf(Change)]:
+        """What `do` moves: how many people, means before and after, or the most frequent move of words."""
+        lines: list[tuple[Any, ...]] = []
+        for name in self.moved:
+            before, after = self.factual[name], self.tilde[name]
+            numbers = is_number(before) and is_number(after)
+            means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
+            people = int((before.to_numpy() != after.to_numpy()).sum())
+            lines.append((name, people, *means, "" if numbers else most_frequent_move(before, after)))
+        return pd.DataFrame(lines, columns=["attribute", "people", "before", "after", "moves"])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def claims(self) -> Annotated[pd.DataFrame, RowsOf(Claim)]:
+        """At the smallest k, of the people with a case by any method; claims.csv of --out has all."""
+        table = self.lines(sizes=[self.smallest])
+        return table[table["row"].isin(table.loc[table["case"], "row"].unique())]
+
+    def lines(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
+        """Return a line for each complainant, method and k."""
         return pd.concat(self.parts(methods, sizes), ignore_index=True)
 
     def parts(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> Iterator[pd.DataFrame]:
-        """The same, a table for each method and k in turn: of a million people they are large."""
+        """Return the same, a table for each method and k in turn: of a million people they are large."""
         found = self.found
         names = np.array(found.names, dtype=object)[found.groups]
         for method in self.methods if methods is None else methods:
-            for k in found.k if sizes is None else sizes:
+            for k in self.k if sizes is None else sizes:
                 one = found.claims(method, k)
                 yield pd.DataFrame({
-                    "do": self.name, "row": self.rows, "group": names, "method": method, "k": k, "n": one.n,
+                    "row": self.rows, "group": names, "method": method, "k": k, "n": one.n,
                     "control": one.p_control, "test": one.p_test, "delta": one.delta, "low": one.low, "high": one.high,
                     "p value": one.p_value, "case": one.positive, "significant": one.significant,
-                })  # fmt: skip
+                })
 
     def claims_of(self, at: int) -> pd.DataFrame:
-        """The claims of one complainant. at: their place among the complainants."""
+        """Return the claims of one complainant. at: their place among the complainants."""
         lines = []
         for method in self.methods:
-            for k in self.found.k:
+            for k in self.k:
                 one = self.found.claims(method, k)
                 shares = {"control": one.p_control[at], "test": one.p_test[at], "delta": one.delta[at]}
                 said = {"low": one.low[at], "high": one.high[at], "case": one.positive[at], "significant": one.significant[at]}
                 lines.append({"method": method, "k": k, **shares, **said})
         return pd.DataFrame(lines)
 
-    def counts(self) -> pd.DataFrame:
-        """Table 1: do, method, k, complainants, cases, share, significant, significant share; shares by chance if those were asked
-        for."""
-        table = self.found.counts()
-        order = {method: n for n, method in enumerate(ORDER)}
-        table = table.sort_values("method", key=lambda column: column.map(order), kind="stable").reset_index(drop=True)
-        table.insert(0, "do", self.name)
-        table.insert(3, "complainants", len(self.found.complainants))
-        if self.chance is None:
-            return table
-        dealt = self.chance.rename(columns={"share": "share by chance", "significant share": "significant share by chance"})
-        return table.merge(dealt.drop(columns=["cases", "significant"]), how="left", on=["method", "k"])
-
-    def overlaps(self) -> pd.DataFrame:
-        """Who is found by one method and not by another, for each k: do, found by, not by, k, people."""
-        pairs: list[tuple[Method, Method]] = [("CST w/o", "ST"), ("ST", "CST w/o"), ("CST", "CF"), ("CF", "CST")]
-        lines = []
-        for one, other in pairs:
-            if one not in self.found.methods or other not in self.found.methods:
-                continue
-            for k in self.found.k:
-                only = self.found.claims(one, k).positive & ~self.found.claims(other, k).positive
-                lines.append({"do": self.name, "found by": one, "not by": other, "k": k, "people": int(only.sum())})
-        return pd.DataFrame(lines, columns=["do", "found by", "not by", "k", "people"])
-
-    def rates(self) -> pd.DataFrame:
-        """Share of negative decisions of each group: do, group, people, negative, counterfactual (NaN where nobody decides)."""
-        found = self.found
-        tilde = np.full(len(found.groups), np.nan) if found.refused_tilde is None else found.refused_tilde
-        pool = found.test_pool
-        lines: list[tuple[Any, ...]] = []
-        for g, name in enumerate(found.names):
-            mine = found.groups == g
-            lines.append((self.name, name, int(mine.sum()), float(found.refused[mine].mean()), float(tilde[mine].mean())))
-        lines.append((self.name, self.name, len(pool), float(pool.negative.mean()), float(pool.negative.mean())))
-        return pd.DataFrame(lines, columns=["do", "group", "people", "negative", "counterfactual"])
-
-    def changes(self) -> pd.DataFrame:
-        """What `do` moves: do, attribute, people (how many it moves), before, after (means), moves (most frequent)."""
-        lines: list[tuple[Any, ...]] = []
-        for name in self.moved:
-            before, after = self.factual[name], self.counterfactual[name]
-            numbers = _is_number(before) and _is_number(after)
-            means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
-            people = int((before.to_numpy() != after.to_numpy()).sum())
-            lines.append((self.name, name, people, *means, "" if numbers else most_frequent_move(before, after)))
-        return pd.DataFrame(lines, columns=["do", "attribute", "people", "before", "after", "moves"])
-
     @cached_property
     def moved(self) -> list[str]:
         """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
         return [
             str(name) for name in self.frame.columns
-            if name not in self.found.do and (self.factual[name].to_numpy() != self.counterfactual[name].to_numpy()).any()
-        ]  # fmt: skip
+            if name not in self.found.do and (self.factual[name].to_numpy() != self.tilde[name].to_numpy()).any()
+        ]
 
+    @cached_property
     def counterfactuals(self) -> pd.DataFrame:
-        """The complainants before and after: do, row, decisions in words, and each attribute twice."""
-        names = list(dict.fromkeys([*self.found.do, *self.attributes, *self.moved]))
+        """The complainants before and after: row, decisions in words, and each attribute twice."""
         tilde = self.found.refused_tilde
         parts: dict[str, Any] = {
-            "do": self.name, "row": self.rows, "decision": decision(self.found.refused),
+            "row": self.rows, "decision": decision(self.found.refused),
             "decision counterfactual": None if tilde is None else decision(tilde),
-        }  # fmt: skip
-        for name in names:
+        }
+        for name in dict.fromkeys([*self.found.do, *self.attributes, *self.moved]):
             parts[name] = self.factual[name].to_numpy()
-            parts[f"{name} counterfactual"] = self.counterfactual[name].to_numpy()
+            parts[f"{name} counterfactual"] = self.tilde[name].to_numpy()
         return pd.DataFrame(parts)
 
     def review(self, top: int) -> pd.DataFrame:
-        """Whom to look at first, of those with a case: significant ones, then the largest difference, at the smallest k and then at
-        the largest; place: position in the table."""
-        table = self.claims([self.method], [self.k])
-        table["delta wide"] = self.found.claims(self.method, max(self.found.k)).delta
+        """Return whom to look at first, of those with a case: significant ones, then the largest difference, at the smallest k and
+        then at the largest; place: position in the table."""
+        table = self.lines([self.ranking], [self.smallest])
+        table["delta wide"] = self.found.claims(self.ranking, max(self.k)).delta
         table["place"] = self.found.complainants
         table["decision"] = decision(self.found.refused)
         tilde = self.found.refused_tilde
@@ -192,31 +272,10 @@ class Intervention:
         order = ["significant", "delta", "delta wide"]
         return table[table["case"]].sort_values(order, ascending=False, kind="stable").head(top).reset_index(drop=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form. claims: at the smallest k, of the people with a case by any method; claims.csv of --out holds all."""
-        claims = self.claims(sizes=[self.k])
-        people = claims.loc[claims["case"], "row"].unique()
-        return {
-            "do": {name: text(value) for name, value in self.found.do.items()},
-            "finding": self.found.kind,
-            "method": self.found.method,
-            "proved": False,
-            "complainants": len(self.found.complainants),
-            "left_out": self.found.details["left out"],
-            "methods": self.methods,
-            "k": list(self.found.k),
-            "counts": records(self.counts().drop(columns="do")),
-            "expected_significant_by_chance": self.by_chance,
-            "overlaps": records(self.overlaps().drop(columns="do")),
-            "rates": records(self.rates().drop(columns="do")),
-            "changes": records(self.changes().drop(columns="do")),
-            "claims": records(claims[claims["row"].isin(people)].drop(columns="do")),
-        }
-
 
 def several(tests: Sequence[Intervention]) -> pd.DataFrame:
-    """Several attributes: of those protected by all, how many are found for each attribute alone (multiple discrimination), and how
-    many jointly (intersectional); a line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
+    """Return how many of those protected by several attributes are found for each alone (multiple discrimination), and how many
+    jointly (intersectional); a line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
     """
     alone, joint = [one for one in tests if len(one.found.do) == 1], [one for one in tests if len(one.found.do) > 1]
     if len(alone) < 2:
@@ -232,7 +291,7 @@ def several(tests: Sequence[Intervention]) -> pd.DataFrame:
             lines.append({
                 "method": method, "k": k, "people": len(everybody), "multiple": int(np.logical_and.reduce(each).sum()),
                 "intersectional": float(both),
-            })  # fmt: skip
+            })
     return pd.DataFrame(lines)
 
 
@@ -250,10 +309,5 @@ def most_frequent_move(before: pd.Series, after: pd.Series) -> str:
     return f"{counted.index[0]} ({counted.iloc[0]:,})"
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    table = table.astype(object).where(table.notna(), None)
-    return [{str(key): value for key, value in line.items()} for line in table.to_dict(orient="records")]
-
-
-def _is_number(values: pd.Series) -> bool:
+def is_number(values: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,8 @@ from encoders.network import Booleans, Integers
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_number
+from verifair.systems.cst.settings import Small
 
-Small = Literal["error", "leave-out"]
 SMALL: tuple[Small, ...] = get_args(Small)
 
 

@@ -5,29 +5,39 @@ Real attributes are often whole numbers and words, so that many rows lie equally
 share   rows tied for the last places share them evenly, as if each were drawn with equal chance; no order of rows matters
 first   the earlier rows of the table win, as in a stable sort
 
+A k-d tree finds them where there are few coordinates, a pruned scan where categories make many: an attribute of 40 categories is 40
+coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, which is cheap, and
+measures numbers only at points that may be among the nearest.
+
 Distances within rounding (`Pool.rounding`) of each other are ties. Sound? Complete? exact for the distance, up to that rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
-from verifair.systems.cst.searches import Search, search_of
+from verifair.systems.cst.settings import Ties
 
-Ties = Literal["share", "first"]
 TIES: tuple[Ties, ...] = get_args(Ties)
 CHUNK = 4096
 """Centers between two signs of progress."""
 CELLS = 4_000_000
 """Distances held at once."""
+MANY = 16
+"""Coordinates beyond which trees are slower than scans."""
+Search = Callable[[Array, int, int], tuple[Array, Integers]]
+"""(centers (B, D), width, threads) -> distances and points, (B, width) each, the nearest first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,3 +248,60 @@ def nearest(
         return rows[:k], distance[:k], np.ones(k)
     inside = len(rows) - len(at[-1])
     return rows, distance, np.concatenate([np.ones(inside), np.full(len(at[-1]), (k - inside) / len(at[-1]))])
+
+
+def search_of(points: Array, metric: Metric) -> Search:
+    """A search among points (m, D) of the metric's embedding."""
+    return _scan(points, metric) if metric.words and points.shape[1] > MANY else _tree(points, metric.p)
+
+
+def _tree(points: Array, p: int) -> Search:
+    tree = cKDTree(points)
+
+    def search(centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
+        distance, point = tree.query(centers, k=np.arange(1, width + 1), p=p, workers=threads)
+        return distance, point
+
+    return search
+
+
+def _scan(points: Array, metric: Metric) -> Search:
+    numbers, codes = metric.parts(points)
+    numbers, codes = np.ascontiguousarray(numbers.T), np.ascontiguousarray(codes.T)  # one attribute after the other
+    price = metric.unequal * np.arange(len(codes) + 1)  # of so many unequal categories
+
+    def nearest(center: Array, code: npt.NDArray[np.int16], width: int) -> tuple[Array, Integers]:
+        unequal = np.zeros(codes.shape[1], dtype=np.int16)
+        for mine, theirs in zip(code, codes, strict=True):
+            unequal += theirs != mine
+        enough = int(np.searchsorted(np.cumsum(np.bincount(unequal)), width))
+        which = np.flatnonzero(unequal <= enough)
+        power = price[unequal[which]] + _power(numbers[:, which], center, metric.p)
+        radius = np.partition(power, width - 1)[width - 1]
+        more = np.flatnonzero((unequal > enough) & (price <= radius)[unequal])
+        if len(more):
+            power = np.concatenate([power, price[unequal[more]] + _power(numbers[:, more], center, metric.p)])
+            which = np.concatenate([which, more])
+        chosen = np.argpartition(power, width - 1)[:width]
+        chosen = chosen[np.argsort(power[chosen], kind="stable")]
+        return power[chosen], which[chosen]
+
+    def search(centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
+        around, code = metric.parts(centers)
+        power, point = np.empty((len(centers), width)), np.empty((len(centers), width), dtype=np.int64)
+
+        def part(start: int) -> None:
+            for b in range(start, len(centers), threads):
+                power[b], point[b] = nearest(around[b], code[b], width)
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(part, range(threads)))
+        return power if metric.p == 1 else np.sqrt(power), point
+
+    return search
+
+
+def _power(numbers: Array, center: Array, p: int) -> Array:
+    """(w,) the p-th power of the distances of points (m, w) from a center (m,)."""
+    gap = np.abs(numbers - center[:, None])
+    return np.asarray(gap.sum(axis=0) if p == 1 else np.square(gap).sum(axis=0))

@@ -1,4 +1,5 @@
-"""CST on paper: attributes before and after, the groups that are compared (both as the paper's figure 2), counts over k, intervals.
+"""CST on paper: attributes before and after, the groups that are compared (both as the paper's figure 2), counts over k, intervals,
+one complainant's groups, and how many claims other coefficients of the causal model would overturn.
 
 The factual world is blue, the counterfactual one orange, in every figure; situation testing's test group is grey: it stands between
 them, for its people have the counterfactual attribute and resemble the complainant as they are. Every figure is drawn from a table
@@ -7,14 +8,23 @@ that `verifair cst --out` writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from verifair.schema.feature import text
+from verifair.systems.cst.case import Case
+from verifair.systems.cst.causal.graph_plot import causal_graph
+from verifair.systems.cst.deciders import reads
+from verifair.systems.cst.findings import Intervention, is_number
+from verifair.systems.cst.result import FARTHEST, CstResult, Robustness
+from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.figures import figure
+from verifair.systems.files import file_name
 
 FACTUAL, COUNTERFACTUAL, BETWEEN = "#0072B2", "#E69F00", "#8C8C8C"
 GROUPS = {"control": FACTUAL, "ST test": BETWEEN, "CST test": COUNTERFACTUAL}
@@ -25,13 +35,59 @@ CATEGORIES = 8
 FEW = 60
 """Intervals that are drawn one by one; more become a band."""
 REST = "others"
+DRAWN = 12
+"""Attributes with a figure of their own."""
+CASES = 8
+"""Complainants in one picture of groups."""
+PANELS = 5
+"""Attributes in the picture of one complainant."""
+ACROSS = 3
+EVENLY = (np.sqrt(5) / 2 - 0.5, np.sqrt(2) - 1)
+"""Multiples modulo 1 fill an interval evenly, so that dots lie beside each other without a draw."""
+DARK = "#333333"
+
+
+def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
+    """Return file name -> what draws it; where several interventions are tested, each has a folder of its own."""
+    model = result.model
+    out: dict[str, Callable[[Path], None]] = {
+        "graph.png": partial(causal_graph, model.causal_model_.graph, list(model.do), "decision", reads(model.decider))
+    }
+    for one, cases in zip(result.tests, result.cases, strict=True):
+        folder = result.folder(one)
+        out[f"{folder}counts.png"] = partial(counts, one)
+        out[f"{folder}intervals.png"] = partial(intervals, one)
+        who = f"{one.complainants:,} complainants, do({one.name})"
+        for name in [name for name in one.attributes if name in one.moved][:DRAWN]:
+            drawn = file_name(name)
+            out[f"{folder}figure2-left-{drawn}.png"] = partial(distribution, name, one.factual[name], one.tilde[name], who)
+            if cases:
+                out[f"{folder}figure2-right-{drawn}.png"] = partial(groups, name, *_around(cases[:CASES], name))
+        for robust in (robust for robust in result.sensitivity if robust.name == one.name):
+            out[f"{folder}sensitivity.png"] = partial(overturned, robust)
+        for case in cases:
+            out[f"{folder}cases/{case.file}.png"] = partial(complainant, case)
+    return out
+
+
+def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return an attribute of everybody in the groups of these cases, and of the complainants and their counterfactuals."""
+    people = pd.concat(
+        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.people[name]}) for case in cases],
+        ignore_index=True,
+    )
+    own = pd.DataFrame({
+        "case": [text(case.row) for case in cases], "factual": [case.own[name].iloc[0] for case in cases],
+        "counterfactual": [case.own[name].iloc[1] for case in cases],
+    })
+    return people, own
 
 
 def distribution(name: str, factual: pd.Series, counterfactual: pd.Series, who: str, path: Path) -> None:
     """An attribute of the complainants as they are and as their counterfactuals are (figure 2, left). who: they, in words."""
     with figure(path, (7.5, 4)) as drawn:
         axis = drawn.axes[0]
-        if _is_number(factual) and _is_number(counterfactual):
+        if is_number(factual) and is_number(counterfactual):
             _histograms(axis, factual.to_numpy(dtype=float), counterfactual.to_numpy(dtype=float))
             axis.set_ylabel("% of the complainants")
         else:
@@ -78,7 +134,7 @@ def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, path: Path) -> No
     cases = list(own["case"])
     with figure(path, (max(6.4, 2.2 + 1.15 * len(cases)), 4.3)) as drawn:
         axis = drawn.axes[0]
-        if _is_number(people["value"]):
+        if is_number(people["value"]):
             handles = _boxes(axis, people, own)
             axis.set_ylabel(name)
         else:
@@ -118,7 +174,7 @@ def _box(axis: Any, values: np.ndarray, place: float, width: float, color: str) 
     axis.boxplot(
         values, positions=[place], widths=width, patch_artist=True, manage_ticks=False, whis=(0, 100),
         boxprops={"facecolor": color, "alpha": 0.6}, medianprops={"color": "black"},
-    )  # fmt: skip
+    )
 
 
 def _stacks(axis: Any, people: pd.DataFrame) -> list[Any]:
@@ -147,9 +203,9 @@ def _stacks(axis: Any, people: pd.DataFrame) -> list[Any]:
     return [Patch(color=color, label=word) for color, word in zip(colors, order, strict=True)]
 
 
-def counts(summary: pd.DataFrame, path: Path) -> None:
-    """How many complainants each method finds, over k. summary: method, k, share, significant share, in 0 .. 1, and if measured
-    significant share by chance."""
+def counts(one: Intervention, path: Path) -> None:
+    """Draw how many complainants each method finds, over k, and what chance finds where that was measured."""
+    summary = one.counts
     with figure(path, (7.5, 4.4)) as drawn:
         axis = drawn.axes[0]
         for method, color in METHODS.items():
@@ -161,7 +217,7 @@ def counts(summary: pd.DataFrame, path: Path) -> None:
                 axis.plot(
                     own["k"], 100 * own["significant share"], marker="o", ms=5, mfc="white", ls="--", color=color,
                     label=f"{method}, significant",
-                )  # fmt: skip
+                )
             chance = own.get("significant share by chance")
             if chance is not None and chance.notna().all():
                 axis.plot(own["k"], 100 * chance, ls=":", lw=2, color=color, label=f"{method}, significant by chance")
@@ -174,22 +230,20 @@ def counts(summary: pd.DataFrame, path: Path) -> None:
         _legend_below(drawn, axis.get_legend_handles_labels()[0], 4)
 
 
-def intervals(claims: pd.DataFrame, tau: float, level: float, path: Path) -> None:
-    """delta p of the complainants whom a method finds, with its interval, from the smallest up; a panel for each method.
-
-    claims: method, delta, low, high, case, significant: one k's.
-    """
+def intervals(one: Intervention, path: Path) -> None:
+    """Draw delta p of the complainants whom a method finds, with its interval, from the smallest up; a panel for each method."""
+    claims, terms = one.lines(sizes=[one.smallest]), one.found.terms
     methods = [method for method in METHODS if method != "CF" and method in set(claims["method"])]
     with figure(path, (4.2 * len(methods) + 0.6, 4), 1, len(methods)) as drawn:
         for axis, method in zip(drawn.axes, methods, strict=True):
             own = claims[(claims["method"] == method) & claims["case"]].sort_values(["delta", "low"], kind="stable")
             _intervals(axis, own, METHODS[method])
-            axis.axhline(tau, color="black", lw=1, ls="--")
+            axis.axhline(terms.tau, color="black", lw=1, ls="--")
             axis.set_ylim(-1.05, 1.05)
             axis.set_title(f"{method}: {int(own['significant'].sum()):,} of {len(own):,} significant", fontsize=10)
             axis.set_xlabel("complainants with delta p > tau")
             axis.grid(axis="y", alpha=0.3)
-        drawn.axes[0].set_ylabel(f"delta p, {100 * level:g} % interval (dashed: tau)")
+        drawn.axes[0].set_ylabel(f"delta p, {100 * terms.level:g} % interval (dashed: tau)")
 
 
 def _intervals(axis: Any, own: pd.DataFrame, color: str) -> None:
@@ -204,11 +258,6 @@ def _intervals(axis: Any, own: pd.DataFrame, color: str) -> None:
         axis.text(0.5, 0.5, "nobody", ha="center", transform=axis.transAxes)
 
 
-def drawn_attributes(names: Sequence[str], factual: pd.DataFrame, counterfactual: pd.DataFrame) -> list[str]:
-    """The attributes of which there is something to see: those that differ from the counterfactual for anybody."""
-    return [name for name in names if name in factual and not factual[name].equals(counterfactual[name])]
-
-
 def _categories(values: pd.Series) -> list[str]:
     """The most frequent, and others together if there are more."""
     order = [str(word) for word in values.astype(str).value_counts().index]
@@ -220,10 +269,117 @@ def _kept(values: pd.Series, order: Sequence[str]) -> pd.Series:
     return words.where(words.isin(order), REST)
 
 
-def _is_number(values: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-
-
 def _legend_below(drawn: Any, handles: Sequence[Any], columns: int) -> None:
     """Beside the axis, where nothing is hidden."""
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), fontsize=8, frameon=False)
+
+
+def complainant(case: Case, path: Path) -> None:
+    """Draw one complainant: delta p of every method and k with its interval, and who was compared, attribute by attribute."""
+    shown = case.attributes()[:PANELS]
+    panels = 1 + len(shown)
+    across = 2 if panels == 4 else min(panels, ACROSS)
+    down = -(-panels // across)
+    with figure(path, (4.3 * across, 3.6 * down + 0.8), down, across) as drawn:
+        first, *rest = drawn.axes
+        _claims(first, case.claims, case.tested.found.terms.tau)
+        for axis, name in zip(rest, shown, strict=False):
+            _attribute(axis, case.people, case.own, name)
+        for axis in rest[len(shown) :]:
+            axis.set_visible(False)
+        drawn.suptitle(case.title, fontsize=10)
+        _case_legend(drawn)
+
+
+def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
+    """A line for each method and k, the first on top."""
+    lines = claims[claims["method"] != "CF"].reset_index(drop=True)
+    for method, color in METHODS.items():
+        own = lines[lines["method"] == method]
+        if not len(own):
+            continue
+        ends = np.clip([own["delta"] - own["low"], own["high"] - own["delta"]], 0, None)
+        axis.errorbar(own["delta"], own.index, xerr=ends, fmt="none", color=color, lw=1.6, capsize=3)
+        faces = [color if significant else "white" for significant in own["significant"]]
+        axis.scatter(own["delta"], own.index, s=38, c=faces, edgecolors=color, zorder=4)
+    axis.set_yticks(lines.index, [f"{line.method}, k = {line.k}" for line in lines.itertuples()], fontsize=8)
+    axis.invert_yaxis()
+    axis.axvline(tau, color="black", lw=1, ls="--")
+    axis.set_xlim(-1.05, 1.05)
+    axis.set_title("delta p (filled: significant)", fontsize=9)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) -> None:
+    """Dots of the groups' people by their decision, beside each other for each group; over them the two who are compared."""
+    numeric = pd.api.types.is_numeric_dtype(people[name]) and not pd.api.types.is_bool_dtype(people[name])
+    levels = None if numeric else sorted({*people[name].astype(str), *own[name].astype(str)})
+    for place, group in enumerate(GROUPS):
+        mine = people[people["group"] == group]
+        if not len(mine):
+            continue
+        at = _height(mine[name], levels, jitter=0.28)
+        if numeric:
+            box = axis.boxplot(at, positions=[place], widths=0.66, whis=(0, 100), manage_ticks=False, showfliers=False)
+            for line in (line for kind in ("boxes", "whiskers", "caps", "medians") for line in box[kind]):
+                line.set_color(GROUPS[group])
+        spread = place + 0.5 * (np.arange(len(mine)) * EVENLY[0] % 1 - 0.5)
+        axis.scatter(spread, at, s=14, c=np.where(mine["negative"], DARK, "white"), edgecolors=DARK, linewidths=0.8, zorder=3)
+    two = _height(own[name], levels)
+    axis.scatter([0], two[:1], s=60, marker="D", c=FACTUAL, edgecolors="black", zorder=5)
+    axis.scatter([2], two[1:2], s=170, marker="*", c=COUNTERFACTUAL, edgecolors="black", zorder=5)
+    axis.set_xticks(range(len(GROUPS)), list(GROUPS), fontsize=8)
+    axis.set_xlim(-0.6, len(GROUPS) - 0.4)
+    if levels is not None:
+        axis.set_yticks(range(len(levels)), levels, fontsize=8)
+        axis.set_ylim(len(levels) - 0.4, -0.6)
+    axis.set_title(name, fontsize=9)
+    axis.grid(axis="y", alpha=0.3)
+
+
+def _height(values: pd.Series, levels: list[str] | None, jitter: float = 0.0) -> np.ndarray:
+    """Where a value stands: itself, or the place of its category, those of several people one above the other."""
+    if levels is None:
+        return np.asarray(values, dtype=float)
+    place = np.array([levels.index(word) for word in values.astype(str)], dtype=float)
+    return np.asarray(place + 2 * jitter * (np.arange(len(place)) * EVENLY[1] % 1 - 0.5))
+
+
+def _case_legend(drawn: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    marks = (
+        ("decided negatively", "o", DARK, 4), ("positively", "o", "white", 4), ("the complainant", "D", FACTUAL, 7),
+        ("the counterfactual", "*", COUNTERFACTUAL, 12),
+    )
+    handles = [
+        Line2D([], [], ls="", marker=mark, color=color, ms=size, markeredgecolor="black", label=words)
+        for words, mark, color, size in marks
+    ]
+    drawn.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+
+
+def overturned(robust: Robustness, path: Path) -> None:
+    """Draw the shares of claims overturned, over standard errors: those found at least, those not known to hold at most."""
+    with figure(path, (7.5, 4.2)) as drawn:
+        axis = drawn.axes[0]
+        t = np.linspace(0, FARTHEST, 251)
+        for claims in robust.claims:
+            one = claims.found
+            safe, flip = np.sort(one.safe[one.claims]), np.sort(one.flip[one.claims])
+            if not len(safe):
+                continue
+            most = 100 * np.searchsorted(safe, t, side="left") / len(safe)
+            least = 100 * np.searchsorted(flip, t, side="right") / len(flip)
+            color, style = METHODS[one.test], "--" if one.verdict == "significant" else "-"
+            axis.plot(t, least, color=color, ls=style, lw=1.8, label=f"{claims.called} ({len(safe):,})")
+            axis.fill_between(t, least, most, color=color, alpha=0.13 if style == "-" else 0.07, lw=0)
+        for level in LEVELS:
+            axis.axvline(level, color="#AAAAAA", lw=0.8, ls=":")
+        axis.set_xlim(0, FARTHEST)
+        axis.set_ylim(0, 100)
+        axis.set_xlabel("coefficients may be off by so many standard errors each (dotted: 1, 1.645, 1.96)")
+        axis.set_ylabel("% of the claims overturned")
+        axis.set_title("Lines: overturned by coefficients that were found; shade: not known to hold", fontsize=10)
+        axis.grid(alpha=0.3)
+        drawn.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)

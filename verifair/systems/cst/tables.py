@@ -1,15 +1,23 @@
-"""CST on the screen: who is found by which method, what the intervention moves, overlaps, several attributes, people to review."""
+"""CST on the screen and in files: who is found by which method, what the intervention moves, overlaps, several attributes, people
+to review, how robust that is to the causal model, and what is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pandas as pd
+from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import Decider, Recorded
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
+from verifair.systems.cst.result import CertifiedDecisions, CstResult, Robustness
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN
+from verifair.systems.cst.robustness.sensitivity import LEVELS
+from verifair.systems.files import save_table, save_text
 
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
@@ -24,11 +32,98 @@ LONG = 150
 """Letters of an equation on the screen."""
 MOVED = 8
 """Attributes on the screen."""
+PROVED = {
+    FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",
+    UNKNOWN: "are unknown",
+}
+
+
+def show(result: CstResult, console: Console) -> None:
+    """Print who decides, the causal model, each intervention, several attributes beside each other; what the figures depend on."""
+    model, first = result.model, result.tests[0]
+    console.print(f"Table: {result.query.rows:,} rows of {result.query.data}. {decides(model.decider)}", soft_wrap=True)
+    if result.differing is not None:
+        console.print(result.differing, soft_wrap=True)
+    console.print(f"Method: {first.method}, over {', '.join(model.attributes_)}.", soft_wrap=True)
+    console.print(f"Causal model ({result.causal_file}):", soft_wrap=True)
+    for line in equation_lines(model.causal_model_):
+        console.print(f"  {line}", soft_wrap=True)
+    for one in result.tests:
+        console.print("\n" + heading(one), soft_wrap=True)
+        for grid in counts_grids(one):
+            console.print(grid)
+        if one is first:
+            console.print(legend(one.methods), soft_wrap=True)
+        for table in (rates_grid(one), changes_grid(one), review_grid(one, result.top)):
+            if table is not None:
+                console.print(table)
+        for line in _lines(one):
+            console.print(line, soft_wrap=True)
+    together = several_grid(result.tests)
+    if together is not None:
+        console.print(together)
+    for robust in result.sensitivity:
+        console.print(robust_grid(robust))
+        for line in robust_lines(robust):
+            console.print(line, soft_wrap=True)
+    for line in (line for one in result.certified for line in certified_lines(one)):
+        console.print(line, soft_wrap=True)
+    for line in (*map(missing_line, result.not_tested), *result.notes, f"{honest_line()} {result.seconds:.1f} s."):
+        console.print(line, soft_wrap=True)
+    for case in () if result.to_folder else (case for cases in result.cases for case in cases):
+        console.print("\n" + case.markdown(None), soft_wrap=True)
+
+
+def _lines(one: Intervention) -> list[str]:
+    """Return what is said below the tables of one intervention."""
+    lines = [left_out_line(one), nothing_line(one), *overlap_lines(one), unknown_line(one), chance_line(one), dealt_line(one)]
+    return [line for line in lines if line is not None]
+
+
+def tables(result: CstResult) -> dict[str, pd.DataFrame]:
+    """Return file name -> table; the claims are written apart."""
+    names = ("counts", "counterfactuals", "overlaps", "rates", "changes")
+    out = {f"{'summary' if name == 'counts' else name}.csv": _of_all(result.tests, name) for name in names}
+    if result.certified:
+        out["certified.csv"] = _of_all(result.certified, "people")
+    if result.sensitivity:
+        out["sensitivity.csv"] = _of_all(result.sensitivity, "table")
+    return out | ({"several.csv": result.several} if len(result.several) else {})
+
+
+def _of_all(parts: Sequence[Intervention | CertifiedDecisions | Robustness], name: str) -> pd.DataFrame:
+    """Return a table of each intervention as one, whose first column names the intervention."""
+    return pd.concat([_named(one.name, getattr(one, name)) for one in parts], ignore_index=True)
+
+
+def _named(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(do=name)[["do", *table.columns]]
+
+
+def write(result: CstResult, folder: Path) -> None:
+    """Write equations, claims (a part at a time: of a million people they are large), case files; drop an earlier run's tables."""
+    for name in {"certified.csv", "sensitivity.csv", "several.csv"} - set(tables(result)):
+        (folder / name).unlink(missing_ok=True)
+    if not result.sensitivity:
+        (folder / "sensitivity.png").unlink(missing_ok=True)
+    save_text(folder / "equations.txt", "\n".join(result.equations) + "\n")
+    save_table(folder / "claims.csv", (_named(one.name, part) for one in result.tests for part in one.parts()))
+    for one, cases in zip(result.tests, result.cases, strict=True):
+        for case in cases:
+            save_text(folder / f"{result.folder(one)}cases/{case.file}.md", case.markdown(f"{case.file}.png"))
+
+
+def decides(who: Decider) -> str:
+    """Return who decides on the rows, and on counterfactuals."""
+    if not isinstance(who, Recorded):
+        return f"Decides: {who.words}, on the counterfactuals as well."
+    tilde = "nobody decided" if who.counterfactual is None else f"decides {who.counterfactual.words}"
+    return f"Decides: {who.words}; on the counterfactuals {tilde}."
 
 
 def counts_grids(one: Intervention) -> list[Grid]:
     """Table 1: number and share of cases, and of significant ones."""
-    table, sizes = one.counts(), one.found.k
+    table, sizes = one.counts, one.k
     grids = []
     for begin in range(0, len(sizes), SIZES):
         some = sizes[begin : begin + SIZES]
@@ -54,7 +149,7 @@ def counts_grids(one: Intervention) -> list[Grid]:
 
 def heading(one: Intervention) -> str:
     """Above the tables of one intervention."""
-    return f"do({one.name}): potential discrimination of {len(one.found.complainants):,} complainants (evidence, not proved)"
+    return f"do({one.name}): potential discrimination of {one.complainants:,} complainants (evidence, not proved)"
 
 
 def legend(methods: Sequence[str]) -> str:
@@ -68,7 +163,7 @@ def rates_grid(one: Intervention) -> Grid:
     grid.add_column("group")
     for column in ("people", "factual", "counterfactual"):
         grid.add_column(column, justify="right")
-    for line in one.rates().to_dict(orient="records"):
+    for line in one.rates.to_dict(orient="records"):
         tilde = "-" if line["group"] == one.name else percent(line["counterfactual"])
         grid.add_row(line["group"], f"{line['people']:,}", percent(line["negative"]), tilde)
     return grid
@@ -76,7 +171,7 @@ def rates_grid(one: Intervention) -> Grid:
 
 def changes_grid(one: Intervention) -> Grid | None:
     """What the intervention moves beside itself; None where that is nothing."""
-    table = one.changes()
+    table = one.changes
     if not len(table):
         return None
     grid = Grid(title=f"What do({one.name}) moves", title_justify="left")
@@ -93,11 +188,11 @@ def changes_grid(one: Intervention) -> Grid | None:
 
 def left_out_line(one: Intervention) -> str | None:
     """Groups that are too small for the largest k, where these are left out."""
-    left = one.found.details["left out"]
+    left = one.left_out
     if not left:
         return None
     names = ", ".join(f"{name} ({count} people)" for name, count in left.items())
-    return f"Not tested, since their groups are too small for k = {max(one.found.k)} (--small leave-out): {names}."
+    return f"Not tested, since their groups are too small for k = {max(one.k)} (--small leave-out): {names}."
 
 
 def nothing_line(one: Intervention) -> str | None:
@@ -116,7 +211,7 @@ def equation_lines(model: CausalModel) -> list[str]:
 
 def overlap_lines(one: Intervention) -> list[str]:
     """Who is found by one method only."""
-    table = one.overlaps()
+    table = one.overlaps
     lines = []
     for (found, other), own in table.groupby(["found by", "not by"], sort=False):
         numbers = ", ".join(f"{people:,}" for people in own["people"])
@@ -146,41 +241,41 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
     table = one.review(top)
     if not len(table) or not top:
         return None
-    wide, groups = max(one.found.k), len(one.found.names) > 1
-    grid = Grid(title=f"To review first ({one.method}, k = {one.k}; rows of the table, from 0)", title_justify="left")
+    wide, groups = max(one.k), len(one.found.names) > 1
+    grid = Grid(title=f"To review first ({one.ranking}, k = {one.smallest}; rows of the table, from 0)", title_justify="left")
     grid.add_column("row", justify="right")
     for column in ("group", "decision") if groups else ("decision",):
         grid.add_column(column)
     for column in ("control", "test", "delta p", f"{100 * one.found.terms.level:g} %", f"k = {wide}"):
-        if column != f"k = {one.k}":
+        if column != f"k = {one.smallest}":
             grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
         tilde = line["decision counterfactual"]
         cells = [str(line["row"]), *((line["group"],) if groups else ())]
         cells.append(line["decision"] if tilde == "-" else f"{SHORT[line['decision']]} -> {SHORT[tilde]}")
         cells += [f"{line['control']:.2f}", f"{line['test']:.2f}", f"{line['delta']:+.2f}{'*' if line['significant'] else ''}"]
-        cells += [ends(line["low"], line["high"]), *((f"{line['delta wide']:+.2f}",) if wide != one.k else ())]
+        cells += [ends(line["low"], line["high"]), *((f"{line['delta wide']:+.2f}",) if wide != one.smallest else ())]
         grid.add_row(*cells)
     return grid
 
 
 def chance_line(one: Intervention) -> str:
     """Multiple testing, said or corrected."""
-    terms, people = one.found.terms, len(one.found.complainants)
+    terms, people, by_chance = one.found.terms, one.complainants, one.expected_significant_by_chance
     sides = "two-sided" if terms.sides == 2 else "one-sided"
-    numbers = ", ".join(f"{int(one.found.claims(one.method, k).significant.sum()):,} (k = {k})" for k in one.found.k)
+    numbers = ", ".join(f"{int(one.found.claims(one.ranking, k).significant.sum()):,} (k = {k})" for k in one.k)
     if terms.correction is not None:
         return (
             f"Significant: the {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}, and at most "
             f"{100 * (1 - terms.level):.3g} % of the significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
-            f"complainants there remain by {one.method} {numbers}."
+            f"complainants there remain by {one.ranking} {numbers}."
         )
     means = f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}."
     if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
         return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
     return (
-        f"{means} Everybody is tested: at this level chance alone would make about {one.by_chance:,.0f} of {people:,} significant; "
-        f"{one.method} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
+        f"{means} Everybody is tested: at this level chance alone would make about {by_chance:,.0f} of {people:,} significant; "
+        f"{one.ranking} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
         "holds the share of false ones down."
     )
 
@@ -195,6 +290,11 @@ def dealt_line(one: Intervention) -> str | None:
     )
 
 
+def missing_line(name: str) -> str:
+    """Return what is said of an intervention that was not tested."""
+    return f"do({name}) was not tested: there was no time."
+
+
 def honest_line() -> str:
     return (
         "Statistical evidence under the stated causal model and on these rows, never a proof: another graph or other equations "
@@ -204,12 +304,50 @@ def honest_line() -> str:
 
 def unknown_line(one: Intervention) -> str | None:
     """Recorded decisions say nothing of people who do not exist."""
-    if "CF" in one.found.methods:
+    if "CF" in one.methods:
         return None
     return (
         "Decisions are recorded ones, and nobody decided on the counterfactuals: neither CF nor CST with search centers can be "
         "told. Name a rule, or a network, that decides on them."
     )
+
+
+def robust_grid(one: Robustness) -> Grid:
+    """Return the share of claims that hold, for each of LEVELS, and of those that are overturned."""
+    title = f"How wrong must the causal model be? do({one.name}), k = {one.k}"
+    grid = Grid(title=f"{title}\nclaims that hold while each coefficient is off by at most", title_justify="left")
+    grid.add_column("claims")
+    for column in ("number", *(f"{t:g} SE" for t in LEVELS), f"lost, {LEVELS[-1]:g} SE"):
+        grid.add_column(column, justify="right")
+    for claims in one.claims:
+        cells = [percent(claims.found.robust(t)[0]) for t in LEVELS] + [percent(claims.found.robust(LEVELS[-1])[1])]
+        grid.add_row(claims.called, f"{claims.claims:,}", *cells)
+    return grid
+
+
+def robust_lines(one: Robustness) -> Iterator[str]:
+    """Return what the shares mean."""
+    yield (
+        "SE: standard errors of the coefficients. A claim holds where none within so many overturn it, and is lost where "
+        "some were found that do; the rest is not known. Graph and form of the equations are taken as they are."
+    )
+    first = one.claims[0]
+    parts = (f"{line['coefficient']} {line['overturns']:,}" for line in first.coefficients.to_dict(orient="records"))
+    yield f"Overturned within {LEVELS[-1]:g} SE by one coefficient alone ({first.called}): {', '.join(parts)}."
+
+
+def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
+    """Return what is proved, what is taken as given, why the rest is unknown, and where the proofs are."""
+    parts = ", ".join(f"{count:,} {PROVED[status]}" for status, count in one.found.counts.items() if count)
+    yield (
+        f"Certified under do({one.name}), for every coefficient in its interval: of {one.rows:,} complainants {parts} "
+        f"({one.seconds:.1f} s)."
+    )
+    yield f"Taken as given are the equations and intervals: {one.box}."
+    if one.unknown:
+        yield f"Unknown: {', '.join(f'{count:,} ({TOLD[reason]})' for reason, count in one.unknown.items())}."
+    if one.saved is not None:
+        yield one.saved
 
 
 def ends(low: float, high: float) -> str:

@@ -8,7 +8,14 @@ CST       the same as CST w/o, where c and c~ count as well (with search centers
 CF        c and c~ alone: c is refused and c~ is not                                                          (Kusner et al. 2017)
 
 delta = p_c - p_t, the difference of the shares of negative decisions, above tau is a case of potential discrimination; it is
-significant when its interval lies above tau. Sound? Complete? neither: statistical evidence under a stated causal model.
+significant when its interval lies above tau:
+
+wald       delta +- z sqrt(p_c (1 - p_c) / n_c + p_t (1 - p_t) / n_t)            CST, equation 5 (Thanh et al. 2011)
+newcombe   from the Wilson intervals of p_c and p_t: Newcombe 1998, method 10
+
+*Corrects the paper:* equation 5 has a minus under the root. Wald's interval has no width where both proportions are 0 or 1, however
+small the groups; Newcombe's has, and stays within -1 .. 1. Both are approximations: the k nearest rows are no random sample.
+Sound? Complete? neither: statistical evidence under a stated causal model.
 Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and 5, algorithm 1.
 """
 
@@ -21,23 +28,71 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.stats import false_discovery_control
+from scipy.stats import false_discovery_control, norm
 
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
-from verifair.systems.cst.distance import Distance, Metric
-from verifair.systems.cst.groups import Small, check_k, check_sizes, groups_under, least_group, left_out, told
-from verifair.systems.cst.intervals import INTERVALS, Interval, critical, interval, p_value
-from verifair.systems.cst.neighbours import Pool, Ties, nearest, negatives
+from verifair.systems.cst.distance import Metric
+from verifair.systems.cst.groups import check_k, check_sizes, groups_under, least_group, left_out, told
+from verifair.systems.cst.neighbours import Pool, nearest, negatives
+from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Small, Ties
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
-K = (15, 30, 50, 100)
-"""Group sizes of the paper."""
+INTERVALS: tuple[Interval, ...] = get_args(Interval)
+STEPS = 60
+"""Of bisection for a p-value: z to 1e-16 of Z_MOST."""
+Z_MOST = 38.0
+"""Beyond it the normal tail is 0 in floats."""
 ROUNDING = 1e-12
 """Differences of shares that are smaller are none."""
+
+
+def critical(level: float, sides: int) -> float:
+    """The normal quantile z of a level, such as 1.96 for 0.95 and two sides, 1.645 for one. Raises QueryError."""
+    if not 0 < level < 1:
+        raise QueryError(f"level = {level:g}: expected a probability between 0 and 1, such as 0.95")
+    if sides not in (1, 2):
+        raise QueryError(f"sides = {sides}: expected 1 or 2")
+    return float(norm.ppf(1 - (1 - level) / sides))
+
+
+def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
+    """Wilson's score interval of proportions p of n (Wilson 1927)."""
+    square = np.square(z)
+    middle = p + square / (2 * n)
+    half = z * np.sqrt(p * (1 - p) / n + square / (4 * np.square(n)))
+    scale = 1 + square / n
+    return np.clip((middle - half) / scale, 0, p), np.clip((middle + half) / scale, p, 1)
+
+
+def interval(
+    kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, z: Array | float
+) -> tuple[Array, Array]:
+    """(low, high) of delta at z, each of the shape of the proportions."""
+    delta = p_c - p_t
+    if kind == "wald":
+        half = z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
+        return delta - half, delta + half
+    if kind == "newcombe":
+        (low_c, high_c), (low_t, high_t) = wilson(p_c, n_c, z), wilson(p_t, n_t, z)
+        return delta - np.hypot(p_c - low_c, high_t - p_t), delta + np.hypot(high_c - p_c, p_t - low_t)
+    raise QueryError(f"interval {kind!r}: there is no such interval; known are {', '.join(INTERVALS)}")
+
+
+def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, tau: float, sides: int) -> Array:
+    """The smallest 1 - level at which the interval lies above tau (1 where none does): so both always say the same.
+
+    The interval's lower end falls with z, so that its crossing of tau is bisected.
+    """
+    low, high = np.zeros_like(p_c), np.full_like(p_c, Z_MOST)
+    for _ in range(STEPS):
+        z = (low + high) / 2
+        above = interval(kind, p_c, n_c, p_t, n_t, z)[0] > tau
+        low, high = np.where(above, z, low), np.where(above, high, z)
+    return np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +104,11 @@ class Terms:
     decimals: differences and limits are rounded to so many places before they are compared with tau (the authors' code: 3).
     """
 
-    tau: float = 0.0
-    level: float = 0.95
-    sides: int = 2
-    interval: Interval = "newcombe"
-    correction: Literal["bh"] | None = None
+    tau: float = DEFAULTS.tau
+    level: float = DEFAULTS.level
+    sides: int = DEFAULTS.sides
+    interval: Interval = DEFAULTS.interval
+    correction: Correction | None = DEFAULTS.correction
     decimals: int | None = None
 
     def __post_init__(self) -> None:
@@ -201,10 +256,10 @@ class Situations(Finding):
 
 def situation_test(
     frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
-    counterfactual_decisions: Booleans | None = None, k: Sequence[int] = K, terms: Terms | None = None,
-    distance: Distance = "mixed", own_scale: bool = False, ties: Ties = "share", categorical: Sequence[str] = (),
-    small: Small = "error", threads: int = 2, progress: Callable[[int, int], None] | None = None,
-) -> Situations:  # fmt: skip
+    counterfactual_decisions: Booleans | None = None, k: Sequence[int] = DEFAULTS.k, terms: Terms | None = None,
+    distance: Distance = DEFAULTS.distance, own_scale: bool = False, ties: Ties = DEFAULTS.ties, categorical: Sequence[str] = (),
+    small: Small = DEFAULTS.small, threads: int = 2, progress: Callable[[int, int], None] | None = None,
+) -> Situations:
     """Test every protected row of a table.
 
     frame: (N rows).   counterfactual: (C rows) its complainants under `do`, in the table's order.
@@ -263,6 +318,6 @@ def situation_test(
         refused_tilde=refused_tilde,
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
         centers=centers[complainants], centers_tilde=tilde,
-    )  # fmt: skip
+    )
     first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
     return replace(found, value=float(first.positive.mean()))

@@ -20,57 +20,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    model_validator,
-)  # fmt: skip
+from pydantic import Field, model_validator
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-)  # fmt: skip
+)
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
+from verifair.schema.file import Section
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.checks import graph_of, nearest
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear, Spec
 from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.settings import Name, Situation, Value
+from verifair.systems.settings import Number
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Name = Annotated[str, Field(strict=True, min_length=1)]
-Value = StrictBool | StrictInt | StrictFloat | StrictStr
 Mechanisms = Literal["linear", "log-linear", "categorical", "forest", "boosting"]
-
-
-class Section(BaseModel):
-    """A section; `read` tells what pydantic finds wrong, one line a problem, that begins with the section's title."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return ""
-
-    @classmethod
-    def read(cls, data: Any) -> Self:
-        """A section from what the file holds. Raises SchemaError."""
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            keys = [field.alias or name for name, field in cls.model_fields.items()]
-            lines = [line.replace("valid tuple", "valid list") for line in schema_file.problems(error, keys)]
-            raise SchemaError("\n".join(f"{cls.title(data)}: {line}" for line in lines)) from None
 
 
 class NodeSection(Section):
@@ -129,16 +99,14 @@ class NodeSection(Section):
 
     @property
     def node(self) -> Node:
-        return Node(
-            name=self.name, parents=self.parents, mechanism=self._spec(), range=self.range, decimals=self.decimals
-        )  # fmt: skip
+        return Node(name=self.name, parents=self.parents, mechanism=self._spec(), range=self.range, decimals=self.decimals)
 
     def _spec(self) -> Spec:
         match self.mechanism:
             case "linear":
                 return Linear(
                     coefficients=self.coefficients, intercept=self.intercept or 0.0, reference=self.reference, errors=self.errors
-                )  # fmt: skip
+                )
             case "log-linear":
                 return LogLinear(coefficients=self.coefficients, intercept=self.intercept or 0.0, reference=self.reference)
             case "categorical":
@@ -159,28 +127,6 @@ def _classifier(name: str | None) -> Any:
             return None
 
 
-class Situation(Section):
-    """[situation]: who is compared and what is asked; None where the file does not say. See `verifair.systems.cst.testing`."""
-
-    do: dict[Name, Value] | None = None
-    attributes: tuple[Name, ...] | None = None
-    k: tuple[Annotated[int, Field(strict=True, ge=1)], ...] | None = None
-    tau: Number | None = None
-    level: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
-    sides: Literal[1, 2] | None = None
-    distance: Name | None = None
-    interval: Name | None = None
-    ties: Name | None = None
-    correction: Name | None = None
-    intersectional: StrictBool | None = None
-    small: Name | None = None
-    preset: Name | None = None
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[situation]"
-
-
 class Decision(Section):
     """[decision]: recorded decisions (column, positive), a rule (weights, above or at_least), or a network with its schema.
 
@@ -195,10 +141,6 @@ class Decision(Section):
     network: Name | None = None
     network_schema: Name | None = Field(default=None, alias="schema")
     good: Literal[0, 1] | None = None
-
-    @classmethod
-    def title(cls, data: Any) -> str:
-        return "[decision]"
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Decision:
@@ -291,14 +233,14 @@ def _build(content: Mapping[str, Any], folder: Path) -> CausalFile:
     rest: list[Any] = []
     for title, kind in (("situation", Situation), ("decision", Decision)):
         try:
-            rest.append(kind.read(content.get(title, {})))
+            rest.append(schema_file.section(kind, f"[{title}]", content.get(title, {})))
         except SchemaError as error:
             lines += str(error).splitlines()
     if lines:
         raise SchemaError("\n".join(lines))
     situation, decision = rest
     graph = graph_of(found)
-    for attribute in situation.do or {}:
+    for attribute in situation.do:
         if attribute not in graph:
             raise SchemaError(f"[situation]: do names {attribute!r}, which is no node; {nearest(attribute, graph)}")
     return CausalFile(nodes=tuple(found), situation=situation, decision=decision, folder=folder)

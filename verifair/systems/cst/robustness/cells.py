@@ -22,7 +22,7 @@ class Dependence:
     float32_agrees: whether onnxruntime decides both alike so (None: the model file was not at hand).
     """
 
-    theta: tuple[tuple[float, ...], tuple[float, ...]]
+    coefficients: tuple[tuple[float, ...], tuple[float, ...]]
     counterfactuals: tuple[dict[str, Any], dict[str, Any]]
     classes: tuple[int, int]
     margins: tuple[float, float]

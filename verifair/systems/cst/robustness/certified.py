@@ -110,35 +110,19 @@ class CertifiedCounterfactuals:
         return pd.DataFrame([
             {"coefficient": one.name, "estimate": one.estimate, "error": one.error, "low": low, "high": high}
             for one, low, high in lines
-        ])  # fmt: skip
+        ])
 
     def table(self) -> pd.DataFrame:
         """A line for each row."""
         columns = ("rows", "factual", "estimated", "status", "reason", "clipped", "cells")
         return pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"rows": "row"})
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "do": dict(self.effects.do), "level": self.level, "simultaneous": self.simultaneous, "box": self.box,
-            "coefficients": self.coefficients().to_dict("records"), "rows": len(self.rows), "counts": self.counts,
-            "unknown": self.reasons, "clipped": int(self.clipped.sum()), "seconds": self.seconds,
-            "people": self.table().to_dict("records"),
-            "depends": {
-                int(self.rows[k]): {
-                    "coefficients": [list(one) for one in found.theta], "counterfactuals": list(found.counterfactuals),
-                    "classes": list(found.classes), "margins": list(found.margins), "float32_agrees": found.float32_agrees,
-                }
-                for k, found in self.dependences.items()
-            },
-        }  # fmt: skip
-
 
 def certify_counterfactuals(
     causal_model: CausalModel, network: Network, schema: Schema, frame: pd.DataFrame, *, do: Mapping[str, Any], level: float = 0.95,
     simultaneous: bool = False, errors: Errors | None = None, rows: Sequence[int] | None = None, cells: int = 32,
     budget: Budget | None = None, progress: Progress | None = None,
-) -> CertifiedCounterfactuals:  # fmt: skip
+) -> CertifiedCounterfactuals:
     """Decide the network's decisions on counterfactuals for the whole confidence box of the causal model's coefficients.
 
     causal_model: fitted, or fitted here to the table; linear with additive noise wherever do has an effect on the network.
@@ -168,7 +152,7 @@ def certify_counterfactuals(
         effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual,
         estimated=search.estimated, status=status, reason=reason,
         clipped=people.clipped(low, high), cells=search.cells.count, dependences=search.dependences, seconds=0.0, certificate=None,
-    )  # fmt: skip
+    )
     certificate = _certificate(people, search, found.box, low, high)
     return replace(found, certificate=certificate, seconds=time.monotonic() - started)
 
@@ -272,7 +256,7 @@ class _Search:
         limit = Budget(
             seconds=seconds, nodes=self.budget.nodes or BOXES, memory_mb=self.budget.memory_mb, threads=self.budget.threads,
             seed=self.budget.seed,
-        )  # fmt: skip
+        )
         left = []
         for part, (answer,) in zip(parts, solve(problem, method="bnb", budget=limit), strict=True):
             if answer.status is Status.PROVED:
@@ -296,7 +280,7 @@ def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, 
             statement = CounterfactualStatement(
                 goal="counterfactual", row=row, also=also, classes=(other, 1 - other), cell=part.cell,
                 lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
-            )  # fmt: skip
+            )
             proofs.append(Proof(statement=statement, evidence=tree))
     if not proofs:
         return None
@@ -304,4 +288,4 @@ def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, 
         network_sha256=people.network.source_sha256, schema_sha256=people.schema.sha256, semantics=semantics(people.network),
         query=people.query(low, high, origin), features=tuple(feature.name for feature in people.schema.features),
         proofs=tuple(proofs),
-    )  # fmt: skip
+    )

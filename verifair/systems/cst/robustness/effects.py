@@ -89,7 +89,7 @@ class Effects:
         return cls(
             do=dict(do), nodes=nodes, coefficients=tuple(found), range=tuple(model.by_name[name].range for name in nodes),
             decimals=tuple(model.by_name[name].decimals for name in nodes),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.coefficients)
@@ -260,7 +260,7 @@ def _coefficients(model: CausalModel, node: str, parents: list[str], errors: Err
             error=_error(node, _written(parent, word), own, None if known is None else float(known[place[parent, word]])),
         )
         for parent, word in terms
-    ]  # fmt: skip
+    ]
 
 
 def _terms(design: Design) -> list[tuple[str, str | None]]:

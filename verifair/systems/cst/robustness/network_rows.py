@@ -59,7 +59,7 @@ class NetworkRows:
     def of(
         cls, model: CausalModel, network: Network, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
         errors: Errors | None,
-    ) -> NetworkRows:  # fmt: skip
+    ) -> NetworkRows:
         """The given rows of a table. Raises QueryError, SchemaError, DataError for what does not fit."""
         schema.check_network(network)
         network.require_piecewise_linear("decisions on counterfactuals")
@@ -81,20 +81,20 @@ class NetworkRows:
         words = {
             name: () if is_number(frame[name]) else tuple(sorted({text(one) for one in [*frame[name].unique().tolist(), do[name]]}))
             for name in (*do, *effects.nodes) if name not in feature
-        }  # fmt: skip
+        }
         beside = np.column_stack([np.empty((len(rows), 0)), *(_outside(taken[name], words[name]) for name in words)])
         set_to = {
             name: schema.raw_value(schema.features[feature[name]].name, value) if name in feature
             else float(words[name].index(text(value)) if words[name] else value)
             for name, value in do.items()
-        }  # fmt: skip
+        }
         return cls(
             network=network, schema=schema, effects=effects, raw=raw, factual=decisions(network, schema.encode(raw)),
             values=effects.values(taken), change=effects.changes(taken),
             place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64),
             to={feature[name]: set_to[name] for name in do if name in feature}, outside=words, beside=beside, set_to=set_to,
             basis=tuple(_basis(one, frame, schema, feature, words, do) for one in effects.coefficients),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -174,16 +174,16 @@ class NetworkRows:
             terms = tuple(
                 Term(parent=name.get(one.parent, one.parent), low=float(low[k]), high=float(high[k]), values=self.basis[k])
                 for k, one in enumerate(self.effects.coefficients) if one.node == node
-            )  # fmt: skip
+            )
             span = self.effects.range[n]
             equations.append(Equation(
                 node=name.get(node, node), terms=terms, range=None if span is None else (float(span[0]), float(span[1])),
                 decimals=self.effects.decimals[n],
-            ))  # fmt: skip
+            ))
         return CounterfactualQuery(
             kind="counterfactual-decision", do={name.get(one, one): value for one, value in self.set_to.items()},
             equations=tuple(equations), origin=origin, also=dict(self.outside),
-        )  # fmt: skip
+        )
 
     def exact_box(self, query: CounterfactualQuery, part: Part) -> tuple[Array, Array]:
         """The box (V,), (V,) of a part without padding: rational arithmetic, the ends rounded outwards to float64."""
@@ -220,11 +220,11 @@ class NetworkRows:
             a, b = 2 * k, 2 * k + 1
             if sign[a] != sign[b]:
                 found[row] = Dependence(
-                    theta=(tuple(self.effects.estimates.tolist()), tuple(theta.tolist())),
+                    coefficients=(tuple(self.effects.estimates.tolist()), tuple(theta.tolist())),
                     counterfactuals=(self.schema.decode(raw[a]), self.schema.decode(raw[b])), classes=(int(sign[a]), int(sign[b])),
                     margins=(float(shown[a]), float(shown[b])),
                     float32_agrees=None if runtime is None else bool(runtime[a] == sign[a] and runtime[b] == sign[b]),
-                )  # fmt: skip
+                )
         return found
 
 
@@ -261,7 +261,7 @@ def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:
 def _basis(
     one: Coefficient, frame: pd.DataFrame, schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
     do: Mapping[str, Any],
-) -> tuple[float, ...] | None:  # fmt: skip
+) -> tuple[float, ...] | None:
     """What the raw values of a coefficient's parent count in its equation; None where they count themselves."""
 
     def counts(value: Any) -> float:

@@ -48,7 +48,7 @@ class Around:
         return cls(
             distance=distance, counted=np.cumsum(pool.count[point], axis=1), bad=np.cumsum(pool.bad[point], axis=1),
             whole=width == len(pool.points),
-        )  # fmt: skip
+        )
 
     def negatives(self, k: int, rho: Array, rounding: float) -> tuple[Array, Array]:
         """(C,), (C,) least and most negative decisions among the k nearest of counterfactuals that moved by at most rho (C,)."""
@@ -159,7 +159,7 @@ class Bounds:
             unmoved = rule.score(what.rows(self.who, what.values[self.who]))
             by_corners = np.where(
                 refused, ~accepts(rule, unmoved + largest + room), accepts(rule, unmoved + smallest - room)
-            )  # fmt: skip
+            )
             sure |= by_corners & self._unclipped(t)
         return np.asarray(sure)
 
@@ -183,7 +183,7 @@ class Bounds:
         reach = t[:, None] * effects.errors
         ends = effects.enclosure(
             what.values[self.who], what.change[self.who], effects.estimates - reach, effects.estimates + reach
-        )  # fmt: skip
+        )
         inside = np.ones(len(t), dtype=bool)
         for n, span in enumerate(what.effects.range):
             if span is not None:

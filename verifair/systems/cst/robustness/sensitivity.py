@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
-from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule, counterfactually
+from verifair.systems.cst.deciders import Rule, counterfactually, reads
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import told
@@ -91,7 +91,7 @@ class Sensitivity(Finding):
             unknown = float(both.mean()) if self.claims.any() else float("nan")
             lines.append({
                 "t": t, "claims": int(self.claims.sum()), "robust": robust, "overturned": overturned, "open": unknown,
-            })  # fmt: skip
+            })
         return pd.DataFrame(lines)
 
     def table(self) -> pd.DataFrame:
@@ -99,7 +99,7 @@ class Sensitivity(Finding):
         frame = pd.DataFrame({
             "row": self.complainants, "claim": self.claims, "safe": self.safe, "flip": self.flip, "coefficient": self.coefficient,
             "alone": self.alone.min(axis=1, initial=np.inf),
-        })  # fmt: skip
+        })
         return frame.sort_values(["claim", "flip", "safe"], ascending=[False, True, True], kind="stable", ignore_index=True)
 
     def coefficients(self) -> pd.DataFrame:
@@ -108,24 +108,14 @@ class Sensitivity(Finding):
             {"coefficient": one.name, "estimate": one.estimate, "error": one.error,
              "overturns": int((self.alone[self.claims, k] <= LEVELS[-1]).sum())}
             for k, one in enumerate(self.effects.coefficients)
-        ])  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; what is infinite is None."""
-        table = self.table()
-        people = table.astype(object).where(~table.isin([np.inf]), None).to_dict("records")
-        return {
-            "do": dict(self.do), "method": self.test, "k": self.k, "verdict": self.verdict, "exact": self.exact, "most": self.most,
-            "complainants": len(self.complainants), "claims": int(self.claims.sum()), "shares": self.shares().to_dict("records"),
-            "coefficients": self.coefficients().to_dict("records"), "people": people,
-        }  # fmt: skip
+        ])
 
 
 def sensitivity(
     tester: SituationTesting, do: Mapping[str, Any] | None = None, *, method: Method = "CST", k: int | None = None,
     verdict: Verdict = "positive", errors: Errors | None = None, most: float = 5.0, effort: int = 256,
     claims_only: bool = True, found: Situations | None = None, progress: Callable[[int, int], None] | None = None,
-) -> Sensitivity:  # fmt: skip
+) -> Sensitivity:
     """How far the coefficients must move before verdicts of a fitted test flip.
 
     do: the intervention; may be left out where the test has one.   k: group size, default the smallest.   errors: standard errors
@@ -177,7 +167,7 @@ def _found(what: WhatIf, do: Mapping[str, Any], below: Array, flips: Flips, exac
         do=dict(do), test=what.method, k=what.k, verdict=what.verdict, effects=what.effects,
         complainants=what.found.complainants[what.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
         alone=flips.alone, exact=exact, most=float("inf") if exact else most,
-    )  # fmt: skip
+    )
 
 
 def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -191,9 +181,9 @@ def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dic
 def _what_if(
     tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers, method: Method,
     k: int, verdict: Verdict,
-) -> WhatIf:  # fmt: skip
+) -> WhatIf:
     frame = tester.frame_.iloc[found.complainants]
-    needed = {*(tester.attributes_ if method != "CF" else ()), *(_columns(tester.decider) if method != "CST w/o" else ())}
+    needed = {*(tester.attributes_ if method != "CF" else ()), *(reads(tester.decider) if method != "CST w/o" else ())}
     effects = Effects.of(tester.causal_model_, do, needed=needed, errors=errors)
     words = [name for name in effects.nodes if name in found.metric.words]
     if words:
@@ -208,22 +198,7 @@ def _what_if(
     return WhatIf(
         effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=effects.values(frame)[index],
         change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=k, verdict=verdict,
-    )  # fmt: skip
-
-
-def _columns(decider: Decider) -> tuple[str, ...]:
-    """What a decider looks at; of recorded decisions, what decides on counterfactuals."""
-    match decider:
-        case Rule():
-            return tuple(decider.weights)
-        case Model():
-            return tuple(decider.columns)
-        case NetworkDecider():
-            return tuple(feature.source for feature in decider.schema.features)
-        case Recorded(counterfactual=other) if other is not None:
-            return _columns(other)
-        case _:
-            return ()
+    )
 
 
 def _exactly(what: WhatIf, rule: Rule) -> Flips:

@@ -29,8 +29,10 @@ from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.result import json_text
 
 SCHEMA = schema_of(
     real("income", 0, 10),
@@ -77,7 +79,7 @@ def test_a_threshold_is_decided_as_by_hand() -> None:
     assert found.certificate is not None
     assert found.certificate.trust is Trust.CHECKED
     assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
-    assert json.loads(json.dumps(found.to_dict()))["counts"]["depends"] == 1
+    assert json.loads(json_text(CertifiedDecisions.of(found)))["counts"]["depends"] == 1
     assert found.table().columns.tolist() == ["row", "factual", "estimated", "status", "reason", "clipped", "cells"]
 
 
@@ -337,7 +339,7 @@ def test_nobody_and_those_who_have_the_value_already() -> None:
     nobody = certify(rows=[])
     assert nobody.counts == {"flips": 0, "stays": 0, "depends": 0, "unknown": 0}
     assert nobody.certificate is None
-    assert json.loads(json.dumps(nobody.to_dict()))["rows"] == 0
+    assert json.loads(json_text(CertifiedDecisions.of(nobody)))["rows"] == 0
     man = certify(rows=[4])
     assert man.status.tolist() == ["stays"]
     assert man.certificate is not None

@@ -22,9 +22,8 @@ from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.chance import chance
 from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
-from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cst_in_loops import authors_counts, people_tested, wald
 from verifair.errors import DataError, QueryError
-from verifair.systems.cst import searches
+from verifair.systems.cst import neighbours
 from verifair.systems.cst.distance import DISTANCES, Metric
 from verifair.systems.cst.neighbours import Pool, Ties, nearest, negatives
 from verifair.systems.cst.testing import Situations, Terms, situation_test
@@ -81,7 +81,7 @@ def test_negatives_are_those_of_brute_force(
     metric = Metric.of(name, frame, list(frame.columns))  # type: ignore[arg-type]
     x = metric.embed(frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searches, "MANY", many)  # 0: the scan wherever there are words
+        patch.setattr(neighbours, "MANY", many)  # 0: the scan wherever there are words
         pool = Pool.of(members, x, negative, metric)
         k = (1, 3, len(members) - 1)
         alone = negatives(pool, x[members], k, own=members, ties=ties, threads=1)  # type: ignore[arg-type]

@@ -19,13 +19,13 @@ from verifair.errors import QueryError
 from verifair.systems.cst import plots as situation_plots
 from verifair.systems.cst import tables as words
 from verifair.systems.cst.case import Case, grid, place_of
+from verifair.systems.cst.causal.graph_plot import HEIGHT, WIDTH, Passing, causal_graph, layout
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Recorded, Rule
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
-from verifair.systems.cst.graph_plot import HEIGHT, WIDTH, Passing, causal_graph, layout
 from verifair.systems.cst.groups import told
 from verifair.systems.figures import figure
 from verifair.systems.files import file_name, save_table, save_text
@@ -54,15 +54,7 @@ def people(seed: int = 0) -> pd.DataFrame:
 def asked_of(decider: Any = RULE, **options: Any) -> tuple[SituationTesting, list[Intervention]]:
     asked: dict[str, Any] = {"do": {"sex": "m", "race": "w"}, "k": (5, 20), "intersectional": True, **options}
     model = SituationTesting(MODEL, decider, **asked).fit(people())
-    out = []
-    for do in model.interventions():
-        found = model.test_one(do)
-        tilde, _ = model.counterfactual(do)
-        negative = np.asarray(~model.decisions_)
-        out.append(
-            Intervention(found=found, frame=model.frame_, counterfactual=tilde, attributes=model.attributes_, negative=negative)
-        )
-    return model, out
+    return model, [Intervention.of(model, do) for do in model.interventions()]
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +71,15 @@ def said(what: Any) -> str:
 
 def test_counts_overlaps_and_review_follow_from_the_claims(run: tuple[SituationTesting, list[Intervention]]) -> None:
     for one in run[1]:
-        claims = one.claims()
+        claims = one.lines()
         assert len(claims) == len(one.rows) * 4 * 2
         cases = claims.groupby(["method", "k"])["case"].sum()
-        for line in one.counts().to_dict(orient="records"):
+        for line in one.counts.to_dict(orient="records"):
             assert line["cases"] == cases[line["method"], line["k"]]
             assert line["share"] == pytest.approx(line["cases"] / line["complainants"])
             assert line["significant"] <= line["cases"]
         wide = claims.pivot(index="row", columns=["method", "k"], values="case")
-        for line in one.overlaps().to_dict(orient="records"):
+        for line in one.overlaps.to_dict(orient="records"):
             only = wide[line["found by"], line["k"]] & ~wide[line["not by"], line["k"]]
             assert line["people"] == only.sum()
         review = one.review(1000)
@@ -101,7 +93,7 @@ def test_counts_overlaps_and_review_follow_from_the_claims(run: tuple[SituationT
 
 def test_the_least_k_and_a_single_complainant_are_told_alike(run: tuple[SituationTesting, list[Intervention]]) -> None:
     one = run[1][0]
-    claims = one.claims()
+    claims = one.lines()
     for at in (0, 7):
         own = claims[claims["row"] == one.rows[at]].reset_index(drop=True)
         alone = one.claims_of(at)
@@ -112,13 +104,13 @@ def test_the_least_k_and_a_single_complainant_are_told_alike(run: tuple[Situatio
 def test_rates_and_changes_are_those_of_the_tables(run: tuple[SituationTesting, list[Intervention]]) -> None:
     frame = people()
     alone, _, joint = run[1]
-    rates = alone.rates().set_index("group")
+    rates = alone.rates.set_index("group")
     women = frame[frame["sex"] == "f"]
     assert rates.loc["sex = f", "people"] == len(women)
     assert rates.loc["sex = f", "negative"] == pytest.approx((women["income"] <= 5).mean())
     assert rates.loc["sex = f", "counterfactual"] == pytest.approx((women["income"] + 2 <= 5).mean())
     assert rates.loc["sex = m", "negative"] == pytest.approx((frame.loc[frame["sex"] == "m", "income"] <= 5).mean())
-    (change,) = joint.changes().to_dict(orient="records")
+    (change,) = joint.changes.to_dict(orient="records")
     assert (change["attribute"], change["people"]) == ("income", len(joint.rows))
     assert change["after"] - change["before"] == pytest.approx(3.0)
     assert joint.moved == ["income"]
@@ -145,9 +137,9 @@ def test_expected_by_chance_depends_on_level_and_sides() -> None:
     _, (two, *_) = asked_of()
     _, (one, *_) = asked_of(sides=1, level=0.9)
     people = len(two.rows)
-    assert two.by_chance == pytest.approx(0.025 * people)
-    assert one.by_chance == pytest.approx(0.1 * people)
-    assert f"about {two.by_chance:.0f} of {people:,}" in words.chance_line(two)
+    assert two.expected_significant_by_chance == pytest.approx(0.025 * people)
+    assert one.expected_significant_by_chance == pytest.approx(0.1 * people)
+    assert f"about {two.expected_significant_by_chance:.0f} of {people:,}" in words.chance_line(two)
     _, (held, *_) = asked_of(correction="bh")
     assert "Benjamini-Hochberg" in words.chance_line(held)
     assert "chance alone" not in words.chance_line(held)
@@ -156,7 +148,7 @@ def test_expected_by_chance_depends_on_level_and_sides() -> None:
 def test_the_screen_says_what_the_tables_hold(run: tuple[SituationTesting, list[Intervention]]) -> None:
     _, (one, *_) = run
     counts = said(words.counts_grids(one)[0])
-    for line in one.counts().to_dict(orient="records"):
+    for line in one.counts.to_dict(orient="records"):
         assert f"{line['cases']} ({100 * line['share']:.1f}%)" in counts
     review = one.review(3)
     shown = said(words.review_grid(one, 3))
@@ -180,12 +172,12 @@ def test_many_sizes_are_shown_below_each_other() -> None:
 def test_recorded_decisions_say_nothing_of_counterfactuals() -> None:
     _, (one, *_) = asked_of(Recorded(column="granted", positive="yes"))
     assert one.methods == ["CST w/o", "ST"]
-    assert one.method == "CST w/o"
-    assert set(one.overlaps()["found by"]) == {"CST w/o", "ST"}
-    assert one.rates()["counterfactual"].isna().sum() == 1
+    assert one.ranking == "CST w/o"
+    assert set(one.overlaps["found by"]) == {"CST w/o", "ST"}
+    assert one.rates["counterfactual"].isna().sum() == 1
     assert "nobody decided on the counterfactuals" in str(words.unknown_line(one))
     assert "CF" not in words.legend(one.methods)
-    assert one.to_dict()["proved"] is False
+    assert one.proved is False
 
 
 def test_a_case_file_tells_one_person(run: tuple[SituationTesting, list[Intervention]], tmp_path: Path) -> None:
@@ -202,8 +194,8 @@ def test_a_case_file_tells_one_person(run: tuple[SituationTesting, list[Interven
     shares = (case.people["weight"] * case.people["negative"]).groupby(case.people["group"]).sum() / 5
     line = case.claims.set_index(["method", "k"]).loc[("CST w/o", 5)]
     assert (line["control"], line["test"]) == pytest.approx((shares["control"], shares["CST test"]))
-    case.write(tmp_path / "case")
-    text = (tmp_path / "case.md").read_text()
+    situation_plots.complainant(case, tmp_path / "case.png")
+    text = case.markdown("case.png")
     assert is_drawn(tmp_path / "case.png")
     income = one.frame["income"].iloc[place]
     assert f"income {income:.10g} -> {income + 2:.10g}: income = " in text
@@ -226,7 +218,7 @@ def test_rows_are_found_by_what_the_table_calls_them(run: tuple[SituationTesting
 
 def test_counterfactuals_stand_beside_the_facts(run: tuple[SituationTesting, list[Intervention]]) -> None:
     one = run[1][0]
-    table = one.counterfactuals()
+    table = one.counterfactuals
     assert (table["income counterfactual"] - table["income"]).tolist() == pytest.approx([2.0] * len(table))
     assert (table["sex counterfactual"] == "m").all()
     assert (table["town"] == table["town counterfactual"]).all()
@@ -236,12 +228,13 @@ def test_counterfactuals_stand_beside_the_facts(run: tuple[SituationTesting, lis
 
 def test_figures_are_drawn(run: tuple[SituationTesting, list[Intervention]], tmp_path: Path) -> None:
     model, (one, *_) = run
-    situation_plots.counts(one.counts(), tmp_path / "counts.png")
-    situation_plots.intervals(one.claims(sizes=[5]), 0.0, 0.95, tmp_path / "intervals.png")
-    nobody = one.claims(sizes=[5]).assign(case=False)
-    situation_plots.intervals(nobody, 0.0, 0.95, tmp_path / "nobody.png")
+    situation_plots.counts(one, tmp_path / "counts.png")
+    situation_plots.intervals(one, tmp_path / "intervals.png")
+    _, (nobody,) = asked_of(do={"town": "n"}, tau=0.9, intersectional=False)
+    assert not nobody.lines()["case"].any()
+    situation_plots.intervals(nobody, tmp_path / "nobody.png")
     for name in ("income", "town"):
-        situation_plots.distribution(name, one.factual[name], one.counterfactual[name], "women", tmp_path / f"{name}.png")
+        situation_plots.distribution(name, one.factual[name], one.tilde[name], "women", tmp_path / f"{name}.png")
         cases = [Case.of(one, model.causal_model_, int(place), seed=0) for place in one.review(3)["place"]]
         around = pd.concat([
             pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.people[name]}) for case in cases

@@ -22,10 +22,12 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.neighbours import Pool, negatives
+from verifair.systems.cst.result import RobustClaims
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
 from verifair.systems.cst.robustness.safe_bounds import Around
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
+from verifair.systems.result import json_text
 
 RULE = Rule(weights={"income": 1.0, "years": 2.0}, above=14.0)
 
@@ -295,7 +297,8 @@ def test_negatives_of_moved_centers_stay_within_bounds() -> None:
 
 
 def test_tables_and_json() -> None:
-    found = sensitivity(ready())
+    tester = ready()
+    found, rows = sensitivity(tester), tester.frame_.index
     assert isinstance(found, vf.Finding)
     assert found.table()["claim"].all()
     assert found.table()["flip"].is_monotonic_increasing
@@ -303,12 +306,12 @@ def test_tables_and_json() -> None:
     assert shares["t"].tolist() == [1.0, 1.645, 1.96]
     assert np.allclose(shares[["robust", "overturned", "open"]].sum(axis=1), 1)
     assert found.value == shares["robust"].iloc[-1]
-    assert json.loads(json.dumps(found.to_dict()))["claims"] == len(found.complainants)
+    assert json.loads(json_text(RobustClaims.of(found, rows)))["claims"] == len(found.complainants)
     assert found.coefficients()["coefficient"].tolist() == ["sex = m -> income", "income -> years", "sex = m -> years"]
     none = sensitivity(ready(Rule(weights={"income": 1.0}, above=-1e9)))
     assert not len(none.complainants)
     assert np.isnan(none.value)
-    json.dumps(none.to_dict())
+    json_text(RobustClaims.of(none, rows))
 
 
 @pytest.mark.parametrize(("settings", "asked", "why"), [

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, false_discovery_control
 
 from verifair.errors import DataError, QueryError
-from verifair.systems.cst.intervals import critical, interval, p_value, wilson
-from verifair.systems.cst.testing import Situations, Terms, situation_test
+from verifair.systems.cst.testing import Situations, Terms, critical, interval, p_value, situation_test, wilson
 
 
 def people(seed: int, rows: int = 80) -> pd.DataFrame:

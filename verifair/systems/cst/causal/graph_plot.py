@@ -155,7 +155,7 @@ def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> Non
             (x - WIDTH / 2, y - HEIGHT / 2), WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", facecolor=color,
             edgecolor=READING if marked else "#333333", lw=2.6 if marked else 1, zorder=3,
         )
-    )  # fmt: skip
+    )
     lines = textwrap.wrap(_breakable(name), LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
     longest = max((len(line) for line in lines), default=1)
     size = min(9.5, 9.5 * LETTERS / longest) if len(lines) < 3 else 7.5
@@ -189,7 +189,7 @@ def _arrow(axis: Any, way: Sequence[Place], *, color: str, front: bool) -> None:
             path=Line(points, codes), arrowstyle="-|>", mutation_scale=11, color=color, lw=1.3 if front else 0.9,
             zorder=2 if front else 1, shrinkA=0, shrinkB=0,
         )
-    )  # fmt: skip
+    )
 
 
 def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: Sequence[str], *, still: bool) -> None:
@@ -201,4 +201,4 @@ def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: S
     drawn.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
         loc="outside lower center", ncols=len(marks), fontsize=9, frameon=False, title="\n".join(notes) or None, title_fontsize=8,
-    )  # fmt: skip
+    )

@@ -1,0 +1,320 @@
+"""What CST finds: cases by intervention, how robust they are to the causal model, and what is certified of counterfactuals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, computed_field
+
+from verifair.schema.feature import text
+from verifair.systems.cst.case import Case
+from verifair.systems.cst.deciders import Rule, counterfactually
+from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.findings import Intervention, several
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.robustness.cells import Dependence
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, CertifiedCounterfactuals
+from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
+from verifair.systems.cst.robustness.what_if import Verdict
+from verifair.systems.cst.testing import Method
+from verifair.systems.files import file_name
+from verifair.systems.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Sha256, Shape, Share, Value
+
+Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
+FARTHEST = 5.0
+"""Standard errors up to which flips are sought, and drawn."""
+OF = {"positive": "cases", "significant": "significant"}
+
+
+class CstQuery(Shape):
+    kind: Literal["cst"] = "cst"
+    do: dict[str, str]
+    attributes: list[str]
+    k: list[int]
+    """Group sizes."""
+    tau: float
+    level: Share
+    """Of the intervals."""
+    sides: Literal[1, 2]
+    interval: str
+    correction: str | None
+    distance: str
+    ties: str
+    intersectional: bool
+    preset: str | None
+    decides: str
+    data: str
+    rows: Count
+
+    @classmethod
+    def of(cls, model: SituationTesting, first: Intervention, data: str) -> CstQuery:
+        """Return what was asked. first: the first intervention's test.   data: where the rows are from, in words."""
+        terms = first.found.terms
+        return cls(
+            do={name: text(value) for name, value in model.do.items()}, attributes=list(model.attributes_), k=first.k,
+            tau=terms.tau, level=terms.level, sides=2 if terms.sides == 2 else 1, interval=terms.interval,
+            correction=terms.correction, distance=model.distance, ties=model.ties, intersectional=model.intersectional,
+            preset=model.preset, decides=model.decider.words, data=data, rows=len(model.frame_),
+        )
+
+
+class Several(Shape):
+    """Of those protected by several attributes: found for each alone, and jointly."""
+
+    method: Method
+    k: int
+    people: Count
+    multiple: Count
+    intersectional: float | None
+
+
+class RobustShare(Shape):
+    t: float
+    """Standard errors."""
+    claims: Count
+    robust: Share | None
+    overturned: Share | None
+    open: Share | None
+
+
+class Overturning(Shape):
+    coefficient: str
+    estimate: float
+    error: float
+    overturns: Count
+    """Claims, alone within 1.96 standard errors."""
+
+
+class SensitivePerson(Shape):
+    row: RowName
+    claim: bool
+    safe: float | None
+    """Standard errors within which nothing flips; null: as far as was sought."""
+    flip: float | None
+    """Standard errors at which it flips; null: not within those sought."""
+    coefficient: str | None
+    alone: float | None
+
+
+class RobustClaims(Shape):
+    """How wrong the causal model has to be before the claims of one method flip."""
+
+    do: Do
+    method: Method
+    k: int
+    verdict: Verdict
+    exact: bool
+    most: float
+    complainants: Count
+    claims: Count
+    shares: Annotated[pd.DataFrame, RowsOf(RobustShare)]
+    coefficients: Annotated[pd.DataFrame, RowsOf(Overturning)]
+    people: Annotated[pd.DataFrame, RowsOf(SensitivePerson)]
+    found: Sensitivity = Field(exclude=True)
+
+    @classmethod
+    def of(cls, found: Sensitivity, rows: pd.Index) -> RobustClaims:
+        """Return the same in the table's words. rows: (N,) what the table calls its rows."""
+        people = found.table()
+        people["row"] = rows[people["row"].to_numpy(dtype=np.int64)]
+        return cls(
+            do=dict(found.do), method=found.test, k=found.k, verdict=found.verdict, exact=found.exact, most=found.most,
+            complainants=len(found.complainants), claims=int(found.claims.sum()), shares=found.shares(),
+            coefficients=found.coefficients(), people=people, found=found,
+        )
+
+    @property
+    def called(self) -> str:
+        return self.method if self.method == "CF" else f"{self.method}, {OF[self.verdict]}"
+
+
+class Robustness(Shape):
+    """Of one intervention."""
+
+    claims: list[RobustClaims]
+
+    @classmethod
+    def of(cls, model: SituationTesting, one: Intervention, progress: Callable[[int, int], None] | None = None) -> Robustness:
+        """Ask of the cases by CST (or without search centers, where nobody decides on counterfactuals), of the significant ones
+        where each stands on its own, and of CF where a rule decides: there it is exact, and of networks `--certify` knows more.
+
+        Raises QueryError as `sensitivity` does, such as for mechanisms that are not linear.
+        """
+        asked: list[tuple[Method, Verdict]] = [(one.ranking, "positive")]
+        asked += [] if one.found.terms.correction else [(one.ranking, "significant")]
+        asked += [("CF", "positive")] if isinstance(counterfactually(model.decider), Rule) else []
+        found = [
+            sensitivity(model, one.found.do, method=method, verdict=verdict, found=one.found, most=FARTHEST, progress=progress)
+            for method, verdict in asked
+        ]
+        return cls(claims=[RobustClaims.of(one_, one.frame.index) for one_ in found])
+
+    @property
+    def name(self) -> str:
+        return told(self.claims[0].do)
+
+    @property
+    def k(self) -> int:
+        return self.claims[0].k
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A line for each claim: method, k, row, claim, safe and flip (standard errors), coefficient, alone."""
+        parts = [one.people.assign(claim=OF[one.verdict], method=one.method, k=one.k) for one in self.claims]
+        table = pd.concat(parts, ignore_index=True)
+        return table[["method", "k", *(name for name in table if name not in ("method", "k"))]]
+
+    def line_of(self, place: int) -> str | None:
+        """Return what is said in a case file. place: position in the table."""
+        said = []
+        for one in self.claims:
+            found = one.found
+            at = np.flatnonzero((found.complainants == place) & found.claims)
+            if not len(at):
+                continue
+            n = int(at[0])
+            words = {"positive": "the case", "significant": f"its significance by {one.method}"}
+            name = "CF" if one.method == "CF" else words[one.verdict]
+            flip = f"some {found.flip[n]:.3g} away overturn" if np.isfinite(found.flip[n]) else "none were found that overturn"
+            alone = f" ({found.coefficient[n]} alone: {found.alone[n].min():.3g})" if found.coefficient[n] else ""
+            said.append(f"{name} holds for all coefficients within {found.safe[n]:.3g} standard errors, {flip} it{alone}")
+        return f"How wrong must the causal model be (k = {self.k})? {'; '.join(said)}." if said else None
+
+
+class Coefficient(Shape):
+    coefficient: str
+    estimate: float
+    error: float
+    low: float
+    high: float
+
+
+class CertifiedPerson(Shape):
+    row: RowName
+    factual: int
+    """Class decided on the row."""
+    estimated: int
+    """Class decided on the counterfactual at the estimated coefficients."""
+    status: Literal["flips", "stays", "depends", "unknown"]
+    reason: str | None
+    clipped: bool
+    cells: Count
+
+
+class CertifiedStatuses(Shape):
+    flips: Count
+    stays: Count
+    depends: Count
+    unknown: Count
+
+
+class CertifiedDecisions(Shape):
+    """Decisions on counterfactuals for every coefficient in its interval; equations and intervals are taken as given."""
+
+    do: Do
+    level: Share
+    simultaneous: bool
+    box: str
+    coefficients: Annotated[pd.DataFrame, RowsOf(Coefficient)]
+    rows: Count
+    counts: CertifiedStatuses
+    unknown: dict[str, Count]
+    """Reason -> how many."""
+    clipped: Count
+    seconds: Seconds
+    people: Annotated[pd.DataFrame, RowsOf(CertifiedPerson)]
+    depends: dict[int, Dependence]
+    """Position in the table -> both decisions."""
+    certificate_file: str | None = None
+    saved: str | None = Field(default=None, exclude=True)
+    """What became of the certificate, if one was asked for."""
+    found: CertifiedCounterfactuals = Field(exclude=True)
+
+    @classmethod
+    def of(
+        cls, found: CertifiedCounterfactuals, rows: pd.Index | None = None, file: Path | None = None, saved: str | None = None
+    ) -> CertifiedDecisions:
+        """Return the same in the table's words. rows: (N,) what the table calls its rows; None: positions."""
+        people = found.table()
+        if rows is not None:
+            people["row"] = rows[found.rows]
+        return cls(
+            do=dict(found.effects.do), level=found.level, simultaneous=found.simultaneous, box=found.box,
+            coefficients=found.coefficients(), rows=len(found.rows), counts=CertifiedStatuses(**found.counts),
+            unknown=found.reasons, clipped=int(found.clipped.sum()), seconds=found.seconds, people=people,
+            depends={int(found.rows[k]): one for k, one in found.dependences.items()},
+            certificate_file=str(file) if file else None, saved=saved, found=found,
+        )
+
+    @property
+    def name(self) -> str:
+        return told(self.do)
+
+    def trust(self) -> list[str]:
+        """Return what is proved."""
+        sure = self.counts.flips + self.counts.stays
+        each = f"the decision on the counterfactual of {sure:,} complainants under do({self.name}), for every coefficient in its"
+        return [f"{each} interval ({self.box}), the equations and intervals taken as given"] if sure else []
+
+    def line_of(self, place: int) -> str | None:
+        """Return what is said in a case file. place: position in the table."""
+        at = np.flatnonzero(self.found.rows == place)
+        if not len(at):
+            return None
+        status = str(self.found.status[at[0]])
+        if status in (FLIPS, STAYS):
+            said = "otherwise than the person" if status == FLIPS else "as the person is"
+            return f"Proved: the counterfactual is decided {said}, whatever the coefficients are in their intervals ({self.box})."
+        if status == DEPENDS:
+            within = f"within their intervals ({self.box})"
+            return f"The decision on the counterfactual depends on the coefficients {within}: both are met."
+        why = TOLD[str(self.found.reason[at[0]])]
+        return f"Whether the decision on the counterfactual is the same for all coefficients is unknown: {why}."
+
+
+class CstResult(Result):
+    """`verifair cst`: are similar people of the other group treated better?"""
+
+    query: CstQuery
+    equations: list[str]
+    tests: list[Intervention]
+    not_tested: list[str]
+    """No time was left."""
+    notes: list[str]
+    sensitivity: list[Robustness]
+    certified: list[CertifiedDecisions]
+    model_sha256: Sha256 | None  # type: ignore[assignment]
+    schema_sha256: Sha256 | None  # type: ignore[assignment]
+    causal_sha256: Sha256
+    model: SituationTesting = Field(exclude=True)
+    causal_file: str = Field(exclude=True)
+    differing: str | None = Field(exclude=True)
+    """Said where who decides on the counterfactuals decides otherwise on the rows than recorded."""
+    cases: tuple[tuple[Case, ...], ...] = Field(exclude=True)
+    """Whose case files are written, or shown where there is no folder; by test."""
+    top: int = Field(exclude=True)
+    """People to review on the screen."""
+    to_folder: bool = Field(exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def several(self) -> Annotated[pd.DataFrame, RowsOf(Several)]:
+        """Several attributes beside each other."""
+        return several(self.tests)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def trust(self) -> MeasuredTrust:
+        return MeasuredTrust(
+            proved=[line for one in self.certified for line in one.trust()],
+            measured=["shares of negative decisions, their differences and intervals, under the stated causal model"],
+        )
+
+    def folder(self, one: Intervention) -> str:
+        """Return where an intervention's figures and cases are in the folder of --out: one of its own, where there are several."""
+        return f"{file_name(one.name)}/" if len(self.tests) > 1 else ""

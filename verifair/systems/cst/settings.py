@@ -1,0 +1,150 @@
+"""What can be asked of CST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationInfo, model_validator
+
+from verifair.systems.settings import Inputs, Number, Option, Settings, Whole, assignments, typed
+from verifair.systems.system import About, System
+
+DEMOS = ("loan", "german", "adult")
+BY_PATH = "law_school"
+"""Not shipped; --data names its file, which is prepared as in the paper."""
+Name = Annotated[str, Field(strict=True, min_length=1)]
+Value = StrictBool | StrictInt | StrictFloat | StrictStr
+Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
+Interval = Literal["newcombe", "wald"]
+Ties = Literal["share", "first"]
+Small = Literal["error", "leave-out"]
+Correction = Literal["bh"]
+Preset = Literal["paper"]
+
+
+def _do(texts: Any) -> dict[str, str]:
+    expected = "expected ATTRIBUTE=VALUE, the value of those who are not protected, e.g. --do Gender=0"
+    return assignments(texts, expected=expected, once="give each attribute once, with one value")
+
+
+def _percent(level: Any, info: ValidationInfo) -> Any:
+    """Return the share that is typed in percent; 95 and 0.95 are the same."""
+    if not info.context:
+        return level
+    share = level if 0 < level < 1 else level / 100
+    if not 0.5 <= share < 1:
+        raise ValueError("expected percent, at least 50 and below 100, such as 95")
+    return share
+
+
+def _sides(sides: Any, info: ValidationInfo) -> Any:
+    return 1 if info.context and sides else sides
+
+
+class Situation(Settings):
+    """Who is compared, and what counts as a case: options, and the causal file's [situation].
+
+    An option that is not named has the file's value, and the default where the file says nothing.
+    """
+
+    do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
+    """ATTRIBUTE=VALUE of those not protected; several: each alone."""
+    intersectional: Annotated[StrictBool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
+    """Several attributes jointly as well."""
+    attributes: Annotated[tuple[Name, ...] | None, Option(name="--attribute", unsaid=True)] = None
+    """What makes people similar; repeat. Default: all nodes but --do's."""
+    k: Annotated[tuple[Whole, ...], Option(unsaid=True)] = (15, 30, 50, 100)
+    """People in each group; repeat. Default: 15 30 50 100."""
+    tau: Annotated[Number, Field(ge=0, lt=1), Option(unsaid=True)] = 0.0
+    """A case differs by more than this, in 0 .. 1. Default: 0."""
+    level: Annotated[Number, Field(gt=0, lt=1), BeforeValidator(_percent), Option(unsaid=True)] = 0.95
+    """Confidence of intervals, in percent. Default: 95."""
+    interval: Annotated[Interval, Option(unsaid=True)] = "newcombe"
+    """newcombe (behaves at 0 and 1), or wald as in the paper."""
+    sides: Annotated[Literal[1, 2], BeforeValidator(_sides), Option(name="--one-sided", type=bool, unsaid=True)] = 2
+    """One-sided intervals: z = 1.645 at 95."""
+    correction: Annotated[Correction | None, Option(name="--correct", unsaid=True)] = None
+    """bh: hold the share of false significant cases down (Benjamini-Hochberg)."""
+    distance: Annotated[Distance, Option(unsaid=True)] = "mixed"
+    """mixed (range-normalised), standardised, heom or mahalanobis."""
+    ties: Annotated[Ties, Option(unsaid=True)] = "share"
+    """Equally near rows share the last places, or the first in the table win."""
+    small: Annotated[Small, Option(unsaid=True)] = "error"
+    """Groups smaller than the largest k: error, or leave-out (and say so)."""
+    preset: Annotated[Preset | None, Option(unsaid=True)] = None
+    """paper: the authors' own procedure, in all of the above."""
+
+
+DEFAULTS = Situation()
+OF_PRESET = {
+    "level": "level", "sides": "one-sided", "distance": "distance", "interval": "interval", "ties": "ties", "correction": "correct",
+}
+"""What `--preset paper` sets, and the options' names."""
+
+
+class CstSettings(Situation):
+    """Who is compared, what counts as a case, and what else is asked of the cases."""
+
+    causal: Path | None = None
+    """Causal model (TOML), with who is compared and who decides: docs/cst.md."""
+    case: tuple[str, ...] = ()
+    """Row (as the table calls it) to write a case file of; repeat."""
+    cases: Annotated[int, Field(ge=0)] = 5
+    """Without --case: case files of so many of the first to review."""
+    chance: Annotated[int, Field(ge=0)] = 0
+    """Test as often with the protected values dealt out anew: what chance finds."""
+    sensitivity: bool = False
+    """How wrong must the (linear) causal model be before claims flip?"""
+    certify: Annotated[Annotated[Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_percent)] = None
+    """Prove CF for all coefficients in their LEVEL % intervals, e.g. 95."""
+    rows: Annotated[Whole | None, Option(hidden=True)] = None
+    """Only so many rows of the table, drawn with the seed."""
+
+
+class CstInputs(Inputs):
+    """A table, and maybe a network that decides; or a shipped example."""
+
+    @model_validator(mode="after")
+    def _named_once(self) -> CstInputs:
+        if self.demo is not None and self.demo not in (*DEMOS, BY_PATH):
+            known = ", ".join(DEMOS)
+            more = f"or {BY_PATH} with --data; for others pass --data and --causal"
+            raise ValueError(f"--demo {self.demo}: expected one of {known}, {more}")
+        if self.demo is not None and (self.model or self.schema_file or (self.data and self.demo != BY_PATH)):
+            raise ValueError("--demo brings its own model, schema and data: drop it, or drop the others")
+        return self
+
+
+SYSTEM = System(
+    verb="cst",
+    help="""
+Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
+other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
+evidence, never a proof.
+
+Example: verifair cst --demo loan
+
+With files: verifair cst --data loans.csv --causal loans.toml --do Gender=0 --k 15 --k 100 --out runs/loans
+
+A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv --causal graph.toml --do sex=Male --case 17
+""",
+    settings=CstSettings,
+    inputs=CstInputs,
+    run=("certificate", "nodes", "top", "out", "jobs", "timeout", "seed", "json_file"),
+    defaults={"jobs": 2},
+    helps={
+        "demo": "Shipped table and causal model: loan, german, adult (law_school: with --data).",
+        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
+        "out": "Folder for tables (CSV), plots (PNG), case files and the screen's text.",
+        "jobs": "Threads of the neighbour search.",
+        "timeout": "Seconds for tests and proofs.",
+    },
+    about=About(
+        title="Situation testing",
+        question="Would people of a protected group have been decided on alike, had they not been of that group?",
+        source="Counterfactual Situation Testing (Alvarez, Ruggieri)",
+    ),
+    keys=("causal", "do", "k", "tau", "rows", "certify"),
+    required=("causal",),
+)

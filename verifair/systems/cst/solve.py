@@ -1,0 +1,319 @@
+"""CST at work: what is compared and who decides, every intervention in turn, then how robust the cases are, and proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from encoders.onnx.reader import read_onnx
+from verifair import datasets
+from verifair.datasets import read_table
+from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema.schema import Schema
+from verifair.systems.cst.case import Case, place_of
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.checks import nearest
+from verifair.systems.cst.causal.file import CausalFile
+from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.deciders import Decider, NetworkDecider, Recorded, Rule, counterfactually, reads
+from verifair.systems.cst.estimator import SituationTesting, chance
+from verifair.systems.cst.findings import Intervention
+from verifair.systems.cst.groups import told
+from verifair.systems.cst.result import CertifiedDecisions, CstQuery, CstResult, Robustness
+from verifair.systems.cst.robustness.certified import certify_counterfactuals
+from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Situation
+from verifair.systems.files import file_name
+from verifair.systems.work import Interrupted, OutOfTime, Work
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CstSubject:
+    """frame: the table.   file: the causal file, found at `path`.   decider: who decides.   words: where the rows are from.
+
+    options: those that name the network and its schema to `verifair check`, empty where no network decides.
+    asked: what stands before the name of a setting where the user wrote it.
+    """
+
+    frame: Any
+    file: CausalFile
+    path: Path
+    decider: Decider
+    words: str
+    options: str
+    asked: str = "--"
+
+    @property
+    def network(self) -> NetworkDecider | None:
+        """The network that decides on counterfactuals, if one does."""
+        who = counterfactually(self.decider)
+        return who if isinstance(who, NetworkDecider) else None
+
+
+def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
+    """Return what the options name. Raises QueryError for what is missing, DataError and SchemaError for files."""
+    demo, model, schema = inputs.demo, inputs.model, inputs.schema_file
+    if demo is not None:
+        dataset, shipped = datasets.load(demo, inputs.data), datasets.causal_path(demo)
+        path = settings.causal or shipped
+        file = causal_file.load(path)
+        silent = not file.decision.model_fields_set  # an own graph about the demo's decisions
+        decider = decider_of(causal_file.load(shipped), shipped) if silent else decider_of(file, path)
+        options = f"--demo {demo}" if silent or path == shipped else _options(file)
+        return CstSubject(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}", options=options)
+    if settings.causal is None:
+        raise QueryError(
+            "cst needs a causal model, --causal FILE.toml: who causes what, in [[causal.node]] sections; try --demo loan, or see "
+            "docs/cst.md"
+        )
+    if inputs.data is None:
+        raise QueryError("cst needs rows: pass --data TABLE, or try a shipped example with --demo loan")
+    if (model is None) != (schema is None):
+        raise QueryError("MODEL and --schema belong together: a network, and what it takes; pass both, or neither")
+    network = None
+    if model is not None and schema is not None:
+        network = NetworkDecider(network=read_onnx(model), schema=Schema.load(schema))
+    file = causal_file.load(settings.causal)
+    return CstSubject(
+        frame=read_table(inputs.data), file=file, path=settings.causal, decider=network or decider_of(file, settings.causal),
+        words=str(inputs.data), options=_options(file) if model is None else f"--model {model} --schema {schema}",
+    )
+
+
+def _options(file: CausalFile) -> str:
+    return "" if file.network_path is None else f"--model {file.network_path} --schema {file.schema_path}"
+
+
+def decider_of(file: CausalFile, path: Path) -> Decider:
+    """Return who decides by a causal file.
+
+    Recorded decisions of the file's column stand for the rows, and whoever else is named decides on counterfactuals.
+    """
+    said = file.decision
+    who: Decider | None = None
+    if said.weights is not None:
+        who = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
+    elif file.network_path is not None and file.schema_path is not None:
+        good = 1 if said.good is None else said.good
+        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=good)
+    if said.column is not None:
+        return Recorded(column=said.column, positive=said.positive, counterfactual=who)
+    if who is None:
+        raise SchemaError(
+            f"{path}: nobody decides; name in [decision] a column with its positive value, weights with above or at_least, or "
+            "network and schema; or pass MODEL and --schema"
+        )
+    return who
+
+
+def testing(settings: CstSettings, subject: CstSubject, work: Work) -> SituationTesting:
+    """Return the test that is asked for, fitted. Raises QueryError, DataError, SchemaError."""
+    file, own = subject.file.situation, settings.model_fields_set & set(Situation.model_fields)
+    said: dict[str, Any] = {name: getattr(file, name) for name in file.model_fields_set}
+    said |= {name: getattr(settings, name) for name in own}
+    if said.get("preset") is not None:
+        beside = own if "preset" in own else set(said)  # the command line goes before the file
+        named = [option for name, option in OF_PRESET.items() if name in beside]
+        if named:
+            sets = ", ".join(OF_PRESET.values())
+            raise QueryError(f"--preset {said['preset']} sets {sets} itself: drop it, or drop your {named[0]}")
+    model = CausalModel(nodes=subject.file.nodes)
+    do = said.pop("do", {})
+    if not do:
+        raise QueryError(
+            "cst needs a question: pass --do ATTRIBUTE=VALUE, the value of the not protected, or write do = { ATTRIBUTE = VALUE } "
+            f"in an audit file or in [situation] of {subject.path} (roots: {', '.join(model.roots)})"
+        )
+    for name in do:
+        if name not in model.graph:
+            raise QueryError(f"{subject.asked}do {name}: is no node of the causal model; {nearest(name, model.graph)}")
+    for name in said.get("attributes") or ():
+        if name not in subject.frame.columns:
+            where = f"{subject.asked}attribute" if "attributes" in own else f"{subject.path}: [situation]: attribute"
+            raise DataError(f"{where} {name}: the table has no such column; {nearest(name, map(str, subject.frame.columns))}")
+    return SituationTesting(model, subject.decider, do=do, seed=work.seed, threads=work.jobs, **said).fit(subject.frame)
+
+
+def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
+    """Test every intervention; what else is asked of those that were tested, and case files.
+
+    After Ctrl-C, and when the time is up, the interventions that were tested are kept.
+    Raises QueryError, DataError, SchemaError; OutOfTime and Interrupted before the first intervention is tested.
+    """
+    _check_certify(settings, subject, work)
+    test = testing(settings, subject, work)
+    named = named_cases(test, settings.case)
+    _check_linear(test, settings)
+    asked = test.interventions()
+    tests: list[Intervention] = []
+    robust: list[Robustness] = []
+    proved: list[CertifiedDecisions] = []
+    notes: list[str] = []
+    stopped = False
+    try:
+        _test(test, settings.chance, work, tests)
+        if settings.sensitivity:
+            robust, late = _robustness(test, tests, work)
+            notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if late else []
+        if settings.certify is not None:
+            proved = _certified(settings.certify, subject, test, [one.found.do for one in tests], work)
+    except KeyboardInterrupt:
+        if not tests:
+            raise Interrupted("interrupted before the first intervention was tested: nothing is kept") from None
+        stopped = True
+    unmeasured = [one.name for one in tests if settings.chance and one.chance is None]
+    if unmeasured:
+        named_ = "), do(".join(unmeasured)
+        notes.insert(0, f"What chance finds (--chance) was not finished for do({named_}): there was no time.")
+    if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
+        notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
+    network = subject.network
+    return CstResult(
+        query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
+        not_tested=[told(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
+        model_sha256=None if network is None else network.network.source_sha256,
+        schema_sha256=None if network is None else network.schema.sha256,
+        causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
+        interrupted="what was tested until then is kept" if stopped else None, model=test, causal_file=subject.path.name,
+        differing=differing(test), top=work.top, to_folder=work.folder is not None,
+        cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*robust, *proved]),
+    )
+
+
+def _test(test: SituationTesting, deals: int, work: Work, done: list[Intervention]) -> None:
+    """Test the interventions in turn, into a list; nothing of one half tested is kept. Raises OutOfTime before the first."""
+    try:
+        for do in test.interventions():
+            label = f"do({told(do)}), searches"
+            with work.bar(label) as progress:
+                done.append(Intervention.of(test, do, work.stopping(label, progress)))
+            if deals:
+                label = f"do({told(do)}), deals"
+                with work.bar(label) as progress:
+                    dealt = chance(test, do, deals=deals, progress=work.stopping(label, progress))
+                done[-1] = done[-1].model_copy(update={"chance": dealt})
+    except OutOfTime:
+        if not done:
+            raise
+
+
+def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[Robustness], bool]:
+    """Return how robust each intervention's claims are; nothing, and that time was up, where it was."""
+    out = []
+    try:
+        for one in tests:
+            label = f"do({one.name}), sensitivity"
+            with work.bar(label) as progress:
+                out.append(Robustness.of(test, one, work.stopping(label, progress)))
+    except OutOfTime:
+        return [], True
+    return out, False
+
+
+def _certified(
+    level: float, subject: CstSubject, test: SituationTesting, interventions: Sequence[Mapping[str, Any]], work: Work
+) -> list[CertifiedDecisions]:
+    """Certify the complainants of each intervention, in equal shares of the time that is left, and save what is proved.
+
+    Raises QueryError, DataError, SchemaError as `certify_counterfactuals` does, as where a mechanism is not linear.
+    """
+    decider = subject.network
+    assert decider is not None, "checked before the run"
+    out = []
+    for number, do in enumerate(interventions):
+        with work.bar(f"certified, do({told(do)})") as progress:
+            found = certify_counterfactuals(
+                test.causal_model_, decider.network, decider.schema, test.frame_, do=do, level=level,
+                budget=work.budget(1 / (len(interventions) - number)), progress=progress,
+            )
+        beside = work.certificate and _beside(work.certificate, told(do))
+        own = work if len(interventions) == 1 else replace(work, certificate=beside)
+        file = own.save_certificate(found.certificate)
+        saved = f"certificate: {own.check_line(file)}" if file else own.unsaved_line("nothing was proved")
+        out.append(CertifiedDecisions.of(found, rows=test.frame_.index, file=file, saved=saved))
+    return out
+
+
+def _beside(certificate: Path, name: str) -> Path:
+    """Return a file of its own for each intervention: proof.json.gz becomes proof-sex-Male.json.gz."""
+    stem, dot, suffix = certificate.name.partition(".")
+    return certificate.with_name(f"{stem}-{file_name(name)}{dot}{suffix}")
+
+
+def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]]:
+    """Return positions in the table of the rows that were named, for each intervention whose complainants they are.
+
+    Raises QueryError for a row that is a complainant of none; before the run.
+    """
+    asked = model.interventions()
+    complainants = [model.complainants(do) for do in asked]
+    out: list[list[int]] = [[] for _ in asked]
+    for name in dict.fromkeys(named):
+        refused = []
+        for n, do in enumerate(asked):
+            try:
+                out[n].append(place_of(model.frame_, do, complainants[n], name))
+            except QueryError as error:  # it may be a complainant of another intervention
+                refused.append(error)
+        if len(refused) == len(asked):
+            raise refused[0]
+    return out
+
+
+def _check_certify(settings: CstSettings, subject: CstSubject, work: Work) -> None:
+    """Raise QueryError for proofs of nothing; before the run, so that nothing is lost after it."""
+    if settings.certify is None and work.certificate is not None:
+        raise QueryError("--certificate holds proofs about counterfactual decisions: add --certify 95, or drop it")
+    if settings.certify is not None and subject.network is None:
+        raise QueryError("--certify proves what a network decides, and here decides none: pass MODEL and --schema, or drop it")
+
+
+def _check_linear(model: SituationTesting, settings: CstSettings) -> None:
+    """Raise QueryError where --sensitivity or --certify cannot vary the equations, such as those of categories; before the run."""
+    certify = settings.certify is not None
+    read_ = reads(model.decider) if settings.sensitivity or certify else ()
+    needed = {*read_, *(model.attributes_ if settings.sensitivity else ())}
+    for do in model.interventions() if needed else ():
+        try:
+            Effects.of(model.causal_model_, model.causal_model_.check(model.frame_, do), needed=needed)
+        except QueryError as error:
+            raise QueryError(f"{'--sensitivity' if settings.sensitivity else '--certify'}: {error}") from None
+
+
+def _cases(
+    model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int,
+    more: Sequence[CertifiedDecisions | Robustness],
+) -> tuple[tuple[Case, ...], ...]:
+    """Return cases for each test: the rows that were named, or the first `count` to review where none was.
+
+    more: what else is known of complainants, and told in their files.
+    """
+
+    def notes(name: str, place: int) -> list[str]:
+        return [line for one in more if one.name == name and (line := one.line_of(place)) is not None]
+
+    chosen = named if any(named) else [one.review(count)["place"].tolist() for one in tests]
+    return tuple(
+        tuple(Case.of(one, model.causal_model_, place, seed=model.seed, notes=notes(one.name, place)) for place in places)
+        for one, places in zip(tests, chosen, strict=False)  # Ctrl-C may have left some interventions out
+    )
+
+
+def differing(model: SituationTesting) -> str | None:
+    """Return a line where who decides on the counterfactuals decides otherwise on the rows than recorded."""
+    who = counterfactually(model.decider)
+    if who is None or who is model.decider:
+        return None
+    try:
+        others = int((who.decide(model.frame_) != model.decisions_).sum())
+    except DataError:  # rows that a network's schema does not know; it decides on counterfactuals only
+        return None
+    if not others:
+        return None
+    return (
+        f"Of the rows it decides {others:,} ({100 * others / len(model.decisions_):.1f} %) otherwise than is recorded: between a "
+        "person and the counterfactual that may be all that differs (CF, CST)."
+    )

@@ -1,0 +1,161 @@
+"""CST for a page: would people of a protected group have been decided on alike, had they not been of it? Under a causal model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+from verifair.checker.check import check
+from verifair.checker.envelope import semantics
+from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.graph_plot import causal_graph
+from verifair.systems.cst.deciders import NetworkDecider, reads
+from verifair.systems.cst.findings import Intervention
+from verifair.systems.cst.plots import counts as counts_plot
+from verifair.systems.cst.result import CertifiedDecisions, CstResult
+from verifair.systems.cst.settings import SYSTEM, CstSettings
+from verifair.systems.cst.solve import CstSubject, solve
+from verifair.systems.cst.tables import honest_line, missing_line
+from verifair.systems.figures import picture
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone
+from verifair.systems.subject import Subject
+from verifair.systems.words import firmly, of, percent
+from verifair.systems.work import Work, called, standing
+
+SHOWN = 100
+"""People to review in the table."""
+TITLE = "analyses.cst"
+"""Of the section in an audit file."""
+
+
+def sources(settings: CstSettings, subject: Subject) -> list[Source]:
+    """Return the causal model's file. Raises SchemaError for a path that leaves the audit's folder, or names no file."""
+    path = subject.inside(TITLE, "causal", str(settings.causal))
+    return [Source(role="causal model", file=str(settings.causal), sha256=sha256(path.read_bytes()).hexdigest())]
+
+
+def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
+    """Return what the page says of CST; the audited network decides."""
+    frame, rows = subject.some(settings.rows, work.seed)
+    path = subject.inside(TITLE, "causal", str(settings.causal))
+    decider = NetworkDecider(network=subject.network, schema=subject.schema)
+    asked = CstSubject(
+        frame=frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
+        asked=f"[{TITLE}]: ",
+    )
+    result = solve(settings.model_copy(update={"cases": 0}), asked, work)
+    if result.interrupted is not None:
+        raise KeyboardInterrupt
+    statements: list[Statement] = []
+    evidence: list[Evidence] = []
+    for n, one in enumerate(result.tests):
+        statements += _measured(one)
+        if result.certified:
+            proof = _kept(result.certified[n], subject, work)
+            evidence += [] if proof is None else [proof]
+            statements.append(_certified(result.certified[n], proof))
+    statements += [Statement(text=missing_line(name), standing=Standing.UNKNOWN, tone=Tone.WATCH) for name in result.not_tested]
+    statements.append(Statement(text=honest_line(), standing=Standing.MEASURED, tone=Tone.PLAIN))
+    assert SYSTEM.about is not None
+    return Section(
+        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        method=(
+            f"Asked of {rows}: everybody of a protected group is put beside the k most similar people of that group, and, as who "
+            "they would have been by the causal model, beside the k most similar of the other group. Are the first refused more "
+            f"often? Statistical evidence ({result.query.distance} distance), never a proof; the causal model is an assumption."
+        ),
+        semantics=semantics(subject.network), statements=tuple(statements),
+        pictures=(_graph(result), *(_picture(n, one) for n, one in enumerate(result.tests))),
+        tables=tuple(table for one in result.tests for table in (_counts(one), _review(one))), evidence=tuple(evidence),
+        settings={
+            "causal": str(settings.causal), "do": result.query.do, "k": result.query.k, "tau": result.query.tau, "rows": rows,
+            "certify": settings.certify, "seed": work.seed,
+        },
+        answer=result.model_dump(
+            include={"equations": True, "tests": True, "several": True, "certified": True},
+            exclude={"tests": {"__all__": {"claims"}}, "certified": {"__all__": {"certificate_file"}}},
+        ),
+    )
+
+
+def _measured(one: Intervention) -> Iterator[Statement]:
+    own = one.counts[(one.counts["method"] == one.ranking) & (one.counts["k"] == one.smallest)].iloc[0]
+    people, sure, cases = one.complainants, int(own["significant"]), int(own["cases"])
+    others, by_chance = " or ".join(one.found.names), one.expected_significant_by_chance
+    yield Statement(
+        text=f"For {of(sure, people)} people with {others}, the {one.smallest} people most similar to them are refused "
+        f"significantly more often than the {one.smallest} most similar to who they would be with {one.name}. Chance alone makes "
+        f"about {by_chance:.0f}.",
+        standing=Standing.MEASURED, tone=Tone.WATCH if sure > by_chance else Tone.PLAIN, headline=True,
+    )
+    yield Statement(
+        text=f"{of(cases, people)} of them show some difference (a case, not significant by itself).", standing=Standing.MEASURED,
+        tone=Tone.PLAIN,
+    )
+    if one.found.refused_tilde is not None:
+        refused, tilde = one.found.refused, one.found.refused_tilde
+        better, worse = int((refused & ~tilde).sum()), int((~refused & tilde).sum())
+        yield Statement(
+            text=f"Decided by the model as who they would be with {one.name}, {of(better, people)} people with {others} would no "
+            f"longer be refused, and {worse:,} would be.",
+            standing=Standing.MEASURED, tone=Tone.WATCH if better else Tone.PLAIN,
+        )
+    if one.left_out:
+        names = ", ".join(f"{name} ({rows:,})" for name, rows in one.left_out.items())
+        yield Statement(text=f"Not tested, as too few: {names}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
+
+
+def _kept(one: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | None:
+    """Return the proofs, saved beside the page and re-checked; None where nothing is proved."""
+    if one.found.certificate is None:
+        return None
+    return work.keep(
+        f"cst-{called(one.name)}.json.gz", one.found.certificate,
+        f"Decisions on counterfactuals with {one.name}, for every coefficient in its interval ({one.box}).",
+        lambda path, tell: check(path, network=subject.network, schema=subject.schema, progress=tell),
+    )
+
+
+def _certified(one: CertifiedDecisions, proof: Evidence | None) -> Statement:
+    """Return what is said of decisions on counterfactuals for all coefficients in their intervals."""
+    at, counts = standing(proof) if proof is not None else Standing.UNKNOWN, one.counts
+    text = (
+        f"{firmly(at) if proof is not None else 'Asked'}, the equations and intervals ({one.box}) taken as given: with "
+        f"{one.name}, {of(counts.flips, one.rows)} would be decided otherwise and {counts.stays:,} as they are, whatever "
+        f"the coefficients; for {counts.depends:,} it depends on them, {counts.unknown:,} are undecided."
+    )
+    return Statement(text=text, standing=at, tone=Tone.WATCH if counts.flips else Tone.PLAIN)
+
+
+def _graph(result: CstResult) -> Picture:
+    graph, model = result.model.causal_model_.graph, result.model
+    edges = "; ".join(f"{parent} to {child}" for parent, child in graph.edges)
+    return picture(
+        "cst-graph", "The causal model that is assumed", f"A graph of causes: {edges or 'no edges'}.",
+        lambda path: causal_graph(graph, list(model.do), "decision", reads(model.decider), path),
+    )
+
+
+def _picture(n: int, one: Intervention) -> Picture:
+    own = one.counts[one.counts["method"] == one.ranking]
+    shares = ", ".join(f"k = {k}: {percent(share)}" for k, share in zip(own["k"], own["share"], strict=True))
+    return picture(
+        f"cst-{n}", f"Cases by method and k, with {one.name}", f"Share of people with a case by {one.ranking}, {shares}.",
+        lambda path: counts_plot(one, path),
+    )
+
+
+def _counts(one: Intervention) -> DataTable:
+    return DataTable(
+        title=f"Cases, with {one.name}", rows=one.counts,
+        note="CST: compared around who they would be; ST: around who they are; CF: the counterfactual alone is decided otherwise.",
+    )
+
+
+def _review(one: Intervention) -> DataTable:
+    table = one.review(SHOWN).drop(columns=["place", "method", "p value"])
+    return DataTable(
+        title=f"People to review, with {one.name}", rows=table,
+        note=f"The first {len(table)} with a case, significant ones first; rows are counted from 0. control, test: share refused "
+        f"among the {one.smallest} most similar of their own group, and of the other; delta: the difference with its interval.",
+    )
