@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,11 @@ import pytest
 pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')
 
 from encoders.onnx.reader import read_onnx
-
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()", "train", "--data", "german", "--method", "cec"]
+from tests.command_line import verifair
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    return verifair("train", "--data", "german", "--method", "cec", *arguments)
 
 
 def test_a_network_a_report_and_what_it_is_worth(tmp_path: Path) -> None:
