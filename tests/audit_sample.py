@@ -1,7 +1,5 @@
 """An audit made by hand, as large and as hostile as a test wants it."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
@@ -53,16 +51,14 @@ def drawing(words: str = "share refuted") -> str:
 
 def audit(witnesses: int = 60, name: str = "sex", title: str = "Credit decisions of the German credit model") -> AuditResult:
     """Five analyses, every standing, every tone. name: of the sensitive feature."""
-    shares = pd.DataFrame(
-        {
-            name: ["Female", "Male", "both"],
-            "rows": [310, 690, 1000],
-            "refuted": [0.0412, 0.13, 0.1024],
-            "tiny": [1e-9, 0.5, float("nan")],
-            "gap": [0.25, None, 0.125],
-            "proved": [True, False, True],
-        }
-    )
+    shares = pd.DataFrame({
+        name: ["Female", "Male", "both"],
+        "rows": [310, 690, 1000],
+        "refuted": [0.0412, 0.13, 0.1024],
+        "tiny": [1e-9, 0.5, float("nan")],
+        "gap": [0.25, None, 0.125],
+        "proved": [True, False, True],
+    })
     proof = Evidence(
         file="certificates/certify.json.gz",
         sha256="3f" * 32,

@@ -1,7 +1,5 @@
 """Settings of every test: Ctrl-C works where the suite runs in the background, and a busy machine fails no test."""
 
-from __future__ import annotations
-
 import signal
 
 from hypothesis import HealthCheck, settings

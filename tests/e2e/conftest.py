@@ -1,7 +1,5 @@
 """The command line within the tests' own process: no start of Python for each question."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """verifair audit on files of one's own: the verbs' numbers, proofs that check, what is skipped, interrupted and resumed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The audit's page in a real Chromium: nothing is loaded, nothing hostile runs, tables work, everybody can read it."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

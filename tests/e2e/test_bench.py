@@ -1,7 +1,5 @@
 """`verifair bench` from the command line: one small run, its files, its refusals, and a solver that lies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -67,13 +65,10 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
     assert 'marabou was not asked: not installed; pip install "verifair[peers]"' in screen
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (("--cases", "nothing/*"), "no case is called so"), (("--solvers", "cplex"), "--solvers cplex: is not known"),
-        (("--methods", "magic"), "--methods magic: is not known"), (("--timeout", 0), "expected a positive number"),
-        (("--quick", "--cases", "pba-*"), "--quick chooses its own cases"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "said"), [
+    (("--cases", "nothing/*"), "no case is called so"), (("--solvers", "cplex"), "--solvers cplex: is not known"),
+    (("--methods", "magic"), "--methods magic: is not known"), (("--timeout", 0), "expected a positive number"),
+    (("--quick", "--cases", "pba-*"), "--quick chooses its own cases"),
+])
 def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tuple[object, ...], said: str) -> None:
     assert said in refused("bench", *wrong)

@@ -1,7 +1,5 @@
 """verifair cec as a user meets it: screens, files, plots, JSON, errors and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -201,7 +199,7 @@ def _constant(schema: Schema, folder: Path, outputs: int = 2) -> tuple[object, .
         [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)], "constant",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", width])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", outputs])], [weight, bias],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "constant.onnx")
     schema.save(folder / "constant.toml")
     return folder / "constant.onnx", "--schema", folder / "constant.toml"
@@ -239,18 +237,15 @@ def _german(folder: Path, frame: pd.DataFrame, schema: str) -> tuple[object, ...
     return model, "--schema", folder / "german.toml", "--data", table, "--protected", "sex"
 
 
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("no merit", "no feature has merit = true"),
-        ("no label", "group 'sex = Female' has no row with the true label 0"),
-        ("one class", "every row has the true label 1"),
-        ("one group", "only one group, sex = Male"),
-        ("no unit", "unit"),
-        ("no label column", "the table has no column 'credit'"),
-        ("unlabelled schema", "the schema names no label column"),
-    ],
-)
+@pytest.mark.parametrize(("case", "words"), [
+    ("no merit", "no feature has merit = true"),
+    ("no label", "group 'sex = Female' has no row with the true label 0"),
+    ("one class", "every row has the true label 1"),
+    ("one group", "only one group, sex = Male"),
+    ("no unit", "unit"),
+    ("no label column", "the table has no column 'credit'"),
+    ("unlabelled schema", "the schema names no label column"),
+])
 def test_tables_that_cannot_be_compared_are_named(case: str, words: str, tmp_path: Path, refused: Refused) -> None:
     german = datasets.load("german")
     frame, schema = german.frame, german.schema.dumps()
@@ -333,7 +328,7 @@ Run = Callable[..., tuple[int, str, str]]
 def test_steps_that_are_no_usable_number_are_refused(inside: Run, steps: str) -> None:
     assert inside(*DEMO, "--steps", steps)[::2] == (
         2, f"error: --steps {steps}: expected exact, or a number of steps in 1 .. 10000, such as the paper's 32",
-    )  # fmt: skip
+    )
 
 
 def test_a_demo_without_a_network_is_refused(inside: Run) -> None:
@@ -385,16 +380,13 @@ def test_proofs_of_an_earlier_run_do_not_stay_in_the_folder(inside: Run, tmp_pat
     assert not (tmp_path / "o" / "certified.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--out", "o.txt"), "--out o.txt: a network is written as NAME.onnx"),
-        (("--out", "."), "--out .: is a folder; name a file in it"),
-        (("--out", "o.onnx", "--json", "."), "--json .: is a folder; name a file in it"),
-        (("--out", "o.onnx", "--json", "o.toml"), "name the same file, o.toml"),
-        (("--out", "o.onnx", "--steps", 10**14), f"steps = {10**14}, expected 1 to 1000"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    (("--out", "o.txt"), "--out o.txt: a network is written as NAME.onnx"),
+    (("--out", "."), "--out .: is a folder; name a file in it"),
+    (("--out", "o.onnx", "--json", "."), "--json .: is a folder; name a file in it"),
+    (("--out", "o.onnx", "--json", "o.toml"), "name the same file, o.toml"),
+    (("--out", "o.onnx", "--steps", 10**14), f"steps = {10**14}, expected 1 to 1000"),
+])
 def test_train_says_what_it_cannot_write_before_the_work(
     inside: Run, tmp_path: Path, options: tuple[object, ...], message: str
 ) -> None:

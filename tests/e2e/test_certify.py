@@ -3,8 +3,6 @@
 Ground truth comes from a tiny network whose weights are multiples of 1/16: over its 882 rows everything is counted exactly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

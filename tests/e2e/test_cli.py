@@ -1,7 +1,5 @@
 """The command line as a user meets it: real files in, screens, files and exit codes out."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -34,7 +32,7 @@ def audit(german: Path) -> Path:
     done = verifair(
         "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",
         "--protected", "age", "--delta", 1, "--delta", 2, "--out", out, "--json", out / "answer.json",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "0 unknown" in " ".join(done.stdout.split())
     return out
@@ -74,7 +72,7 @@ def test_resume_asks_nothing_twice(german: Path, tmp_path: Path) -> None:
     command = (
         "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",
         "--protected", "sex", "--delta", 1, "--store", tmp_path / "v.sqlite",
-    )  # fmt: skip
+    )
     first = verifair(*command, "--timeout", 0.001, "--json", tmp_path / "first.json")
     assert first.returncode == 0, first.stderr
     assert json.loads((tmp_path / "first.json").read_text())["counts"]["unknown"] > 0, "a time-out is unknown"
@@ -103,7 +101,7 @@ def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -
     done = verifair(
         "schema", "infer", german / "german.csv", "--target", "credit", "--positive", "good", "--protected", "sex",
         "--out", tmp_path / "draft.toml",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     from verifair.schema.schema import Schema
 
@@ -169,7 +167,7 @@ def test_bad_input_is_one_clear_line_with_the_right_exit_code(case: str, german:
     done = verifair(
         "pba", given["model"], "--schema", given["schema"], "--data", given["data"], "--protected", given["protected"],
         "--delta", given["delta"], *more, cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert done.returncode == code, done.stdout + done.stderr
     assert word in done.stderr
     assert "Traceback" not in done.stderr
@@ -197,7 +195,7 @@ def test_a_table_of_one_group_is_refused(german: Path, tmp_path: Path) -> None:
     done = verifair(
         "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", tmp_path / "seniors.csv",
         "--protected", "age", "--delta", 1,
-    )  # fmt: skip
+    )
     assert done.returncode == 2
     assert "there is none of Junior" in done.stderr
 
@@ -211,5 +209,5 @@ def test_a_network_that_predicts_the_opposite_is_doubted(german: Path, tmp_path:
         done = verifair(
             "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", tmp_path / "rows.csv",
             "--protected", "sex", "--delta", 1,
-        )  # fmt: skip
+        )
         assert (done.returncode, "is its positive class really the outcome" in " ".join(done.stderr.split())) == (0, doubted)

@@ -1,7 +1,5 @@
 """verifair cst as a user meets it: screens, files, figures, case files, JSON, errors and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -69,7 +67,7 @@ def test_the_documented_example_answers() -> None:
         "evidence, not proved", "AnnualSalary + 5 AccountBalance > 225000", "- 15654.958 Gender + U", "CST w/o", "k = 100",
         "Negative decisions", "What do(Gender = 0) moves", "To review first", "Found by CST and not by CF", "never a proof",
         "chance alone would make about",
-    )  # fmt: skip
+    )
     for expected in words:
         assert expected in flat(done.stdout)
     assert all(len(line) <= 80 for line in done.stdout.splitlines() if line[:1] in "┏┃┡│├└"), "tables fit a terminal"
@@ -504,15 +502,12 @@ def test_the_recorded_decision_makes_nobody_similar(run_loan: Run) -> None:
     assert (code, told.startswith("error: attributes: 'LoanApproval' is the decision itself")) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("seed = 5", "seed: unknown key"),
-        ("tau = -0.5", "[situation]: tau: Input should be greater than or equal to 0, found -0.5"),
-        ('preset = "paper"\nlevel = 0.9', "itself: drop it, or drop your level"),
-        ('attributes = ["AnualSalary"]', "own.toml: [situation]: attribute AnualSalary: the table has no such column"),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    ("seed = 5", "seed: unknown key"),
+    ("tau = -0.5", "[situation]: tau: Input should be greater than or equal to 0, found -0.5"),
+    ('preset = "paper"\nlevel = 0.9', "itself: drop it, or drop your level"),
+    ('attributes = ["AnualSalary"]', "own.toml: [situation]: attribute AnualSalary: the table has no such column"),
+])
 def test_a_causal_file_is_not_ignored_in_silence(run_loan: Run, line: str, told: str) -> None:
     code, _, error = run_loan("--causal", written(LOAN.replace("[situation]", f"[situation]\n{line}")))
     assert code == 2

@@ -1,7 +1,5 @@
 """verifair explain and verifair guard as a user meets them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Callable
@@ -29,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = verifair(
         "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
         "--iterations", 100, "--samples", 3000, "--lime", "--out", "explain", "--json", "explain.json", cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "not proofs" in done.stdout
     assert "verifair guard german.onnx --schema german.toml --rules explain/rules.json" in done.stdout
@@ -57,7 +55,7 @@ def test_the_same_seed_explains_the_same(folder: Path) -> None:
         done = verifair(
             "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
             "--iterations", 100, "--samples", 3000, "--seed", seed, "--out", name, cwd=folder,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
     folders = ("explain", "again", "other")
     first, again, other = (json.loads((folder / name / "rules.json").read_text())["rules"] for name in folders)
@@ -69,7 +67,7 @@ def test_guard_refuses_what_the_rules_say_and_its_schema_too(folder: Path) -> No
     done = verifair(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
         "--out", "guarded.onnx", "--iterations", 50, "--json", "guard.json", cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     dataset = datasets.load("german")
     raw = dataset.schema.raw(dataset.frame)
@@ -93,7 +91,7 @@ def test_guard_retrains(folder: Path) -> None:
     done = verifair(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
         "--out", "g/guarded.onnx", "--retrain", "g/retrained.onnx", "--iterations", 50, "--json", "retrain.json", cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads((folder / "retrain.json").read_text())
     assert [e["intervention"] for e in answer["effects"]] == ["original", "original + rules", "retrained", "retrained + rules"]
@@ -106,7 +104,7 @@ def test_guard_builds_its_rules_from_counterexamples(folder: Path) -> None:
         "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.3,
         "--out", "tight.onnx", "--timeout", 30, "--iterations", 10, "--json", "tight.json", "--certificate", "tight.json.gz",
         cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads((folder / "tight.json").read_text())
     steps = answer["certified"]["steps"]
@@ -122,7 +120,7 @@ def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     done = verifair(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "hand.onnx", "--iterations", 10,
         cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "verifair certify german.onnx --schema hand.toml" in done.stdout
     schema = Schema.load(folder / "hand.toml")
@@ -136,7 +134,7 @@ def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
     done = verifair(
         "explain", "german.onnx", "--schema", "german.toml", "--protected", "sex", "--protected", "age", "--iterations", 30,
         "--samples", 1000, *box, "--out", "boxed", cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "within the box" in done.stdout
     (cluster,) = json.loads((folder / "boxed" / "rules.json").read_text())["clusters"]
@@ -145,7 +143,7 @@ def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
     done = verifair(
         "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", *box, "--target", 0.15,
         "--out", "boxed.onnx", "--timeout", 10, "--iterations", 10, "--certificate", "new/folder/boxed.json.gz", cwd=folder,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "--protected sex --box duration=6:24 --box 'status=no account' --differ any --maximise" in " ".join(done.stdout.split())
     checked = verifair("check", "new/folder/boxed.json.gz", "--model", "german.onnx", "--schema", "boxed.toml", cwd=folder)
@@ -161,7 +159,7 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
         done = verifair(
             "guard", "german.onnx", "--schema", schema, "--rules", "again.json", "--out", f"again{k}.onnx", "--iterations", 10,
             cwd=folder,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         assert (f"and {k} of an earlier guardrail" in " ".join(done.stdout.split())) == (k > 0)
         schema = f"again{k}.toml"
@@ -178,18 +176,12 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     assert len(set(names)) == len(names) == 3
 
 
-@pytest.mark.parametrize(
-    ("module", "function", "call", "command", "said"),
-    [
-        ("explain.rounds", "search", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
-        ("explain.rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "1 of 3 clusters were explained"),
-        ("guard.tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
-        (
-            "guard.effects", "search", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"),
-            "cut2.onnx and cut2.toml are written",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("module", "function", "call", "command", "said"), [
+    ("explain.rounds", "search", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
+    ("explain.rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "1 of 3 clusters were explained"),
+    ("guard.tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
+    ("guard.effects", "search", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"), "cut2.onnx and cut2.toml are written"),
+])
 def test_ctrl_c_ends_it_and_says_what_stands(
     module: str, function: str, call: int, command: tuple[object, ...], said: str, folder: Path,
     ctrl_c: Callable[..., None],
@@ -230,7 +222,7 @@ BAD = {
     "box": (("guard", "--demo", "german", "--rules", "box.json", "--out", "x.onnx"), "box.json: query.box is not as"),
     "clusters": (("guard", "--demo", "german", "--rules", "clusters.json", "--out", "x.onnx"), "a list of people"),
     "two sources": (("explain", "german.onnx", "--demo", "german"), "--demo"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -240,7 +232,7 @@ def test_mistakes_are_one_clear_line(case: str, folder: Path) -> None:
         "all": [{"when": {"duration": {"high": 30}}}, {"when": {"duration": {"low": 31}}}],
         "rows": [{"when": {"credit-amount": {"high": 18424, "low": 250}, "people-liable": {"high": 2}, "duration": {"high": 71}}},
                  {"when": {"duration": {"low": 72}, "credit-amount": {"high": 10000}}}],
-    }  # fmt: skip
+    }
     for name, listed in rules.items():
         (folder / f"{name}.json").write_text(json.dumps({"rules": listed}))
     for name, more in (("query", {"query": 3}), ("box", {"query": {"box": 3}}), ("clusters", {"clusters": 5})):

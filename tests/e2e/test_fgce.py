@@ -1,7 +1,5 @@
 """verifair fgce as a user meets it: screens, files, plots, JSON, errors and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -175,7 +173,7 @@ def test_a_number_is_split_and_features_are_constrained(tmp_path: Path) -> None:
         "fgce", "--demo", "german", "--audit", "test", "--protected", "duration", "--split", "duration=12,24", "--k", 40,
         "--change", "credit-amount=decrease", "--change", "duration=fixed", "--coverage", 0.5, "--empty", "skip",
         "--json", tmp_path / "a.json",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())
     names = {group["name"] for group in answer["groups"]} | set(answer["left_out"])
@@ -324,16 +322,13 @@ def test_only_robust_counterfactuals_cost_more_and_hold(robustly: tuple[str, dic
         assert group["covered"] >= 0.9 * group["factuals"]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--robust", "-1"), "--robust -1: expected at least 0"),
-        (("--only-robust", "nan"), "--only-robust nan: expected a value that is a finite number"),
-        (("--certificate", "proof.json"), "add --robust DELTA"),
-        (("--robust", "1", "--certificate", "."), "is a folder; name a file"),
-        (("--only-robust", "1000"), "have a counterfactual that may be robust"),
-    ],
-)
+@pytest.mark.parametrize(("options", "told"), [
+    (("--robust", "-1"), "--robust -1: expected at least 0"),
+    (("--only-robust", "nan"), "--only-robust nan: expected a value that is a finite number"),
+    (("--certificate", "proof.json"), "add --robust DELTA"),
+    (("--robust", "1", "--certificate", "."), "is a folder; name a file"),
+    (("--only-robust", "1000"), "have a counterfactual that may be robust"),
+])
 def test_mistakes_are_one_line(options: tuple[str, ...], told: str) -> None:
     done = verifair(*DEMO, "--k", 12, *options)
     assert done.returncode == 2

@@ -1,7 +1,5 @@
 """verifair export and verifair verify on the shipped networks, and Marabou on what was written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,7 +17,7 @@ PERSON = {
     "employment": "1-4 years", "installment-rate": 4, "other-debtors": "no other", "residence-since": 2, "age": "Senior",
     "property": "real estate", "installment-plans": "no plans", "housing": "own", "existing-credits": 1, "people-liable": 1,
     "telephone": "no", "foreign-worker": "no",
-}  # fmt: skip
+}
 
 
 def boxes(**more: object) -> list[object]:

@@ -1,7 +1,5 @@
 """Runs that are killed, alone and on a cluster of workers, lose at most what is in flight and resume to the same verdicts."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3

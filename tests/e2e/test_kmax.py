@@ -1,7 +1,5 @@
 """verifair kmax as a user meets it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +34,7 @@ def test_answer_plot_and_json_agree_with_the_runtime(german: Path, tmp_path: Pat
     done = verifair(
         "kmax", *where(german), "--data", german / "german.csv", "--buckets", 10, "--timeout", 4,
         "--json", tmp_path / "k.json", "--plot", tmp_path / "k.png", "--certificate", tmp_path / "proof.json.gz",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads((tmp_path / "k.json").read_text())
     assert f"k = {answer['lower']}: this person falls into {answer['lower']} of 10 outcome buckets" in " ".join(done.stdout.split())
@@ -77,7 +75,7 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
     done = verifair(
         "kmax", *where(german), "--data", german / "german.csv", "--search", method, "--no-bound", "--timeout", 1,
         "--json", tmp_path / "k.json",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "No upper bound was certified" in " ".join(done.stdout.split())
     answer = json.loads((tmp_path / "k.json").read_text())
@@ -86,26 +84,23 @@ def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
     assert answer["search"]["statistics"]["rows"] > 0
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--search", "hill"], "--search hill: expected rw, sa or sa-knn"),
-        (["--search", "sa-knn"], "pass --data TABLE"),
-        (["--values", "age"], "expected feature=low:high:step"),
-        (["--values", "age=Senior"], "at least two different legal values"),
-        (["--values", "credit-amount=300:500:0"], "positive step"),
-        (["--box", "age=Senior"], "the feature is protected"),
-        (["--buckets", "1"], "--buckets 1: expected at least 2"),
-        (["--chains", "0"], "--chains 0: expected at least 1"),
-        (["--timeout", "0"], "positive number"),
-        (["--no-bound", "--certificate", "x.json"], "drop --no-bound"),
-        (["--data", "missing.csv"], "no such file"),
-        (["--protected", "sex"], "named twice"),
-        (["--values", "credit-amount=300:1e300:1"], "more than 1,000 values"),
-        (["--certificate", "."], "--certificate .: is a folder; name a file in it"),
-        (["--json", "x.json", "--certificate", "x.json"], "--json and --certificate name the same file"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--search", "hill"], "--search hill: expected rw, sa or sa-knn"),
+    (["--search", "sa-knn"], "pass --data TABLE"),
+    (["--values", "age"], "expected feature=low:high:step"),
+    (["--values", "age=Senior"], "at least two different legal values"),
+    (["--values", "credit-amount=300:500:0"], "positive step"),
+    (["--box", "age=Senior"], "the feature is protected"),
+    (["--buckets", "1"], "--buckets 1: expected at least 2"),
+    (["--chains", "0"], "--chains 0: expected at least 1"),
+    (["--timeout", "0"], "positive number"),
+    (["--no-bound", "--certificate", "x.json"], "drop --no-bound"),
+    (["--data", "missing.csv"], "no such file"),
+    (["--protected", "sex"], "named twice"),
+    (["--values", "credit-amount=300:1e300:1"], "more than 1,000 values"),
+    (["--certificate", "."], "--certificate .: is a folder; name a file in it"),
+    (["--json", "x.json", "--certificate", "x.json"], "--json and --certificate name the same file"),
+])
 def test_mistakes_are_one_line(german: Path, extra: list[str], message: str) -> None:
     done = verifair("kmax", *where(german), *extra)
     assert done.returncode == 2

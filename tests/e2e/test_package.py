@@ -1,7 +1,5 @@
 """The package as others get it: built, installed away from the sources, without any extra, and used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile
@@ -14,7 +12,7 @@ import pytest
 pytest.importorskip("build")
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("torch", "captum", "gurobipy", "z3", "pyscipopt", "ortools", "pulp", "fairlearn", "dask", "distributed", "dowhy",
-          "maraboupy", "skl2onnx", "vnnlib", "ray")  # fmt: skip
+          "maraboupy", "skl2onnx", "vnnlib", "ray")
 WITHOUT_EXTRAS = f"""
 import sys
 class Without:
@@ -61,15 +59,12 @@ def test_the_demo_runs_from_the_wheel_without_any_extra(installed: Path, tmp_pat
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        (["certify", "--demo", "german", "--protected", "sex", "--method", "smt"], "verifair[z3]"),
-        (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "scip"], "verifair[scip]"),
-        (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "gurobi"], "verifair[gurobi]"),
-        (["train", "--data", "german", "--out", "net.onnx"], "verifair[torch]"),
-    ],
-)
+@pytest.mark.parametrize(("words", "remedy"), [
+    (["certify", "--demo", "german", "--protected", "sex", "--method", "smt"], "verifair[z3]"),
+    (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "scip"], "verifair[scip]"),
+    (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "gurobi"], "verifair[gurobi]"),
+    (["train", "--data", "german", "--out", "net.onnx"], "verifair[torch]"),
+])
 def test_what_is_missing_is_said_with_the_remedy(installed: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
     found = verifair(installed, words, tmp_path)
     assert found.returncode in (2, 4), found.stderr
@@ -90,11 +85,11 @@ def test_the_source_archive_holds_what_its_tests_need(built: Path) -> None:
     with tarfile.open(archive) as file:
         names = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
     for wanted in ("tests/builders.py", "benchmarks/run.py", "Makefile", "LICENSE", "CITATION.cff", "CONTRIBUTING.md", "README.md",
-                   "PERFORMANCE.md", "verifair/datasets/data/german.onnx"):  # fmt: skip
+                   "PERFORMANCE.md", "verifair/datasets/data/german.onnx"):
         assert wanted in names
 
 
 def test_the_wheel_holds_all_that_is_no_module(installed: Path) -> None:
     sources = {path.relative_to(ROOT) for floor in ("verifair", "encoders", "solvers") for path in (ROOT / floor).rglob("*")
-               if path.is_file() and path.suffix != ".pyc"}  # fmt: skip
+               if path.is_file() and path.suffix != ".pyc"}
     assert {path for path in sources if not (installed / path).is_file()} == set()

@@ -1,7 +1,5 @@
 """scikit-learn pipelines on the shipped tables, from training to verdicts: fit, export, draft the schema, certify, replay."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A tanh network through the command line: proved, refuted, checked, partitioned, and refused where it must be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """verifair train --method cec as a user meets it: files, the table beside plain training, and mistakes in a line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -41,19 +39,16 @@ def test_a_network_that_hardly_decides_is_called_so(tmp_path: Path) -> None:
     assert "a low CEC says little of this network" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--sensitive", "sex", "--tau", "1e-9"), "nobody has a counterpart that near"),
-        (("--sensitive", "duration"), "has no row with the true label"),
-        (("--sensitive", "sexx"), "the table has no such column"),
-        (("--sensitive", "sex", "--lambda-cec", "-1"), "lambda_cec = -1"),
-        (("--sensitive", "sex", "--class-weight", "even"), "class_weight = 'even'"),
-        ((), "pass sensitive=... or --sensitive NAME"),
-        (("--method", "agnostic", "--tau", "1"), "lambda_eo, lambda_cec, steps and tau belong to the method cec"),
-        (("--method", "magic"), "method 'magic' is unknown; choose one of agnostic, certifair, fair-n, cec"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--sensitive", "sex", "--tau", "1e-9"), "nobody has a counterpart that near"),
+    (("--sensitive", "duration"), "has no row with the true label"),
+    (("--sensitive", "sexx"), "the table has no such column"),
+    (("--sensitive", "sex", "--lambda-cec", "-1"), "lambda_cec = -1"),
+    (("--sensitive", "sex", "--class-weight", "even"), "class_weight = 'even'"),
+    ((), "pass sensitive=... or --sensitive NAME"),
+    (("--method", "agnostic", "--tau", "1"), "lambda_eo, lambda_cec, steps and tau belong to the method cec"),
+    (("--method", "magic"), "method 'magic' is unknown; choose one of agnostic, certifair, fair-n, cec"),
+])
 def test_mistakes_are_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments, "--out", tmp_path / "n.onnx")
     assert done.returncode == 2

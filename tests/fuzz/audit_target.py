@@ -1,7 +1,5 @@
 """Audit files: all that `verifair audit` does before its first analysis, with files beside them, and the same files outside."""
 
-from __future__ import annotations
-
 import os
 import random
 import tomllib
@@ -66,45 +64,43 @@ class AuditTarget(Toml):
 
 def _elsewhere(rng: random.Random, name: str) -> str:
     """A path that leads out of the folder, or nowhere; some lead back in."""
-    return rng.choice(
-        (
-            f"../outside/{name}",
-            f"../../outside/{name}",
-            f"{OUTSIDE}/{name}",
-            f"./../outside/./{name}",
-            f"deep/../../outside/{name}",
-            f"out/{name}",
-            f"../out/{name}",
-            f"link-{name}",
-            f"../link-{name}",
-            f"deep/up/outside/{name}",
-            f"here/{name}",
-            f"../here/{name}",
-            f"..\\outside\\{name}",
-            f"~/{name}",
-            f"file://{OUTSIDE}/{name}",
-            f"http://127.0.0.1:9/{name}",
-            f"s3://x/{name}",
-            "/etc/passwd",
-            "/dev/zero",
-            "/dev/stdin",
-            "/proc/self/environ",
-            "pipe",
-            "round",
-            "deep",
-            ".",
-            "..",
-            "\x00",
-            f"{name}\x00",
-            "a" * 5000,
-            "a/" * 3000 + name,
-            "é\u202e" + name,
-            "$HOME",
-            f"{name}/",
-            f"{name}/.",
-            f" {name}",
-        )
-    )
+    return rng.choice((
+        f"../outside/{name}",
+        f"../../outside/{name}",
+        f"{OUTSIDE}/{name}",
+        f"./../outside/./{name}",
+        f"deep/../../outside/{name}",
+        f"out/{name}",
+        f"../out/{name}",
+        f"link-{name}",
+        f"../link-{name}",
+        f"deep/up/outside/{name}",
+        f"here/{name}",
+        f"../here/{name}",
+        f"..\\outside\\{name}",
+        f"~/{name}",
+        f"file://{OUTSIDE}/{name}",
+        f"http://127.0.0.1:9/{name}",
+        f"s3://x/{name}",
+        "/etc/passwd",
+        "/dev/zero",
+        "/dev/stdin",
+        "/proc/self/environ",
+        "pipe",
+        "round",
+        "deep",
+        ".",
+        "..",
+        "\x00",
+        f"{name}\x00",
+        "a" * 5000,
+        "a/" * 3000 + name,
+        "é\u202e" + name,
+        "$HOME",
+        f"{name}/",
+        f"{name}/.",
+        f" {name}",
+    ))
 
 
 def _beside(home: Path, outside: Path) -> None:

@@ -1,7 +1,5 @@
 """What an audit file may say, and what is said of one that may not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -60,39 +58,36 @@ def test_the_starting_file_is_a_right_one() -> None:
     assert list(file.analyses) == ["pba", "certify", "kmax", "fgce", "cec"]
 
 
-@pytest.mark.parametrize(
-    ("was", "becomes", "parts"),
-    [
-        ('title = "T"', "titel = 'T'", ["titel: unknown key or section", "did you mean 'title'?"]),
-        ("seed = 3", "seed = -1", ["seed", "greater than or equal to 0", "found -1"]),
-        ("seed = 3", 'seed = "3"', ["seed", "valid integer", "found '3'"]),
-        ("timeout = 20", "timeout = 0", ["timeout", "greater than 0", "found 0"]),
-        ("timeout = 20", "timeout = inf", ["timeout", "finite"]),
-        ("[model]", "[modell]", ["modell: unknown key or section", "did you mean 'model'?", "[model]: is missing"]),
-        ('file = "net.onnx"', "", ["[model]: needs file", "or demo"]),
-        ('file = "net.onnx"', 'file = "net.onnx"\ndemo = "german"', ["[model]: needs file", "one of the two"]),
-        ('file = "net.onnx"', 'demo = "compas"', ["[model]: demo", "'german' or 'adult'", "found 'compas'"]),
-        ('file = "net.onnx"', 'demo = "german"', ["[schema]", "brings its own schema", "drop the section"]),
-        ('[schema]\nfile = "net.toml"', "", ["[schema]: is missing", 'file = "..."']),
-        ('features = ["sex"]', 'features = "sex"', ["[sensitive]: features", "valid list", "found 'sex'"]),
-        ('features = ["sex"]', "features = []", ["[sensitive]: features names none", "drop the section"]),
-        ("delta = [1, 2]", "delta = [-1]", ["[analyses.pba]: delta.0", "greater than or equal to 0"]),
-        ("delta = [1, 2]", "delta = 1", ["[analyses.pba]: delta", "valid list", "found 1"]),
-        ("delta = [1, 2]", "dleta = [1]", ["[analyses.pba]: dleta: unknown key; did you mean 'delta'?"]),
-        ("delta = [1, 2]", "rows = 0", ["[analyses.pba]: rows", "greater than or equal to 1"]),
-        ("[analyses.pba]", "[analyses.bpa]", ["[analyses.bpa]: unknown analysis", "did you mean 'pba'?"]),
-        ("[30, 40]", "[30]", ["[analyses.certify]: box: age", "a value, or [low, high]"]),
-        ("[30, 40]", "{ low = 3 }", ["[analyses.certify]: box: age", "found {'low': 3}"]),
-        ("box =", "epsilon = 1.5\nbox =", ["[analyses.certify]: epsilon", "less than 1", "found 1.5"]),
-        ("box =", "partition = 1\nbox =", ["[analyses.certify]: partition", "greater than or equal to 2"]),
-        ("[analyses.certify]", "[analyses.cst]", ["[analyses.cst]: causal: is missing", "box: unknown key"]),
-        ("[analyses.certify]", "[analyses.fgce]\nsplit = { age = [60, 25] }\n[analyses.certify]", ["split: of 'age'", "that rise"]),
-        ("[model]", "[data]\ndemo = \"german\"\nfile = \"x.csv\"\n[model]", ["[data]: needs file", "one of the two"]),
-        ("[model]", "[data]\nfile = \"x.csv\"\nrows = \"test\"\n[model]", ["[data]: rows", "only shipped examples"]),
-        ("[model]", "[[model]]", ["[model]: found [", "expected a section of keys"]),
-        ("[model]", "[model", ["audit.toml: not valid TOML"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("was", "becomes", "parts"), [
+    ('title = "T"', "titel = 'T'", ["titel: unknown key or section", "did you mean 'title'?"]),
+    ("seed = 3", "seed = -1", ["seed", "greater than or equal to 0", "found -1"]),
+    ("seed = 3", 'seed = "3"', ["seed", "valid integer", "found '3'"]),
+    ("timeout = 20", "timeout = 0", ["timeout", "greater than 0", "found 0"]),
+    ("timeout = 20", "timeout = inf", ["timeout", "finite"]),
+    ("[model]", "[modell]", ["modell: unknown key or section", "did you mean 'model'?", "[model]: is missing"]),
+    ('file = "net.onnx"', "", ["[model]: needs file", "or demo"]),
+    ('file = "net.onnx"', 'file = "net.onnx"\ndemo = "german"', ["[model]: needs file", "one of the two"]),
+    ('file = "net.onnx"', 'demo = "compas"', ["[model]: demo", "'german' or 'adult'", "found 'compas'"]),
+    ('file = "net.onnx"', 'demo = "german"', ["[schema]", "brings its own schema", "drop the section"]),
+    ('[schema]\nfile = "net.toml"', "", ["[schema]: is missing", 'file = "..."']),
+    ('features = ["sex"]', 'features = "sex"', ["[sensitive]: features", "valid list", "found 'sex'"]),
+    ('features = ["sex"]', "features = []", ["[sensitive]: features names none", "drop the section"]),
+    ("delta = [1, 2]", "delta = [-1]", ["[analyses.pba]: delta.0", "greater than or equal to 0"]),
+    ("delta = [1, 2]", "delta = 1", ["[analyses.pba]: delta", "valid list", "found 1"]),
+    ("delta = [1, 2]", "dleta = [1]", ["[analyses.pba]: dleta: unknown key; did you mean 'delta'?"]),
+    ("delta = [1, 2]", "rows = 0", ["[analyses.pba]: rows", "greater than or equal to 1"]),
+    ("[analyses.pba]", "[analyses.bpa]", ["[analyses.bpa]: unknown analysis", "did you mean 'pba'?"]),
+    ("[30, 40]", "[30]", ["[analyses.certify]: box: age", "a value, or [low, high]"]),
+    ("[30, 40]", "{ low = 3 }", ["[analyses.certify]: box: age", "found {'low': 3}"]),
+    ("box =", "epsilon = 1.5\nbox =", ["[analyses.certify]: epsilon", "less than 1", "found 1.5"]),
+    ("box =", "partition = 1\nbox =", ["[analyses.certify]: partition", "greater than or equal to 2"]),
+    ("[analyses.certify]", "[analyses.cst]", ["[analyses.cst]: causal: is missing", "box: unknown key"]),
+    ("[analyses.certify]", "[analyses.fgce]\nsplit = { age = [60, 25] }\n[analyses.certify]", ["split: of 'age'", "that rise"]),
+    ("[model]", "[data]\ndemo = \"german\"\nfile = \"x.csv\"\n[model]", ["[data]: needs file", "one of the two"]),
+    ("[model]", "[data]\nfile = \"x.csv\"\nrows = \"test\"\n[model]", ["[data]: rows", "only shipped examples"]),
+    ("[model]", "[[model]]", ["[model]: found [", "expected a section of keys"]),
+    ("[model]", "[model", ["audit.toml: not valid TOML"]),
+])
 def test_what_is_wrong_is_told_with_section_key_and_remedy(was: str, becomes: str, parts: list[str]) -> None:
     assert was in WHOLE
     with pytest.raises(SchemaError) as raised:

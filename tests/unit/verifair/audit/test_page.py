@@ -1,7 +1,5 @@
 """The page as text: what it must say, what it must never let through, and cells rounded for reading."""
 
-from __future__ import annotations
-
 import base64
 import re
 
@@ -95,13 +93,10 @@ def test_control_and_direction_letters_are_seen() -> None:
     assert "<h1>sex�xes�?</h1>" in html
 
 
-@pytest.mark.parametrize(
-    ("file", "address"),
-    [
-        ("proofs/a b.json", "./proofs/a%20b.json"), ("javascript:alert(1)", "./javascript%3Aalert%281%29"), ("//host/a", None),
-        ("/etc/passwd", None), ("a/../../b", None), ("..\\b", None), ("", None), ("https://host/a", "./https%3A/host/a"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("file", "address"), [
+    ("proofs/a b.json", "./proofs/a%20b.json"), ("javascript:alert(1)", "./javascript%3Aalert%281%29"), ("//host/a", None),
+    ("/etc/passwd", None), ("a/../../b", None), ("..\\b", None), ("", None), ("https://host/a", "./https%3A/host/a"),
+])
 def test_links_stay_in_the_folder_of_the_page(file: str, address: str | None) -> None:
     proof = Evidence(file=file, sha256="0" * 64, proves="", command="", checked="accepted")
     assert link(proof) == address
@@ -140,14 +135,11 @@ def test_paper_gets_the_first_rows_of_a_long_table_and_says_so() -> None:
 # Cells: rounded for reading, never to what they are not.
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0.000"), (1.0, "1.000"), (0.5, "0.500"), (-0.25, "−0.250"), (0.99996, "0.99996"), (0.9999999, "0.9999999"),
-        (1e-4, "0.0001"), (1e-9, "1.00e−09"), (-1e-9, "−1.00e−09"), (1234.5678, "1,234.568"), (float("inf"), "∞"),
-        (float("-inf"), "−∞"), (float("nan"), "–"), (0.0004999, "0.0005"), (1 + 1e-12, "1.000000000001"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "text"), [
+    (0.0, "0.000"), (1.0, "1.000"), (0.5, "0.500"), (-0.25, "−0.250"), (0.99996, "0.99996"), (0.9999999, "0.9999999"),
+    (1e-4, "0.0001"), (1e-9, "1.00e−09"), (-1e-9, "−1.00e−09"), (1234.5678, "1,234.568"), (float("inf"), "∞"),
+    (float("-inf"), "−∞"), (float("nan"), "–"), (0.0004999, "0.0005"), (1 + 1e-12, "1.000000000001"),
+])
 def test_a_number_is_never_rounded_to_a_whole_one_that_it_is_not(value: float, text: str) -> None:
     assert number(value) == text
 
@@ -155,9 +147,7 @@ def test_a_number_is_never_rounded_to_a_whole_one_that_it_is_not(value: float, t
 def test_a_column_of_numbers_with_gaps_stays_a_column_of_numbers() -> None:
     found = grid(pd.DataFrame({"gap": [0.25, None], "count": [1000, 2], "word": ["a", None], "flag": [np.True_, False]}), 10)
     assert found.columns == (("gap", True), ("count", True), ("word", False), ("flag", False))
-    assert found.rows[0] == (
-        Cell(text="0.250", number=0.25), Cell(text="1,000", number=1000), Cell(text="a"), Cell(text="yes"),
-    )  # fmt: skip
+    assert found.rows[0] == (Cell(text="0.250", number=0.25), Cell(text="1,000", number=1000), Cell(text="a"), Cell(text="yes"))
     assert [cell.missing for cell in found.rows[1]] == [True, False, True, False]
 
 

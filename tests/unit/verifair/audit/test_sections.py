@@ -1,7 +1,5 @@
 """What sections say of people, against the network itself; and how sections, words and pictures are made."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The JSON schemas: valid themselves, made from the types as they are, one for each verb, and strict."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -36,14 +34,14 @@ def certify(**changes: Any) -> dict[str, Any]:
             "epsilon": None,
         },
         "versions": {"verifair": "0.1.0"},
-    }  # fmt: skip
+    }
     return answer | changes
 
 
 WITNESS = {
     "x": {"sex": "Male", "age": 30}, "x_prime": {"sex": "Female", "age": 30}, "outputs": [0.5, -0.5], "probabilities": [0.62, 0.38],
     "margin": -1.0, "float32_agrees": None,
-}  # fmt: skip
+}
 
 
 def refused(name: str, answer: dict[str, Any]) -> str:
@@ -82,23 +80,20 @@ def test_statuses_and_reasons_are_those_of_the_engine() -> None:
     assert json_schemas.schema("audit")["$defs"]["Standing"]["enum"] == [one.value for one in Standing]
 
 
-@pytest.mark.parametrize(
-    ("changes", "fits"),
-    [
-        ({}, True),
-        ({"status": "violated", "reason": None, "witness": WITNESS}, True),
-        ({"status": "proved", "reason": None, "certificate": {"trust": "checked"}}, True),
-        ({"status": "proved"}, False),
-        ({"status": "proved", "reason": None}, False),
-        ({"status": "violated", "reason": None}, False),
-        ({"status": "violated", "witness": WITNESS}, False),
-        ({"status": "violated", "reason": None, "witness": WITNESS, "certificate": {"trust": "checked"}}, False),
-        ({"reason": None}, False),
-        ({"reason": "tired"}, False),
-        ({"witness": WITNESS}, False),
-        ({"status": "timeout"}, False),
-    ],
-)
+@pytest.mark.parametrize(("changes", "fits"), [
+    ({}, True),
+    ({"status": "violated", "reason": None, "witness": WITNESS}, True),
+    ({"status": "proved", "reason": None, "certificate": {"trust": "checked"}}, True),
+    ({"status": "proved"}, False),
+    ({"status": "proved", "reason": None}, False),
+    ({"status": "violated", "reason": None}, False),
+    ({"status": "violated", "witness": WITNESS}, False),
+    ({"status": "violated", "reason": None, "witness": WITNESS, "certificate": {"trust": "checked"}}, False),
+    ({"reason": None}, False),
+    ({"reason": "tired"}, False),
+    ({"witness": WITNESS}, False),
+    ({"status": "timeout"}, False),
+])
 def test_a_verdict_has_exactly_its_evidence(changes: dict[str, Any], fits: bool) -> None:
     assert Draft202012Validator(json_schemas.schema("certify")).is_valid(certify(**changes)) == fits
 
@@ -128,7 +123,7 @@ def test_a_saved_certificate_is_as_its_schema_says(tmp_path: Path) -> None:
     saved = Certificate(
         network_sha256="0" * 64, schema_sha256="1" * 64, semantics="real-valued", features=("sex",), proofs=(*proofs, claim),
         query=BoxQuery(kind="individual-fairness", protected=("sex",), box={"sex": (0.0, 1.0)}, differ="all"),
-    )  # fmt: skip
+    )
     saved.save(tmp_path / "proof.json")
     content = json.loads((tmp_path / "proof.json").read_text())
     Draft202012Validator(json_schemas.schema("certificate")).validate(content)

@@ -1,7 +1,5 @@
 """Two runs that would write the same files: the second is told before it does anything."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,7 +45,7 @@ def test_one_process_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("command", "lock"), [
     (("audit", "--demo", "german", "--only", "kmax", "--timeout", "5", "--out", "a.html"), ".a.html.lock"),
     (("bench", "--quick", "--timeout", "1", "--out", "runs"), "runs/.lock"),
-])  # fmt: skip
+])
 def test_verbs_leave_a_run_of_another_process_alone(command: tuple[str, ...], lock: str, tmp_path: Path) -> None:
     with held(tmp_path / lock):
         before = sorted(tmp_path.rglob("*"))

@@ -1,7 +1,5 @@
 """How the program starts: what is loaded when, its version, its public names, and modules that hide its packages."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -35,14 +33,11 @@ def test_type_checkers_and_users_see_the_same_names() -> None:
         assert imported[module, name] == (own or name)
 
 
-@pytest.mark.parametrize(
-    ("program", "loaded"),
-    [
-        ("import verifair", ("numpy", "onnx", "typer", "pydantic")),
-        ("from verifair.cli import main; sys.argv = ['verifair', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
-        ("from verifair.cli import main; sys.argv = ['verifair', 'pba', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
-    ],
-)
+@pytest.mark.parametrize(("program", "loaded"), [
+    ("import verifair", ("numpy", "onnx", "typer", "pydantic")),
+    ("from verifair.cli import main; sys.argv = ['verifair', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
+    ("from verifair.cli import main; sys.argv = ['verifair', 'pba', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
+])
 def test_a_start_loads_little(program: str, loaded: tuple[str, ...]) -> None:
     told = f"import sys, atexit; atexit.register(lambda: print('loaded:', set({loaded}) & set(sys.modules))); {program}"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

@@ -1,7 +1,5 @@
 """Certificates of unsat queries: what the engine proves is re-proved, what was changed or claims too much is not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exported queries mean what verifair's own do: every pair against the query is in some file, and what else is in one is said."""
 
-from __future__ import annotations
-
 import csv
 import json
 from ast import literal_eval

@@ -1,7 +1,5 @@
 """Figures: whole or not at all, and names as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The baselines of the CEC paper: each does what it claims, on people whose bias is known."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

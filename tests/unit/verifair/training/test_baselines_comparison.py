@@ -1,7 +1,5 @@
 """The comparison's own machinery: dominance, resuming, and kept networks that give the measured figures back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

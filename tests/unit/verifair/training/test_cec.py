@@ -1,7 +1,5 @@
 """CEC training: the loss terms at their edges, the objective beside its parts, and what it is for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -264,17 +262,14 @@ def test_a_model_that_hardly_decides_is_called_so() -> None:
     assert Consistent(**figures, variance=0.1, positive=0.5, auc=0.8, silent=0.0).trivial.hardly_decides is None
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"sensitive": "agee"}, DataError, "the table has no such column"),
-        ({}, TrainingError, "marks age, sex as protected: pass sensitive"),
-        ({"sensitive": "duration"}, DataError, "has no row with the true label .* join groups"),
-        ({"sensitive": "sex", "consistency": ConsistencyTerms(tau=1e-9)}, DataError, "nobody has a counterpart that near"),
-        ({"sensitive": "sex", "lambda_f": 0.5}, TrainingError, "cec has no lambda_f"),
-        ({"sensitive": "sex", "dropout": 1.0}, TrainingError, "dropout = 1.0"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"sensitive": "agee"}, DataError, "the table has no such column"),
+    ({}, TrainingError, "marks age, sex as protected: pass sensitive"),
+    ({"sensitive": "duration"}, DataError, "has no row with the true label .* join groups"),
+    ({"sensitive": "sex", "consistency": ConsistencyTerms(tau=1e-9)}, DataError, "nobody has a counterpart that near"),
+    ({"sensitive": "sex", "lambda_f": 0.5}, TrainingError, "cec has no lambda_f"),
+    ({"sensitive": "sex", "dropout": 1.0}, TrainingError, "dropout = 1.0"),
+])
 def test_mistakes_are_said_before_the_training(
     german: Dataset, given: dict[str, object], error: type[Exception], message: str
 ) -> None:
@@ -295,15 +290,12 @@ def test_data_that_cannot_be_compared(german: Dataset) -> None:
         train(replace(german, frame=one), sensitive="sex")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"lambda_cec": -1.0}, "lambda_cec = -1"),
-        ({"lambda_eo": float("nan")}, "lambda_eo = nan"),
-        ({"steps": 0}, "steps = 0"),
-        ({"tau": 0.0}, "tau = 0"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"lambda_cec": -1.0}, "lambda_cec = -1"),
+    ({"lambda_eo": float("nan")}, "lambda_eo = nan"),
+    ({"steps": 0}, "steps = 0"),
+    ({"tau": 0.0}, "tau = 0"),
+])
 def test_consistency_that_cannot_be_asked_for(given: dict[str, float], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         ConsistencyTerms(**given)  # type: ignore[arg-type]

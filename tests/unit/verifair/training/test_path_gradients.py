@@ -1,7 +1,5 @@
 """Integrated gradients as training differentiates them: beside captum, and beside autograd's own double backward."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')

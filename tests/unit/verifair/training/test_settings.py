@@ -1,7 +1,5 @@
 """What works without torch: training's settings and errors, and the shipped networks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -32,15 +30,12 @@ def test_importing_does_not_import_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "method", "lambda_f"),
-    [
-        ("adult", "certifair", 0.95),
-        ("compas", "certifair", 0.9),
-        ("german", "certifair", 0.2),
-        ("adult", "fair-n", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("dataset", "method", "lambda_f"), [
+    ("adult", "certifair", 0.95),
+    ("compas", "certifair", 0.9),
+    ("german", "certifair", 0.2),
+    ("adult", "fair-n", 1.0),
+])
 def test_the_papers_lambda(german: Dataset, dataset: str, method: str, lambda_f: float) -> None:
     assert settings_for(dataset, german.schema, method=method, sensitive="age").lambda_f == lambda_f
 
@@ -51,25 +46,22 @@ def test_the_only_protected_feature_is_the_sensitive_one(german: Dataset) -> Non
     assert settings_for("german", schema, method="fair-n").sensitive == "sex"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"method": "magic"}, "method 'magic' is unknown; choose one of agnostic, certifair, fair-n$"),
-        ({"method": "agnostic", "sensitive": "age"}, "drop sensitive"),
-        ({"method": "agnostic", "lambda_f": 0.5}, "drop sensitive and lambda_f"),
-        ({"method": "certifair"}, "marks age, sex as protected: pass sensitive"),
-        ({"method": "certifair", "sensitive": "age", "lambda_f": 1.5}, r"lambda_f = 1.5, .* 0 \.\. 1$"),
-        ({"method": "fair-n", "sensitive": "age", "lambda_f": float("nan")}, "lambda_f = nan"),
-        ({"method": "agnostic", "hidden": ()}, r"hidden = \(\)"),
-        ({"method": "agnostic", "hidden": (10, 0)}, r"hidden = \(10, 0\)"),
-        ({"method": "agnostic", "epochs": 0}, "epochs = 0"),
-        ({"method": "agnostic", "batch": -1}, "batch = -1"),
-        ({"method": "agnostic", "threads": 0}, "threads = 0"),
-        ({"method": "agnostic", "learning_rate": 0.0}, "learning_rate = 0"),
-        ({"method": "agnostic", "seed": -1}, "seed = -1"),
-        ({"method": "agnostic", "class_weight": "even"}, "class_weight = 'even'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"method": "magic"}, "method 'magic' is unknown; choose one of agnostic, certifair, fair-n$"),
+    ({"method": "agnostic", "sensitive": "age"}, "drop sensitive"),
+    ({"method": "agnostic", "lambda_f": 0.5}, "drop sensitive and lambda_f"),
+    ({"method": "certifair"}, "marks age, sex as protected: pass sensitive"),
+    ({"method": "certifair", "sensitive": "age", "lambda_f": 1.5}, r"lambda_f = 1.5, .* 0 \.\. 1$"),
+    ({"method": "fair-n", "sensitive": "age", "lambda_f": float("nan")}, "lambda_f = nan"),
+    ({"method": "agnostic", "hidden": ()}, r"hidden = \(\)"),
+    ({"method": "agnostic", "hidden": (10, 0)}, r"hidden = \(10, 0\)"),
+    ({"method": "agnostic", "epochs": 0}, "epochs = 0"),
+    ({"method": "agnostic", "batch": -1}, "batch = -1"),
+    ({"method": "agnostic", "threads": 0}, "threads = 0"),
+    ({"method": "agnostic", "learning_rate": 0.0}, "learning_rate = 0"),
+    ({"method": "agnostic", "seed": -1}, "seed = -1"),
+    ({"method": "agnostic", "class_weight": "even"}, "class_weight = 'even'"),
+])
 def test_settings_that_cannot_be_used(german: Dataset, given: dict[str, object], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         settings_for("german", german.schema, **given)  # type: ignore[arg-type]

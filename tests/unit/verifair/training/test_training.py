@@ -1,7 +1,5 @@
 """Training with torch: the losses, reproducibility, the ONNX file, and that each method does what it is for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Explanation consistency: matching against brute force, scores against their definition, regimes, intervals, and every error."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any
@@ -419,17 +417,14 @@ def test_a_column_that_is_there_twice_is_refused(model: ExplanationConsistency) 
         model.audit(pd.concat([FRAME, FRAME[["sex"]]], axis=1), sensitive_features="sex")
 
 
-@pytest.mark.parametrize(
-    ("parameter", "message"),
-    [
-        ({"seed": -1}, "seed = -1: expected 0 or more"),
-        ({"seed": "a"}, "seed = 'a': expected a whole number"),
-        ({"threads": 0}, "threads = 0: expected 1 or more"),
-        ({"threads": "2"}, "threads = '2': expected a whole number"),
-        ({"schema": "german.toml"}, "schema: found str; expected a Schema (Schema.load)"),
-        ({"steps": 10**20}, f"steps: expected exact, or a number of steps in 1 .. 10000, such as the paper's 32, found {10**20}"),
-    ],
-)
+@pytest.mark.parametrize(("parameter", "message"), [
+    ({"seed": -1}, "seed = -1: expected 0 or more"),
+    ({"seed": "a"}, "seed = 'a': expected a whole number"),
+    ({"threads": 0}, "threads = 0: expected 1 or more"),
+    ({"threads": "2"}, "threads = '2': expected a whole number"),
+    ({"schema": "german.toml"}, "schema: found str; expected a Schema (Schema.load)"),
+    ({"steps": 10**20}, f"steps: expected exact, or a number of steps in 1 .. 10000, such as the paper's 32, found {10**20}"),
+])
 def test_parameters_that_cannot_be_are_named(model: ExplanationConsistency, parameter: dict[str, Any], message: str) -> None:
     wrong = clone(model, safe=False).set_params(**parameter)
     with pytest.raises(QueryError, match=re.escape(message)):

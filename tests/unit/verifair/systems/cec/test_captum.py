@@ -1,7 +1,5 @@
 """Our attributions against captum's, on the shipped networks and real rows: the same sum, the exact integral in the limit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Certified regime A: what is certified holds at every row of the neighbourhoods, is re-proved, and no tampering passes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a CEC audit is told as: groups, control, unmatched, people to review, words for models that hardly decide, figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

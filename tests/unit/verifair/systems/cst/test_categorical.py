@@ -1,7 +1,5 @@
 """Categories by Gumbel-max: their frequencies, their stability, and that no answer hangs on the other rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -108,13 +106,11 @@ def table(rows: int = 400, seed: int = 0) -> pd.DataFrame:
 
 
 def model() -> CausalModel:
-    return CausalModel(
-        nodes=(
-            Node(name="sex"),
-            Node(name="job", parents=("sex",), mechanism=Categorical()),
-            Node(name="pay", parents=("job", "sex"), mechanism=Linear()),
-        )
-    )
+    return CausalModel(nodes=(
+        Node(name="sex"),
+        Node(name="job", parents=("sex",), mechanism=Categorical()),
+        Node(name="pay", parents=("job", "sex"), mechanism=Linear()),
+    ))
 
 
 def test_neither_order_nor_company_changes_an_answer() -> None:

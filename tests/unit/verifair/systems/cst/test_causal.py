@@ -1,7 +1,5 @@
 """The causal model: fits, counterfactuals and what is refused."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -21,14 +19,12 @@ from verifair.systems.cst.causal.nodes import Node
 
 def chain(**options: object) -> CausalModel:
     """a -> x -> y, a -> y, with given coefficients; z is nobody's child."""
-    return CausalModel(
-        nodes=(
-            Node(name="y", parents=("x", "a"), mechanism=Linear(coefficients={"x": 2.0, "a": 10.0})),
-            Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": -3.0}, intercept=1.0)),
-            Node(name="a"),
-            Node(name="z"),
-        )
-    )
+    return CausalModel(nodes=(
+        Node(name="y", parents=("x", "a"), mechanism=Linear(coefficients={"x": 2.0, "a": 10.0})),
+        Node(name="x", parents=("a",), mechanism=Linear(coefficients={"a": -3.0}, intercept=1.0)),
+        Node(name="a"),
+        Node(name="z"),
+    ))
 
 
 def people(rows: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -117,16 +113,13 @@ def test_columns_of_very_different_sizes() -> None:
     assert fitted.residual_sd == pytest.approx(1e-6, rel=0.2)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "message"),
-    [
-        ((), "no nodes"),
-        ((Node(name="a", parents=("b",)), Node(name="b", parents=("a",))), r"cycle: (a -> b -> a|b -> a -> b);"),
-        ((Node(name="a", parents=("a",)),), "cycle: a -> a;"),
-        ((Node(name="gender"), Node(name="x", parents=("gendre",))), "parent 'gendre' is no node; did you mean 'gender'"),
-        ((Node(name="a"), Node(name="a")), "described twice"),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "message"), [
+    ((), "no nodes"),
+    ((Node(name="a", parents=("b",)), Node(name="b", parents=("a",))), r"cycle: (a -> b -> a|b -> a -> b);"),
+    ((Node(name="a", parents=("a",)),), "cycle: a -> a;"),
+    ((Node(name="gender"), Node(name="x", parents=("gendre",))), "parent 'gendre' is no node; did you mean 'gender'"),
+    ((Node(name="a"), Node(name="a")), "described twice"),
+])
 def test_impossible_graphs(nodes: tuple[Node, ...], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         CausalModel(nodes=nodes)
@@ -217,13 +210,11 @@ def test_range_and_decimals_bind_predictions_only() -> None:
 
 def test_types_of_columns_are_kept_where_they_can_be() -> None:
     frame = pd.DataFrame({"a": pd.Categorical(["f", "m", "f", "m"]), "n": [1, 2, 3, 5], "s": np.float32([1.5, 2, 3, 4])})
-    model = CausalModel(
-        nodes=(
-            Node(name="a"),
-            Node(name="n", parents=("a",), mechanism=Linear(coefficients={"a": {"m": 2}})),
-            Node(name="s", parents=("n",), mechanism=Linear(coefficients={"n": 0.5})),
-        )
-    ).fit(frame)
+    model = CausalModel(nodes=(
+        Node(name="a"),
+        Node(name="n", parents=("a",), mechanism=Linear(coefficients={"a": {"m": 2}})),
+        Node(name="s", parents=("n",), mechanism=Linear(coefficients={"n": 0.5})),
+    )).fit(frame)
     found = model.counterfactual(frame, {"a": "m"})
     assert found.dtypes.tolist() == frame.dtypes.tolist()
     assert found["n"].tolist() == [3, 2, 5, 5]
@@ -415,13 +406,11 @@ def test_estimators_that_draw_follow_the_seed() -> None:
 
 def test_joint_intervention() -> None:
     frame = people().assign(b=lambda f: (f["z"] > 0).astype(int))
-    model = CausalModel(
-        nodes=(
-            Node(name="a"),
-            Node(name="b"),
-            Node(name="y", parents=("a", "b"), mechanism=Linear(coefficients={"a": 1.0, "b": 10.0})),
-        )
-    ).fit(frame)
+    model = CausalModel(nodes=(
+        Node(name="a"),
+        Node(name="b"),
+        Node(name="y", parents=("a", "b"), mechanism=Linear(coefficients={"a": 1.0, "b": 10.0})),
+    )).fit(frame)
     found = model.counterfactual(frame, {"a": 0, "b": 1})
     np.testing.assert_allclose(found["y"] - frame["y"], -frame["a"] + 10 * (1 - frame["b"]), atol=1e-12)
     assert found["a"].eq(0).all()

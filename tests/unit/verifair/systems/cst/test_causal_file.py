@@ -1,7 +1,5 @@
 """Causal models from elsewhere: their TOML, what it says and how it says what is wrong, and DoWhy's models."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path
@@ -99,49 +97,46 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
             _ = causal_file.load(path).network_path
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("[situation]", "[situaton]", r"unknown section \[situaton\]; did you mean 'situation'\?"),
-        ("[[causal.node]]", "[[causal.nodes]]", r"no \[\[causal.node\]\] section"),
-        ('parents = ["gender"]', 'parants = ["gender"]', r"node 'salary': parants: unknown key; did you mean 'parents'\?"),
-        ('parents = ["gender"]', 'parents = "gender"', "node 'salary': parents: Input should be a valid list, found 'gender'"),
-        ('parents = ["gender"]', 'parents = ["gendre"]', "node 'salary': coefficients name 'gender', which is no parent"),
-        ('mechanism = "linear"', 'mechanism = "liner"', "node 'salary': mechanism: Input should be 'linear'"),
-        ('mechanism = "linear"', 'mechanism = "forest"', "node 'salary': coefficients does not belong to a forest mechanism"),
-        ('mechanism = "linear"', 'classifier = "forest"', "node 'salary': classifier belongs to a categorical mechanism"),
-        ("gender = -15796.351", 'gender = "much"', "node 'salary': coefficients"),
-        ("coefficients = { gender = -15796.351 }", "", "node 'salary': intercept is fitted unless coefficients are given"),
-        ("range = [0, 48.5]", 'range = ["0", 48.5]', "node 'balance': range.0: Input should be a valid number, found '0'"),
-        ("range = [0, 48.5]", "range = [48.5, 0]", "node 'balance': range = .* is reversed"),
-        ("range = [0, 48.5]", "coefficients = { salary = 1.0 }", "node 'balance': coefficients leave out the parent 'gender'"),
-        ("decimals = 2", "decimals = 2.5", "node 'balance': decimals"),
-        ("decimals = 2", 'reference = { salry = "x" }', "node 'balance': reference name 'salry', which is no parent; did you mean"),
-        ('name = "gender"\n', 'name = "gender"\nrange = [0, 1]\n', "node 'gender': range is not used without parents"),
-        ('name = "gender"\n', "", "node number 1: name: is missing"),
-        ('name = "gender"\n', 'name = "salary"\n', "node 'salary': is described twice"),
-        (
-            'parents = ["salary", "gender"]',
-            'parents = ["salry"]',
-            "node 'balance': parent 'salry' is no node; did you mean 'salary'",
-        ),
-        ('name = "gender"\n', 'name = "gender"\nparents = ["balance"]\n', "cycle: .* -> "),
-        (
-            "do = { gender = 0 }",
-            "do = { gendre = 0 }",
-            r"\[situation\]: do names 'gendre', which is no node; did you mean 'gender'",
-        ),
-        ("k = [15, 30]", "k = [0]", r"\[situation\]: k.0: Input should be greater"),
-        ("level = 0.95", "level = 95", r"\[situation\]: level: Input should be less than 1"),
-        ("positive = 1\n", "", r"\[decision\]: column and positive belong together"),
-        ("above = 225000", "", r"\[decision\]: weights need one of above and at_least"),
-        ("above = 225000", "above = 1\nat_least = 2", r"\[decision\]: weights need one of above and at_least"),
-        ("weights = { salary = 1, balance = 5 }", "", r"\[decision\]: above and at_least belong to weights"),
-        ("positive = 1", 'positive = 1\nnetwork = "a.onnx"', r"\[decision\]: network and schema belong together"),
-        ("above = 225000", "abov = 225000", r"\[decision\]: abov: unknown key; did you mean 'above'\?"),
-        ("k = [15, 30]", "k = [15, 30", "not valid TOML"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("[situation]", "[situaton]", r"unknown section \[situaton\]; did you mean 'situation'\?"),
+    ("[[causal.node]]", "[[causal.nodes]]", r"no \[\[causal.node\]\] section"),
+    ('parents = ["gender"]', 'parants = ["gender"]', r"node 'salary': parants: unknown key; did you mean 'parents'\?"),
+    ('parents = ["gender"]', 'parents = "gender"', "node 'salary': parents: Input should be a valid list, found 'gender'"),
+    ('parents = ["gender"]', 'parents = ["gendre"]', "node 'salary': coefficients name 'gender', which is no parent"),
+    ('mechanism = "linear"', 'mechanism = "liner"', "node 'salary': mechanism: Input should be 'linear'"),
+    ('mechanism = "linear"', 'mechanism = "forest"', "node 'salary': coefficients does not belong to a forest mechanism"),
+    ('mechanism = "linear"', 'classifier = "forest"', "node 'salary': classifier belongs to a categorical mechanism"),
+    ("gender = -15796.351", 'gender = "much"', "node 'salary': coefficients"),
+    ("coefficients = { gender = -15796.351 }", "", "node 'salary': intercept is fitted unless coefficients are given"),
+    ("range = [0, 48.5]", 'range = ["0", 48.5]', "node 'balance': range.0: Input should be a valid number, found '0'"),
+    ("range = [0, 48.5]", "range = [48.5, 0]", "node 'balance': range = .* is reversed"),
+    ("range = [0, 48.5]", "coefficients = { salary = 1.0 }", "node 'balance': coefficients leave out the parent 'gender'"),
+    ("decimals = 2", "decimals = 2.5", "node 'balance': decimals"),
+    ("decimals = 2", 'reference = { salry = "x" }', "node 'balance': reference name 'salry', which is no parent; did you mean"),
+    ('name = "gender"\n', 'name = "gender"\nrange = [0, 1]\n', "node 'gender': range is not used without parents"),
+    ('name = "gender"\n', "", "node number 1: name: is missing"),
+    ('name = "gender"\n', 'name = "salary"\n', "node 'salary': is described twice"),
+    (
+        'parents = ["salary", "gender"]',
+        'parents = ["salry"]',
+        "node 'balance': parent 'salry' is no node; did you mean 'salary'",
+    ),
+    ('name = "gender"\n', 'name = "gender"\nparents = ["balance"]\n', "cycle: .* -> "),
+    (
+        "do = { gender = 0 }",
+        "do = { gendre = 0 }",
+        r"\[situation\]: do names 'gendre', which is no node; did you mean 'gender'",
+    ),
+    ("k = [15, 30]", "k = [0]", r"\[situation\]: k.0: Input should be greater"),
+    ("level = 0.95", "level = 95", r"\[situation\]: level: Input should be less than 1"),
+    ("positive = 1\n", "", r"\[decision\]: column and positive belong together"),
+    ("above = 225000", "", r"\[decision\]: weights need one of above and at_least"),
+    ("above = 225000", "above = 1\nat_least = 2", r"\[decision\]: weights need one of above and at_least"),
+    ("weights = { salary = 1, balance = 5 }", "", r"\[decision\]: above and at_least belong to weights"),
+    ("positive = 1", 'positive = 1\nnetwork = "a.onnx"', r"\[decision\]: network and schema belong together"),
+    ("above = 225000", "abov = 225000", r"\[decision\]: abov: unknown key; did you mean 'above'\?"),
+    ("k = [15, 30]", "k = [15, 30", "not valid TOML"),
+])
 def test_mistakes_are_named(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert old in LOAN
     path = tmp_path / "loan.toml"
@@ -185,15 +180,12 @@ def test_given_coefficients_may_have_standard_errors() -> None:
     assert bare.coefficients.standard_errors is None
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("errors = { age = 1 }", "'age', which is no parent"),
-        ("errors = { sex = { M = 1 } }", "errors are of sex = M, the coefficients of sex = F"),
-        ("errors = { sex = { F = -1 } }", "expected 0 or more"),
-        ("errors = { sex = 1 }", "errors are of sex, the coefficients of sex = F"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ("errors = { age = 1 }", "'age', which is no parent"),
+    ("errors = { sex = { M = 1 } }", "errors are of sex = M, the coefficients of sex = F"),
+    ("errors = { sex = { F = -1 } }", "expected 0 or more"),
+    ("errors = { sex = 1 }", "errors are of sex, the coefficients of sex = F"),
+])
 def test_standard_errors_that_do_not_fit(line: str, message: str) -> None:
     frame = pd.DataFrame({"sex": list("FMFM"), "pay": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(SchemaError, match=message):

@@ -1,7 +1,5 @@
 """Certified counterfactual decisions: the shipped networks end to end, every tampering rejected, refusals with their remedy."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """SituationTesting and who decides: rules, records, classifiers, networks, several attributes, errors."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -28,12 +26,10 @@ from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
 
 RULE = Rule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)
-MODEL = CausalModel(
-    nodes=(
-        Node(name="gender"), Node(name="race"), Node(name="salary", parents=("gender", "race"), mechanism=Linear()),
-        Node(name="balance", parents=("salary", "gender"), mechanism=Linear()),
-    )
-)  # fmt: skip
+MODEL = CausalModel(nodes=(
+    Node(name="gender"), Node(name="race"), Node(name="salary", parents=("gender", "race"), mechanism=Linear()),
+    Node(name="balance", parents=("salary", "gender"), mechanism=Linear()),
+))
 
 
 def applicants(rows: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -107,12 +103,10 @@ def test_deciders_that_decide_alike_give_the_same_findings() -> None:
 def test_a_network_decides_on_counterfactuals_made_legal() -> None:
     german = datasets.load("german")
     network = NetworkDecider(network=vf.read_onnx(datasets.network_path("german")), schema=german.schema)
-    model = CausalModel(
-        nodes=(
-            Node(name="sex"), Node(name="duration", parents=("sex",)), Node(name="credit-amount", parents=("sex", "duration")),
-            Node(name="existing-credits", parents=("sex",)),
-        )
-    )  # fmt: skip
+    model = CausalModel(nodes=(
+        Node(name="sex"), Node(name="duration", parents=("sex",)), Node(name="credit-amount", parents=("sex", "duration")),
+        Node(name="existing-credits", parents=("sex",)),
+    ))
     estimator = vf.SituationTesting(model, network, do={"sex": "Male"}, k=[15]).fit(german.frame)
     tilde, decisions = estimator.counterfactual({"sex": "Male"})
     raw = german.schema.raw(tilde)  # raises for a row that is not legal
@@ -133,15 +127,12 @@ def test_clipped_rows_are_told() -> None:
     assert legal["duration"].tolist() == [german.schema["duration"].range[1], 12.0, 24.0]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("decider", "message"),
-    [
-        (Rule(weights={"pay": 1.0}, above=1.0), "no column 'pay'"),
-        (Recorded(column="approved", positive="yes"), "no column 'approved'"),
-        (Recorded(column="gender", positive=3), "no row has 3"),
-        (Model(estimator=LogisticRegression(), columns=["pay"]), "no column 'pay'"),
-    ],
-)
+@pytest.mark.parametrize(("decider", "message"), [
+    (Rule(weights={"pay": 1.0}, above=1.0), "no column 'pay'"),
+    (Recorded(column="approved", positive="yes"), "no column 'approved'"),
+    (Recorded(column="gender", positive=3), "no row has 3"),
+    (Model(estimator=LogisticRegression(), columns=["pay"]), "no column 'pay'"),
+])
 def test_deciders_that_do_not_fit_the_table(decider: Decider, message: str) -> None:
     with pytest.raises(DataError, match=message):
         vf.SituationTesting(MODEL, decider, do={"gender": 0}, k=[5]).fit(applicants(60))
@@ -155,25 +146,22 @@ def test_rules_that_cannot_be(rule: dict[str, object]) -> None:
         Rule(**rule)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"do": {}}, "expected attribute"),
-        ({"do": {"gendr": 0}}, "did you mean 'gender'"),
-        ({"do": {"salary": 0}}, "root"),
-        ({"do": {"gender": 7}}, "known are 0, 1"),
-        ({"preset": "papre"}, "expected None or 'paper'"),
-        ({"attributes": ["gender"]}, "leave it out"),
-        ({"attributes": "salary"}, "expected a list of names"),
-        ({"k": [500]}, "largest k is"),
-        ({"k": []}, "no group size"),
-        ({"k": [2.5]}, "whole number"),
-        ({"tau": 2.0}, "difference of shares"),
-        ({"threads": 0}, "1 or more"),
-        ({"distance": "cosine"}, "known are mixed"),
-        ({"ties": "random"}, "expected one of share, first"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"do": {}}, "expected attribute"),
+    ({"do": {"gendr": 0}}, "did you mean 'gender'"),
+    ({"do": {"salary": 0}}, "root"),
+    ({"do": {"gender": 7}}, "known are 0, 1"),
+    ({"preset": "papre"}, "expected None or 'paper'"),
+    ({"attributes": ["gender"]}, "leave it out"),
+    ({"attributes": "salary"}, "expected a list of names"),
+    ({"k": [500]}, "largest k is"),
+    ({"k": []}, "no group size"),
+    ({"k": [2.5]}, "whole number"),
+    ({"tau": 2.0}, "difference of shares"),
+    ({"threads": 0}, "1 or more"),
+    ({"distance": "cosine"}, "known are mixed"),
+    ({"ties": "random"}, "expected one of share, first"),
+])
 def test_arguments_that_cannot_be_are_named(given: dict[str, object], message: str) -> None:
     arguments: dict[str, object] = {"do": {"gender": 0}, "k": [5], **given}
     with pytest.raises(VerifairError, match=message):

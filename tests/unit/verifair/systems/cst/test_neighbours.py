@@ -1,7 +1,5 @@
 """The nearest rows of a group: both searches against brute force, with ties, duplicates and the complainant itself."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import numpy as np
@@ -22,7 +20,7 @@ def table(seed: int, rows: int, words: int = 2, levels: int = 3, whole: bool = T
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({
         "a": rng.integers(0, 5, rows) if whole else rng.standard_normal(rows), "b": rng.integers(0, 3, rows) * 1000.0,
-    })  # fmt: skip
+    })
     for n in range(words):
         frame[f"w{n}"] = np.array([f"v{c}" for c in range(levels)])[rng.integers(0, levels, rows)]
     return frame
@@ -68,7 +66,7 @@ def brute(distance: np.ndarray, rows: np.ndarray, negative: np.ndarray, k: int, 
 @given(
     seed=st.integers(0, 10_000), rows=st.integers(12, 90), words=st.integers(0, 3), levels=st.sampled_from([2, 3, 9]),
     whole=st.booleans(), name=st.sampled_from(DISTANCES), ties=st.sampled_from(["share", "first"]), many=st.sampled_from([0, 16]),
-)  # fmt: skip
+)
 def test_negatives_are_those_of_brute_force(
     seed: int, rows: int, words: int, levels: int, whole: bool, name: str, ties: str, many: int
 ) -> None:
@@ -134,14 +132,11 @@ def test_a_k_larger_than_the_pool_is_an_error_that_names_the_largest() -> None:
     assert negatives(pool, x, [9]).shape == (1, 9)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"a": [1.0, np.nan, 2.0]}, "1 row has no value, first row 1"),
-        ({"a": [1.0, np.inf, 2.0]}, "expected a finite number"),
-        ({"b": [1.0, 2.0, 3.0]}, "no such column"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"a": [1.0, np.nan, 2.0]}, "1 row has no value, first row 1"),
+    ({"a": [1.0, np.inf, 2.0]}, "expected a finite number"),
+    ({"b": [1.0, 2.0, 3.0]}, "no such column"),
+])
 def test_columns_that_cannot_be_compared_are_named(change: dict[str, list[float]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         Metric.of("mixed", pd.DataFrame(change), ["a"])
@@ -181,7 +176,7 @@ def people(seed: int, *, n: int = 130) -> pd.DataFrame:
         "race": draw.choice(["a", "b", "c"], n), "sex": draw.choice(["f", "m"], n),
         "age": draw.integers(0, 5, n) * 10, "income": draw.integers(0, 9, n) / 8 if seed % 3 else np.full(n, 2.5),
         "job": draw.choice(WORDS["job"], n), "region": draw.choice(WORDS["region"], n, p=[0.9, 0.1]),
-    })  # fmt: skip
+    })
     twice = draw.integers(0, n, n // 5)
     frame.loc[twice, list(ATTRIBUTES)] = frame.loc[draw.permutation(twice), list(ATTRIBUTES)].to_numpy()
     return frame.astype({"age": float, "income": float})
@@ -243,7 +238,7 @@ def test_the_authors_procedure(seed: int) -> None:
     found = situation_test(
         frame, tilde, do={"woman": 0}, attributes=("u", "v"), decisions=~negative, counterfactual_decisions=~tilde_negative[group],
         k=(5, 20), terms=Terms(interval="wald", sides=1, decimals=3), distance="standardised", own_scale=True, ties="first",
-    )  # fmt: skip
+    )
     names = {"ST": "ST", "CSTwo": "CST w/o", "CSTwi": "CST", "CF": "CF"}
     for k in found.k:
         expected = authors_counts(x, y, group, negative, tilde_negative, k)

@@ -1,7 +1,5 @@
 """What is told and drawn of situation tests: tables against the claims, the causal graph's layout, case files, figures."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -31,12 +29,10 @@ from verifair.systems.figures import figure
 from verifair.systems.files import file_name, save_table, save_text
 
 N = 240
-MODEL = CausalModel(
-    nodes=(
-        Node(name="sex"), Node(name="race"), Node(name="town"),
-        Node(name="income", parents=("sex", "race"), mechanism=Linear(coefficients={"sex": {"m": 2.0}, "race": {"w": 1.0}})),
-    )
-)  # fmt: skip
+MODEL = CausalModel(nodes=(
+    Node(name="sex"), Node(name="race"), Node(name="town"),
+    Node(name="income", parents=("sex", "race"), mechanism=Linear(coefficients={"sex": {"m": 2.0}, "race": {"w": 1.0}})),
+))
 RULE = Rule(weights={"income": 1.0}, above=5.0)
 
 
@@ -45,7 +41,7 @@ def people(seed: int = 0) -> pd.DataFrame:
     draw = np.random.default_rng(seed)
     frame = pd.DataFrame({
         "sex": draw.choice(["f", "m"], N), "race": draw.choice(["b", "w"], N), "town": draw.choice(["n", "s"], N),
-    }, index=[f"p{n}" for n in range(N)])  # fmt: skip
+    }, index=[f"p{n}" for n in range(N)])
     frame["income"] = np.round(draw.normal(4.0, 1.5, N) + 2.0 * (frame["sex"] == "m") + 1.0 * (frame["race"] == "w"), 1)
     frame["granted"] = np.where(frame["income"] > 5, "yes", "no")
     return frame
@@ -238,7 +234,7 @@ def test_figures_are_drawn(run: tuple[SituationTesting, list[Intervention]], tmp
         cases = [Case.of(one, model.causal_model_, int(place), seed=0) for place in one.review(3)["place"]]
         around = pd.concat([
             pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.people[name]}) for case in cases
-        ])  # fmt: skip
+        ])
         own = pd.DataFrame({"case": [case.row for case in cases], "factual": 1.0, "counterfactual": 2.0})
         situation_plots.groups(name, around, own, tmp_path / f"groups-{name}.png")
     causal_graph(MODEL.graph, ["sex"], "decision", ["income"], tmp_path / "graph.png")

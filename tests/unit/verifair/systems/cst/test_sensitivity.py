@@ -1,7 +1,5 @@
 """Sensitivity of claims: never flipped below `safe`, really flipped at `flip`; exact for CF under a rule; edges and refusals."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Situation testing: the definitions by hand, symmetry, no effect, intervals at their ends, multiple testing, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +16,7 @@ def people(seed: int, rows: int = 80) -> pd.DataFrame:
     return pd.DataFrame({
         "sex": np.where(rng.random(rows) < 0.5, "F", "M"), "pay": rng.integers(0, 12, rows) * 1000,
         "kind": rng.choice(list("xyz"), rows), "race": rng.choice(["White", "Black", "Asian"], rows, p=[0.6, 0.25, 0.15]),
-    })  # fmt: skip
+    })
 
 
 def no_effect(frame: pd.DataFrame, do: dict[str, str], **terms: object) -> Situations:
@@ -29,7 +27,7 @@ def no_effect(frame: pd.DataFrame, do: dict[str, str], **terms: object) -> Situa
     return situation_test(
         frame, frame[mine].assign(**do), do=do, attributes=["pay", "kind"], decisions=decisions,
         counterfactual_decisions=decisions[mine], k=(1, 4, 7), terms=Terms(**terms), threads=1,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def test_by_hand() -> None:
@@ -39,7 +37,7 @@ def test_by_hand() -> None:
     found = situation_test(
         frame, moved, do={"sex": "M"}, attributes=["pay"], decisions=decisions,
         counterfactual_decisions=np.array([True, False, True]), k=[1, 2], terms=Terms(interval="wald", sides=1),
-    )  # fmt: skip
+    )
     assert found.complainants.tolist() == [0, 1, 2]
     assert found.control.tolist() == [[1, 0.5, 1], [1, 1, 2]]  # of row 1, rows 0 and 2 are equally near
     assert found.standard.tolist() == [[1, 1, 1], [1, 1, 1]]
@@ -89,7 +87,7 @@ def test_swapping_the_groups_around_a_complainant_mirrors_delta(seed: int, ties:
             found = situation_test(
                 table, mine.assign(sex="M"), do={"sex": "M"}, attributes=["pay", "kind"], decisions=decisions, k=[3, 9],
                 ties=ties, threads=1,  # type: ignore[arg-type]
-            )  # fmt: skip
+            )
             at = int(np.flatnonzero(found.complainants == who)[0])
             deltas.append([found.claims(method, k).delta[at] for method in ("ST", "CST w/o") for k in (3, 9)])  # type: ignore[arg-type]
         assert np.allclose(deltas[0], -np.array(deltas[1]))
@@ -108,7 +106,7 @@ def test_negating_the_decisions_mirrors_delta(seed: int) -> None:
             terms=Terms(interval=kind), threads=1,  # type: ignore[arg-type]
         )
         for kind in ("newcombe",) for d, t in ((decisions, tilde), (~decisions, ~tilde))
-    )  # fmt: skip
+    )
     for method in ("ST", "CST w/o", "CST"):
         for k in (3, 9):
             a, b = one.claims(method, k), other.claims(method, k)  # type: ignore[arg-type]
@@ -125,14 +123,11 @@ def test_a_group_smaller_than_k_is_an_error_that_names_the_largest_k() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("do", "message"),
-    [
-        ({}, "no protected attribute"),
-        ({"sex": "X"}, "no row has this value; found F, M"),
-        ({"gender": "M"}, "no single column 'gender'"),
-    ],
-)
+@pytest.mark.parametrize(("do", "message"), [
+    ({}, "no protected attribute"),
+    ({"sex": "X"}, "no row has this value; found F, M"),
+    ({"gender": "M"}, "no single column 'gender'"),
+])
 def test_interventions_that_cannot_be(do: dict[str, str], message: str) -> None:
     frame = people(0)
     with pytest.raises((DataError, QueryError), match=message):
@@ -168,7 +163,7 @@ def test_every_protected_value_has_its_own_control_group() -> None:
     found = situation_test(
         frame, frame[frame["race"] != "White"].assign(race="White"), do={"race": "White"}, attributes=["pay", "kind"],
         decisions=(frame["pay"] > 5000).to_numpy(), k=[5], threads=1,
-    )  # fmt: skip
+    )
     assert found.names == ("race = Asian", "race = Black")
     for place in (0, 5, len(found.complainants) - 1):
         who = int(found.complainants[place])
@@ -216,7 +211,7 @@ def test_levels_are_those_of_the_normal() -> None:
 @given(
     n=st.integers(1, 60), share=st.tuples(st.floats(0, 1), st.floats(0, 1)), tau=st.sampled_from([0.0, 0.05, -0.1]),
     level=st.sampled_from([0.8, 0.9, 0.95, 0.99]), sides=st.sampled_from([1, 2]), kind=st.sampled_from(["wald", "newcombe"]),
-)  # fmt: skip
+)
 def test_p_values_and_intervals_say_the_same(
     n: int, share: tuple[float, float], tau: float, level: float, sides: int, kind: str
 ) -> None:
@@ -270,4 +265,4 @@ def test_an_own_scale_needs_axes() -> None:
         situation_test(
             frame, frame[frame["sex"] == "F"], do={"sex": "M"}, attributes=["pay"], decisions=np.ones(len(frame), dtype=bool),
             k=[3], distance="mahalanobis", own_scale=True,
-        )  # fmt: skip
+        )

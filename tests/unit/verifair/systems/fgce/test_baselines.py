@@ -1,7 +1,5 @@
 """AReS and GLOBE-CE against brute force on small random tables, and the feasibility of what they advise against networkx."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

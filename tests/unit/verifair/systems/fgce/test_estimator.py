@@ -1,7 +1,5 @@
 """GroupCounterfactuals: scikit-learn's conventions, groups and audits in every form, and errors that name the remedy in a line."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

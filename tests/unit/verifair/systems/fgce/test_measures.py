@@ -1,7 +1,5 @@
 """FGCE's measures: on tables small enough to be done by hand, of all groups in a given time, and compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

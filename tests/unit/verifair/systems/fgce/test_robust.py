@@ -1,7 +1,5 @@
 """Counterfactuals on the network itself: re-evaluated, certified in their neighbourhood, and chosen among the certified ones."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

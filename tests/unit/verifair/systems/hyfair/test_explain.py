@@ -1,7 +1,5 @@
 """Rules: a planted cause is found, a rule that explains nothing is dropped, and files of rules read back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The guarded network refuses exactly the rows of the raw boxes, up to the last float at every edge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

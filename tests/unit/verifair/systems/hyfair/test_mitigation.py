@@ -1,7 +1,5 @@
 """Guardrails from counterexamples and retraining: the gap comes down, labels are consistent, and the measures of Table IV."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

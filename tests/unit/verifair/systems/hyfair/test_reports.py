@@ -1,7 +1,5 @@
 """What is shown of rules and of a search: tables on a narrow screen, and the picture's axis of time."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +23,7 @@ def effect(name: str, accuracy: float | None, mean_k: float | None, local: float
     return Effect(
         intervention=name, accuracy=accuracy, abstained=0.09, rows=10**6, max_k=20, mean_k=mean_k, instances=1_234_567,
         success_rate=0.978, at_best=3, local_k=local, local_success=None if local is None else 0.921,
-    )  # fmt: skip
+    )
 
 
 def shown(*effects: Effect) -> str:

@@ -1,7 +1,5 @@
 """The search against full enumeration on tiny networks: its k is never too large, exact where reported, legal, reproducible."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The certified share of stores written by hand: every kind of verdict, reasons, rows, blocks, and what a broken store is told."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
