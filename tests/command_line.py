@@ -14,8 +14,8 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
-from verifair import json_schemas
 from verifair.cli import main
+from verifair.cli import schema as json_schemas
 
 LARGE = 1_000_000
 """Bytes: a certificate of a thousand proofs takes a while to validate, and says no more than one of ten."""

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from rich.table import Table as Grid
 
+from verifair.bench.answer import BenchAnswer, BenchListAnswer
 from verifair.bench.cases import QUICK, chosen, families
 from verifair.bench.cases.family import BenchCase
 from verifair.bench.competitors import Competitor, competitors
@@ -26,7 +27,9 @@ from verifair.bench.tables import KINDS, BenchResult, comparison, to_dict, write
 from verifair.cli import options
 from verifair.cli.helps import HELPS
 from verifair.cli.locks import alone
+from verifair.cli.output import save_answer
 from verifair.errors import Disagreement, QueryError
+from verifair.systems.files import plain
 
 OUT = Path("runs") / "bench"
 
@@ -66,7 +69,7 @@ def bench(
     console = options.console()
     if list_:
         _list(asked, everybody, console)
-        options.write_json(json, _listed(asked, everybody))
+        save_answer(json, BenchListAnswer.model_validate(_listed(asked, everybody)))
         return
     options.check_outputs({"--json": json, "--out": out / "runs.csv"})
     there = [one for one in everybody if one.available]
@@ -86,9 +89,10 @@ def bench(
         records = [one for one in journal.records.values() if one.case in wanted[0] and one.competitor in wanted[1]]
     found = comparison(records, budget.seconds)
     files = _write(found, asked, out)
-    answer = {**to_dict(found), "interrupted": interrupted, "seed": seed, **_listed(asked, everybody)}
-    options.write_json(out / "bench.json", answer)
-    options.write_json(json, answer)
+    content = {**to_dict(found), "interrupted": interrupted, "seed": seed, **_listed(asked, everybody)}
+    answer = BenchAnswer.model_validate(plain(content))
+    save_answer(out / "bench.json", answer)
+    save_answer(json, answer)
     _show(found, everybody, [*files, out / "bench.json"], console)
     if interrupted:
         Console(stderr=True, highlight=False).print(f"interrupted: {out} keeps what was measured; continue with --resume")

@@ -25,9 +25,29 @@ from verifair.checker.statement import BoxQuery, CounterfactualQuery, Counterfac
 from verifair.cli import options
 from verifair.cli.check_file import kind_of, loaded
 from verifair.cli.helps import HELPS
+from verifair.cli.output import save_answer
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
+from verifair.systems.result import Answer, Count, Seconds
 from verifair.systems.words import counted
+
+
+class CheckAnswer(Answer):
+    """`verifair check`: whether a file of proofs is accepted."""
+
+    accepted: bool
+    """Every statement was proved again. False is no refutation: a solver's word cannot be proved again."""
+    format: str
+    statement: str
+    """What the file states, in words."""
+    claimed: Count
+    """Statements that rest on a solver's word."""
+    proofs: Count
+    leaves: Count
+    """Proved again."""
+    rejections: list[str]
+    seconds: Seconds
+
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
@@ -65,14 +85,11 @@ def check(
         console.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
     console.print(f"{_verdict(report)}: {proofs}, {leaves} re-proved in {report.seconds:.1f} s")
-    options.write_json(
-        json,
-        {
-            "accepted": report.accepted, "format": kind, "statement": statement, "claimed": report.claimed,
-            "proofs": report.proofs, "leaves": report.leaves, "rejections": [str(r) for r in report.rejections],
-            "seconds": report.seconds,
-        },
-    )  # fmt: skip
+    answer = CheckAnswer(
+        accepted=report.accepted, format=kind, statement=statement, claimed=report.claimed, proofs=report.proofs,
+        leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
+    )
+    save_answer(json, answer)
     if not report.accepted:
         raise typer.Exit(1)
 

@@ -12,6 +12,8 @@ from rich.table import Table as Grid
 from solvers import registry
 from verifair.cli import options
 from verifair.cli.helps import HELPS
+from verifair.cli.output import save_answer
+from verifair.systems.result import Answer, Shape
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
@@ -22,6 +24,22 @@ OPTIONAL = {
     "dowhy": ("causal", "causal models of dowhy.gcm"),
 }
 """Package -> its extra, and what needs it."""
+
+
+class BackendShape(Shape):
+    name: str
+    available: bool
+    version: str | None
+
+
+class DoctorAnswer(Answer):
+    """`verifair doctor`: what is installed."""
+
+    backends: list[BackendShape]
+    packages: dict[str, str | None]
+    """Package -> version; null: not installed."""
+    clash: str | None
+    """Packages that cannot share a process."""
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
@@ -41,7 +59,7 @@ def doctor(json: options.Json = None) -> None:
         grid.add_row(backend.name, "yes" if there else "no", backend.version() if there else "", can, limit)
         if not there and backend.extra:
             missing[backend.extra] = [*missing.get(backend.extra, []), backend.name]
-        found.append({"name": backend.name, "available": there, "version": backend.version() if there else None})
+        found.append(BackendShape(name=backend.name, available=there, version=backend.version() if there else None))
     console.print(grid)
     packages = {name: _version(name) for name in (*CORE, *OPTIONAL)}
     console.print("; ".join(f"{name} {packages[name]}" for name in CORE))
@@ -56,7 +74,7 @@ def doctor(json: options.Json = None) -> None:
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")
-    options.write_json(json, {"backends": found, "packages": packages, "clash": clash})
+    save_answer(json, DoctorAnswer(backends=found, packages=packages, clash=clash))
 
 
 def _highspy_clash() -> str | None:

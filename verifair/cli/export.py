@@ -53,7 +53,8 @@ class ExportSettings(FairnessSettings):
 def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
     from verifair.cli import options
-    from verifair.interop.export import export
+    from verifair.cli.output import save_answer
+    from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.systems.subject import read
 
     inputs, settings, files = asked(system, given)
@@ -63,9 +64,9 @@ def run(system: System, given: dict[str, Any]) -> None:
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
             limit=settings.limit, progress=progress,
         )
+    loose = RelaxedQueries(one=list(written.relaxed_1), two=list(written.relaxed_2))
+    save_answer(files.json_file, ExportAnswer(folder=str(written.folder), files=list(written.files), relaxed=loose))
     _show(written, options.console())
-    relaxed = {"1.0": list(written.relaxed_1), "2.0": list(written.relaxed_2)}
-    options.write_json(files.json_file, {"folder": str(written.folder), "files": list(written.files), "relaxed": relaxed})
 
 
 SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, inputs=ExportInputs, run=("json_file",))

@@ -15,7 +15,7 @@ from verifair.cli import options
 from verifair.cli.command import option_name
 from verifair.errors import QueryError
 from verifair.systems.files import save_table, save_text
-from verifair.systems.result import Result, json_text
+from verifair.systems.result import Answer, Result, json_text
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work
@@ -65,6 +65,13 @@ def ending() -> Iterator[None]:
         raise typer.Exit(options.INTERRUPTED) from None
 
 
+def save_answer(path: Path | None, answer: Answer) -> None:
+    """Write the JSON of an answer, where one was asked for."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_text(path, json_text(answer))
+
+
 def finish(system: System, run: Run, result: Result) -> None:
     """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
     show: Callable[[Result, Console], None] = system.part("tables", "show")
@@ -77,9 +84,7 @@ def finish(system: System, run: Run, result: Result) -> None:
     if run.plot is not None:
         run.plot.parent.mkdir(parents=True, exist_ok=True)
         system.part("plots", "plot")(result, run.plot)
-    if run.json_file is not None:
-        run.json_file.parent.mkdir(parents=True, exist_ok=True)
-        save_text(run.json_file, json_text(result))
+    save_answer(run.json_file, result)
     show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
     if interrupted is not None:
         _tell(f"interrupted: {interrupted}")

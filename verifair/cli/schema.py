@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from encoders.onnx.reader import read_onnx
-from verifair import datasets, json_schemas
+from verifair import datasets
 from verifair.cli import options
 from verifair.cli.helps import HELPS
+from verifair.errors import QueryError
 from verifair.schema.draft import draft
+from verifair.systems.result import json_schema
+from verifair.systems.system import SYSTEMS, system
 
 app = typer.Typer(
     name="schema",
@@ -54,12 +59,57 @@ Example: verifair schema json certify > certify.schema.json
 """
 
 
+TYPES = {
+    "check": "verifair.cli.check:CheckAnswer",
+    "doctor": "verifair.cli.doctor:DoctorAnswer",
+    "export": "verifair.interop.export:ExportAnswer",
+    "train": "verifair.cli.train:TrainAnswer",
+    "verify": "verifair.cli.verify:VerifyAnswer",
+    "audit": "verifair.audit.result:AuditResult",
+    "bench": "verifair.bench.answer:BenchAnswer",
+    "bench-list": "verifair.bench.answer:BenchListAnswer",
+    "certificate": "verifair.checker.certificate:FILE",
+    "kmax-certificate": "verifair.checker.kmax_certificate:FILE",
+    "vnnlib-certificate": "verifair.interop.certificate:FILE",
+    "consistency-certificate": "verifair.checker.consistency_certificate:FILE",
+}
+"""What has a JSON schema beside the answers of systems: name -> its type."""
+TITLES = {
+    "audit": "verifair audit: the JSON beside the page",
+    "certificate": "Files of proofs about fairness, bias, robustness and counterfactuals",
+    "kmax-certificate": "Files of proofs of an upper bound of k",
+    "vnnlib-certificate": "Files of proofs that a VNN-LIB query is unsat",
+    "consistency-certificate": "Files of proofs of consistent explanations",
+}
+"""Those whose title is not that of a verb's --json."""
+
+
+def names() -> list[str]:
+    """Return what there is a schema for, in alphabetical order."""
+    return sorted([*TYPES, *_answers()])
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of an answer or a file of proofs. Raises QueryError where there is none of this name."""
+    if name not in names():
+        raise QueryError(f"there is no JSON schema {name!r}; expected one of {', '.join(names())}")
+    made_of: Any = _answers().get(name)
+    if made_of is None:
+        module, _, attribute = TYPES[name].partition(":")
+        made_of = getattr(import_module(module), attribute)
+    return json_schema(name, TITLES.get(name, f"verifair {name.replace('-', ' --', 1)} --json"), made_of)
+
+
+def _answers() -> dict[str, Any]:
+    return {name: made_of for verb in SYSTEMS for name, made_of in system(verb).part("result", "ANSWERS").items()}
+
+
 @app.command("json", help=JSON_EXAMPLE)
 def json(
     name: Annotated[str | None, typer.Argument(help="A verb's answer, or a kind of certificate.", show_default=False)] = None,
 ) -> None:
     if name is not None:
-        typer.echo(json_schemas.text(name), nl=False)
+        typer.echo(dumps(schema(name), indent=2, ensure_ascii=False))
         return
-    for each in json_schemas.names():
-        options.console().print(f"{each:24}{json_schemas.schema(each)['title']}", markup=False, soft_wrap=True)
+    for each in names():
+        options.console().print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)

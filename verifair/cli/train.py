@@ -13,12 +13,61 @@ from rich.table import Table
 from verifair import datasets
 from verifair.cli import options
 from verifair.cli.helps import HELPS
+from verifair.cli.output import save_answer
 from verifair.datasets import Dataset
 from verifair.errors import QueryError, TrainingError
 from verifair.schema.schema import Schema
 from verifair.systems.cec import training as cec
+from verifair.systems.files import plain
+from verifair.systems.result import Answer, Seed, Shape, Share
 from verifair.training import METHODS, Choices
 from verifair.training import train as fit
+
+
+class ConsistencyShape(Shape):
+    """Explanation consistency on the test rows: measured, no proof."""
+
+    cec: float
+    """Mean score."""
+    flips: Share
+    hidden: Share
+    """In regime B."""
+    matched: Share
+    variance: float
+    positive: Share
+    auc: float | None
+    silent: Share
+    """People without any attribution."""
+
+
+class TrainReport(Shape):
+    """Measured, no proof."""
+
+    train_accuracy: Share
+    test_accuracy: Share
+    base_rate: Share
+    """Of the more frequent class, what guessing it would score."""
+    positive_rate: dict[str, dict[str, float | None]]
+    """Protected feature -> group -> share decided positively."""
+    counterfactual_gap: dict[str, float | None]
+    """Protected feature -> mean distance of probabilities between rows and their counterfactuals."""
+    margin_gap: dict[str, float | None]
+    losses: list[float | None]
+    """After each epoch."""
+    consistency: ConsistencyShape | None
+    plain: ConsistencyShape | None
+    """Of the same network trained for prediction alone."""
+
+
+class TrainAnswer(Answer):
+    """`verifair train`: a network, and what it is worth."""
+
+    settings: dict[str, Any]
+    report: TrainReport
+    model: str
+    """The ONNX file."""
+    seed: Seed
+
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
@@ -77,7 +126,8 @@ def train(
     )
     if isinstance(model.report, cec.ConsistencyReport):
         _print_consistency(console, model.report.plain, model.report.consistency, model.settings.sensitive)
-    options.write_json(json, {"settings": model.settings.plain(), "report": report, "model": str(network), "seed": seed})
+    answer = TrainAnswer(settings=model.settings.plain(), report=TrainReport(**plain(report)), model=str(network), seed=seed)
+    save_answer(json, answer)
 
 
 def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:

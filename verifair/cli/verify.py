@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -14,13 +14,36 @@ from encoders.network import Network
 from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
 from verifair.cli import options
 from verifair.cli.helps import HELPS
+from verifair.cli.output import save_answer
 from verifair.errors import QueryError
 from verifair.interop.certificate import VnnlibCertificate, rejections
 from verifair.interop.decide import QueryAnswer, VnnlibStatus, check_types, decide, networks_of, rounded_nodes
 from verifair.interop.witness import written
+from verifair.systems.result import Answer, Count, Seconds
 
 EXITS = {VnnlibStatus.UNSAT: 0, VnnlibStatus.SAT: 10, VnnlibStatus.UNKNOWN: 20, VnnlibStatus.TIMED_OUT: 20}
 METHODS = ("auto", "bnb", "milp")
+
+
+class VerifyAnswer(Answer):
+    """`verifair verify`: a VNN-LIB query."""
+
+    query: str
+    answer: str
+    """In VNN-COMP's words; sat: an assignment was found, unsat: there is none."""
+    reason: str | None
+    assignment: list[str] | None
+    """Lines in VNN-LIB's form."""
+    float32_agrees: bool | None
+    cases: Count
+    engines: list[str]
+    trust: Literal["proved", "claimed"] | None
+    """Of an unsat."""
+    claimed: list[str]
+    """Solvers on whose word an unsat rests."""
+    rounded: list[str]
+    """What was rounded when the network was folded."""
+    seconds: Seconds
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
@@ -68,7 +91,7 @@ def command(
         results.parent.mkdir(parents=True, exist_ok=True)
         results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
     _explain(found, options.Output(source="", json=None, certificate=certificate).save_certificate(found.certificate))
-    options.write_json(json, _answer(query, found, text))
+    save_answer(json, _answer(query, found, text))
     if exit_verdict:
         raise typer.Exit(EXITS[found.answer])
 
@@ -108,7 +131,7 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
         rounded=rounded_nodes(networks),
         seconds=time.monotonic() - started,
     )
-    options.write_json(json, _answer(query.path, found, ""))
+    save_answer(json, _answer(query.path, found, ""))
 
 
 def _explain(found: QueryAnswer, saved: Path | None) -> None:
@@ -134,17 +157,11 @@ def _explain(found: QueryAnswer, saved: Path | None) -> None:
         say("onnxruntime's float32 outputs do not meet the query at this assignment; exact arithmetic does")
 
 
-def _answer(path: Path, found: QueryAnswer, text: str) -> dict[str, object]:
-    return {
-        "query": str(path),
-        "answer": found.answer.value,
-        "reason": found.reason,
-        "assignment": text.splitlines() if text else None,
-        "float32_agrees": found.assignment.agrees if found.assignment is not None else None,
-        "cases": found.cases,
-        "engines": list(found.engines),
-        "trust": None if found.answer is not VnnlibStatus.UNSAT else "claimed" if found.claimed else "proved",
-        "claimed": list(found.claimed),
-        "rounded": list(found.rounded),
-        "seconds": found.seconds,
-    }
+def _answer(path: Path, found: QueryAnswer, text: str) -> VerifyAnswer:
+    unsat = found.answer is VnnlibStatus.UNSAT
+    return VerifyAnswer(
+        query=str(path), answer=found.answer.value, reason=found.reason, assignment=text.splitlines() if text else None,
+        float32_agrees=found.assignment.agrees if found.assignment is not None else None, cases=found.cases,
+        engines=list(found.engines), trust=None if not unsat else "claimed" if found.claimed else "proved",
+        claimed=list(found.claimed), rounded=list(found.rounded), seconds=found.seconds,
+    )

@@ -28,10 +28,11 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import onnx
+from pydantic import Field
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
@@ -43,6 +44,7 @@ from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
 from verifair.interop import MOST
 from verifair.schema.schema import Schema
+from verifair.systems.result import Answer, Shape
 
 DIRECTIONS = ("fall", "rise")
 NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"
@@ -50,6 +52,21 @@ ALL = "all"
 """Instead of a list of features to enumerate."""
 LINES = 33
 """That stand for the curve of a probability gap."""
+
+
+class RelaxedQueries(Shape):
+    """What a version of the format could not say exactly: unsat still proves, sat has to be confirmed."""
+
+    one: Annotated[list[str], Field(alias="1.0")]
+    two: Annotated[list[str], Field(alias="2.0")]
+
+
+class ExportAnswer(Answer):
+    """`verifair export`: VNN-LIB queries in a folder; proved when all files of one version are unsat."""
+
+    folder: str
+    files: list[str]
+    relaxed: RelaxedQueries
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -210,8 +210,9 @@ def _versions() -> dict[str, str]:
 
 
 def json_schema(name: str, title: str, made_of: Any) -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of what is written of a type."""
-    made = _plain(TypeAdapter(made_of).json_schema(mode="serialization"))
+    """Return the JSON schema (draft 2020-12) of what is written of a type; of a file that is read, of what it may hold."""
+    is_file = isinstance(made_of, TypeAdapter)
+    made = _plain(made_of.json_schema() if is_file else TypeAdapter(made_of).json_schema(mode="serialization"))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title, **made}
 
 

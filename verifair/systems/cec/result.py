@@ -469,3 +469,6 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 def _called(row: Integers, names: pd.Index) -> pd.Series:
     """(P,) names of rows, None for -1; objects, so that 308 stays 308 beside a None."""
     return pd.Series([names[r] if r >= 0 else None for r in row], dtype=object)
+
+
+ANSWERS = {"cec": CecResult}

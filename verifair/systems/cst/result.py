@@ -318,3 +318,6 @@ class CstResult(Result):
     def folder(self, one: Intervention) -> str:
         """Return where an intervention's figures and cases are in the folder of --out: one of its own, where there are several."""
         return f"{file_name(one.name)}/" if len(self.tests) > 1 else ""
+
+
+ANSWERS = {"cst": CstResult}

@@ -245,3 +245,6 @@ class FgceResult(Result):
                 + (f", {unknown} unknown" if unknown else "")
             )
         return out
+
+
+ANSWERS = {"fgce": FgceResult}

@@ -121,3 +121,6 @@ class PbaResult(Result):
     def suffix(self, name: str) -> str:
         """Return what tells the files of several protected features apart."""
         return f"-{name}" if len(self.protected) > 1 else ""
+
+
+ANSWERS = {"pba": PbaResult}

@@ -9,14 +9,13 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from solvers.outcome import Termination
 from tests.audit_sample import audit
-from verifair import json_schemas
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import Tree
+from verifair.cli import schema as json_schemas
 from verifair.cli.main import VERBS
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
-from verifair.json_schemas.generate import SHAPES, generated
 from verifair.systems.files import plain
 from verifair.systems.findings import Standing
 
@@ -50,18 +49,16 @@ def refused(name: str, answer: dict[str, Any]) -> str:
     return str(met.value.message)
 
 
-@pytest.mark.parametrize("name", list(SHAPES))
-def test_every_file_is_valid_and_up_to_date(name: str) -> None:
+@pytest.mark.parametrize("name", json_schemas.names())
+def test_every_schema_is_valid(name: str) -> None:
     Draft202012Validator.check_schema(json_schemas.schema(name))
-    assert json_schemas.text(name) == generated(name), "run: python -m verifair.json_schemas.generate"
 
 
-def test_there_is_a_schema_for_every_verb_and_no_other_file() -> None:
-    verbs = set(VERBS) - SILENT
-    assert verbs <= set(json_schemas.names()) == set(SHAPES)
+def test_there_is_a_schema_for_every_verb() -> None:
+    assert set(VERBS) - SILENT <= set(json_schemas.names())
 
 
-@pytest.mark.parametrize("name", list(SHAPES))
+@pytest.mark.parametrize("name", json_schemas.names())
 def test_shapes_are_closed_and_say_what_they_are(name: str) -> None:
     """Every object with fixed keys refuses others; answers say what they are."""
     whole = json_schemas.schema(name)
@@ -113,7 +110,7 @@ def test_an_audit_is_as_its_schema_says() -> None:
 
 def test_an_unknown_name_is_told_what_there_is() -> None:
     with pytest.raises(QueryError, match="no JSON schema 'nothing'; expected one of audit, bench"):
-        json_schemas.text("nothing")
+        json_schemas.schema("nothing")
 
 
 def test_a_saved_certificate_is_as_its_schema_says(tmp_path: Path) -> None:

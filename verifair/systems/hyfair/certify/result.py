@@ -240,3 +240,9 @@ class PartitionResult(PartitionSummary, Result):
 
 
 CertifyResult = VerdictResult | TargetedResult | MaximumResult | PartitionResult
+
+
+ANSWERS = {
+    "certify": VerdictResult, "certify-targeted": TargetedResult, "certify-partition": PartitionResult,
+    "certify-maximise": MaximumResult,
+}

@@ -84,3 +84,6 @@ class ExplainResult(Result):
         """The rules of all clusters, those that negation helps most first."""
         every = (one for explanation in self.found.found for one in explanation.rules)
         return sorted(every, key=lambda one: -one.evidence.difference)
+
+
+ANSWERS = {"explain": ExplainResult}

@@ -58,3 +58,6 @@ class GuardResult(Answer):
     """Rules of the guardrail that the schema was made for."""
     model: Path = Field(exclude=True)
     certificate: Path | None = Field(exclude=True)
+
+
+ANSWERS = {"guard": GuardResult}

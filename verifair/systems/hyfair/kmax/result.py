@@ -120,3 +120,6 @@ class KmaxResult(Result):
     verdict: InstanceOf[KmaxVerdict] | None = Field(exclude=True)
     best: InstanceOf[Cluster] = Field(exclude=True)
     """The search's cluster, or the one that the bound met on its way, where that is larger."""
+
+
+ANSWERS = {"kmax": KmaxResult}

@@ -1,4 +1,4 @@
-"""bench: measured runs, scores, and contradictions if there are any."""
+"""The JSON of `verifair bench`: measured runs, scores, and contradictions if there are any."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 from pydantic import Field
 
 from verifair.bench.records import Said
-from verifair.json_schemas.words import Answer, Count, Seconds, Seed, Shape
+from verifair.systems.result import Answer, Count, Seconds, Seed, Shape
 
 
-class Case(Shape):
+class CaseShape(Shape):
     case: str
     family: str
     kind: str
     size: int
 
 
-class Competitor(Shape):
+class CompetitorShape(Shape):
     name: str
     available: bool
     version: str
@@ -25,7 +25,7 @@ class Competitor(Shape):
     """How to install it."""
 
 
-class Run(Shape):
+class RunShape(Shape):
     """One measured run. Seconds on the clock; memory beyond what the process held before."""
 
     case: str
@@ -56,12 +56,12 @@ class Run(Shape):
     note: str
 
 
-class Contradiction(Shape):
+class ContradictionShape(Shape):
     what: str
-    answers: Annotated[list[Run], Field(min_length=2, max_length=2)]
+    answers: Annotated[list[RunShape], Field(min_length=2, max_length=2)]
 
 
-class Score(Shape):
+class ScoreShape(Shape):
     """A competitor over a kind of questions, or over one family of them."""
 
     kind: str
@@ -78,14 +78,14 @@ class Score(Shape):
     open_for: Annotated[str, Field(alias="mostly open for")]
 
 
-class BenchList(Answer):
+class BenchListAnswer(Answer):
     """`verifair bench --list`: cases and competitors."""
 
-    registry: list[Case]
-    competitors: list[Competitor]
+    registry: list[CaseShape]
+    competitors: list[CompetitorShape]
 
 
-class Job(Shape):
+class JobShape(Shape):
     """Who for which job: one family at one size."""
 
     family: str
@@ -100,7 +100,7 @@ class Job(Shape):
     default_seconds: float | None
 
 
-class Default(Shape):
+class DefaultShape(Shape):
     """Whether the backend that a method asks when none is named is the right one."""
 
     kind: str
@@ -114,7 +114,7 @@ class Default(Shape):
     best_solved: Count
 
 
-class Bench(BenchList):
+class BenchAnswer(BenchListAnswer):
     """`verifair bench`: the same questions by every method and solver that is installed."""
 
     cases: Count
@@ -124,10 +124,10 @@ class Bench(BenchList):
     runs: Count
     limit: Seconds
     """Granted to a run."""
-    disagreements: list[Contradiction]
-    scores: list[Score]
-    jobs: list[Job]
-    defaults: list[Default]
-    records: list[Run]
+    disagreements: list[ContradictionShape]
+    scores: list[ScoreShape]
+    jobs: list[JobShape]
+    defaults: list[DefaultShape]
+    records: list[RunShape]
     interrupted: bool
     seed: Seed
