@@ -29,13 +29,8 @@ from verifair.systems.files import save_json, versions
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-Model = Annotated[Path | None, typer.Argument(help="The network, an ONNX file.", show_default=False)]
-SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Description of the inputs (TOML).")]
-Demo = Annotated[str | None, typer.Option("--demo", help="Use a shipped network, its schema and data: german or adult.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole answer to this JSON file.")]
-Box = Annotated[list[str] | None, typer.Option("--box", help="feature=value or feature=low:high; repeat.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for the whole run; what is left then is UNKNOWN.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes (joblib); each keeps to one BLAS thread.")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="Use the workers of a dask cluster instead: tcp://host:port of its scheduler.")
@@ -118,13 +113,6 @@ class Output:
 
 def console() -> Console:
     return Console(highlight=False)
-
-
-def parsed_box(texts: Sequence[str], *, option: str = "--box") -> dict[str, Any]:
-    """feature -> value or (low, high), as written in feature=value and feature=low:high. Raises QueryError."""
-    expected = f"expected feature=value or feature=low:high, e.g. {option} age=30:40"
-    found = assignments(texts, option, expected=expected, once="give each feature once")
-    return {name: tuple(end.strip() for end in value.split(":", 1)) if ":" in value else value for name, value in found.items()}
 
 
 def assignments(texts: Sequence[str], option: str, *, expected: str, once: str) -> dict[str, str]:
