@@ -21,6 +21,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.arguments import groups_of
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.estimator import GroupCounterfactuals
+from verifair.systems.fgce.settings import FgceSettings
 
 SCHEMA = schema_of(
     integer("age", 0, 8, change="increase"),
@@ -371,6 +372,13 @@ def test_models_that_cannot_decide() -> None:
 
 
 # Settings
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    stated, own = FgceSettings(), GroupCounterfactuals(MODEL, SCHEMA).get_params(deep=False)
+    shared = set(own) & set(FgceSettings.model_fields)
+    assert len(shared) == 13
+    assert {name: own[name] for name in shared - {"changes"}} == {name: getattr(stated, name) for name in shared - {"changes"}}
 
 
 @pytest.mark.parametrize(("message", "settings"), [
