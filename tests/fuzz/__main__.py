@@ -4,8 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.target import outcome
-from tests.fuzz.targets import TARGETS, target
+from tests.fuzz.target import TARGETS, outcome, target
 from tests.fuzz.watch import Corpus, campaign
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.fuzz import mutate, world
-from tests.fuzz.opened import never_opens
+from tests.fuzz.target import never_opens
 from tests.fuzz.text_targets import DATA, Toml
 from verifair.audit import audit_file, subject
 from verifair.audit.run import _pin

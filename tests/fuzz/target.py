@@ -1,16 +1,21 @@
 """What is fuzzed: a reader, valid files for it, and how they are damaged; and what a reader may do with a damaged file."""
 
+import os
 import random
 import re
+import sys
 import traceback
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from encoders.errors import ModelError
 from solvers.outcome import BackendError
-from tests.fuzz.opened import FORBIDDEN, never_opens
 from verifair.errors import VerifairError
 
 OURS = (VerifairError, ModelError, BackendError)
@@ -87,3 +92,70 @@ def skeleton(message: str, path: Path) -> str:
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
     text = re.sub(r"-?\d[\d.,e+-]*", "N", text)
     return " ".join(text.split())[:160]
+
+
+# Which files a reader opens: paths in a file from a stranger must not lead out of its folder, whatever the message says.
+
+
+FORBIDDEN = [Path(one) for one in ("/etc/passwd", "/dev/zero", "/dev/urandom")]
+"""What damaged files name most, and no reader opens for any other reason."""
+_BLOCKS: list[list[str]] = []
+"""What was opened in each block that is under way."""
+
+
+@cache
+def _listening() -> None:
+    """From now on; Python has no way to stop it."""
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("open", "sqlite3.connect") and isinstance(arguments[0], (str, bytes)):
+        for seen in _BLOCKS:
+            seen.append(os.fsdecode(arguments[0]))
+
+
+@contextmanager
+def never_opens(forbidden: Sequence[Path]) -> Iterator[None]:
+    """Fails where the block opens a forbidden file, or one below a forbidden folder, links followed, whatever else it does."""
+    _listening()
+    seen: list[str] = []
+    failed: BaseException | None = None
+    _BLOCKS.append(seen)
+    try:
+        yield
+    except BaseException as error:
+        failed = error
+    _BLOCKS.pop()
+    for name in seen:
+        if "\0" not in name and any(Path(os.path.realpath(name)).is_relative_to(one) for one in forbidden):
+            raise AssertionError(f"{name} was opened, which lies outside") from failed
+    if failed is not None:
+        raise failed
+
+
+# All readers that are fuzzed, by name; each is imported when it is asked for.
+
+
+TARGETS = {
+    "onnx": "onnx_target.OnnxTarget",
+    "schema": "text_targets.SchemaTarget",
+    "audit": "audit_target.AuditTarget",
+    "causal": "text_targets.CausalTarget",
+    "table": "text_targets.TableTarget",
+    "rules": "text_targets.RulesTarget",
+    "vnnlib": "vnnlib_target.VnnlibTarget",
+    "proof": "vnnlib_target.ProofTarget",
+    "bench": "kept_target.BenchTarget",
+    "kept": "kept_target.KeptTarget",
+    "certificate": "certificate_target.CertificateTarget",
+    "partition": "certificate_target.PartitionTarget",
+    "store": "kept_target.StoreTarget",
+    "resume": "kept_target.ResumeTarget",
+}
+
+
+def target(name: str) -> Target:
+    module, _, kind = TARGETS[name].partition(".")
+    found: Target = getattr(import_module(f"tests.fuzz.{module}"), kind)()
+    return found

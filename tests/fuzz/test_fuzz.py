@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.opened import never_opens
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.target import TARGETS, never_opens
 from tests.fuzz.watch import campaign
 
 FEW = {

@@ -190,7 +190,7 @@ def _computed(pid: int) -> float:
 
 def _run(name: str, folder: Path, seed: int, first: int, last: int) -> None:
     """The child's side: one line before each file, one after."""
-    from tests.fuzz.targets import target
+    from tests.fuzz.target import target
 
     corpus = Corpus.of(target(name), folder, seed)
     work = folder / "work"

@@ -31,7 +31,7 @@ from verifair.engine.search.boxes import anywhere
 from verifair.systems.result import Gap, json_text
 
 from .random_twins import FLIP, STYLES, random_network, random_problem
-from .test_phases import wide_problem
+from .test_engine import wide_problem
 
 STYLES_HERE = tuple(style for style in STYLES if style not in ("huge", "mixed"))
 """The others have logits of millions: every gap is 0 or 1."""

@@ -1,22 +1,28 @@
-"""What runs that are gone on with left on disk: the journal of `verifair bench`, and finished sections of `verifair audit`."""
+"""What runs that are gone on with left on disk: journals of bench, finished sections of audit, and stores of pba."""
 
 import contextlib
 import json
 import random
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+import verifair as vf
 from tests.bench_support import record
-from tests.fuzz import mutate
+from tests.fuzz import certificate_target, mutate, world
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.cli.options import write_json
+from verifair.engine.partition import certify_partition
+from verifair.engine.store import count
 from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.pba.evidence import certificate_of, witness_of
+from verifair.systems.pba.rows import Table
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
 
@@ -119,3 +125,61 @@ SECTION = Section(
     ),
     settings={"delta": [1.0]}, answer={"proved": 3},
 )
+
+
+# Stores of `verifair pba`, damaged; a run goes on with them.
+
+
+ROWS = 6
+"""So few that a run that begins again is no matter."""
+
+
+def _bias() -> vf.PersistentBias:
+    return vf.PersistentBias(network=world.network(), schema=world.SCHEMA, sensitive="sex", delta=[1])
+
+
+class StoreTarget:
+    """`verify_rows(store=..., resume=True)`, and what `verifair pba` then makes of it: a certificate, witnesses, counts."""
+
+    name = "store"
+
+    def seeds(self, folder: Path) -> dict[str, bytes]:
+        with tempfile.TemporaryDirectory() as made:
+            path = Path(made) / "run.sqlite"
+            vf.verify_rows(_bias(), world.frame().head(ROWS), store=path)
+            return {"run.sqlite": path.read_bytes()}
+
+    def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
+        return mutate.bytes_mutant(rng, data) if rng.random() < 0.3 else certificate_target.store_mutant(rng, data)
+
+    def read(self, path: Path) -> str:
+        _alone(path)
+        table = world.frame().head(ROWS)
+        found = vf.verify_rows(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
+        certificate = certificate_of(_bias(), Table.of(world.network(), world.SCHEMA, table), found)
+        for line in found[found["status"] == "violated"].itertuples(index=False):
+            witness_of(_bias(), line)
+        report = vf.check(certificate, network=world.network(), schema=world.SCHEMA)
+        kinds = "+".join(key for key, number in count(found).items() if number)
+        return f"{kinds}, proofs {'accepted' if report.accepted else 'rejected'}"
+
+
+class ResumeTarget(certificate_target.PartitionTarget):
+    """`certify_partition(resume=True)` on a damaged store."""
+
+    name = "resume"
+    suffixes = ("parts.sqlite",)
+
+    def read(self, path: Path) -> str:
+        _alone(path)
+        query = vf.IndividualFairness(network=world.network(), schema=world.SCHEMA, protected=["sex"])
+        certify_partition(query, size=2, store=path, resume=True, budget=vf.Budget(seconds=5))
+        from verifair.systems.hyfair.certify.share import summary
+
+        return "+".join(key for key, number in summary(path, query=query).parts if number)
+
+
+def _alone(path: Path) -> None:
+    """Without the journal of the file that had this name before."""
+    for side in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + side).unlink(missing_ok=True)
