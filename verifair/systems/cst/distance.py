@@ -83,7 +83,7 @@ class Metric:
             linear=_linear(name, x, len(attributes)),
             levels=levels,
             height=0.5 / len(attributes) if manhattan else np.sqrt(0.5),  # rows of unequal categories differ in two indicators
-        )  # fmt: skip
+        )
 
     def embed(self, frame: pd.DataFrame) -> Array:
         """(N, D) coordinates of rows. Raises DataError for values that are missing, not finite, or of no known category."""

@@ -127,7 +127,7 @@ class Near:
 def negatives(
     pool: Pool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
     progress: Callable[[int], None] | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, D) were decided negatively, for each k.
 
     own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves.
@@ -155,7 +155,7 @@ def negatives(
 def _step(
     pool: Pool, centers: Array, which: Integers, k: Sequence[int], own: Own | None, ties: Ties, width: int, threads: int,
     found: Array,
-) -> Booleans:  # fmt: skip
+) -> Booleans:
     """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
     short = np.zeros(len(which), dtype=bool)
     size = max(1, CELLS // width)

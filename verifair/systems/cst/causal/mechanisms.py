@@ -22,8 +22,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.coefficients import Coefficients, given, with_errors
 from verifair.systems.cst.causal.design import Design, numbers, shown
 from verifair.systems.cst.causal.draws import Draws
-from verifair.systems.cst.causal.least_squares import least_squares
-from verifair.systems.cst.causal.poisson import poisson
+from verifair.systems.cst.causal.regression import least_squares, poisson
 
 
 class Mechanism(ABC):

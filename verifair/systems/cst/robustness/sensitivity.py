@@ -33,8 +33,7 @@ from verifair.systems.cst.groups import told
 from verifair.systems.cst.robustness.effects import Effects, Errors
 from verifair.systems.cst.robustness.exact_flips import smallest_flips
 from verifair.systems.cst.robustness.flip_search import Flips, directions, search
-from verifair.systems.cst.robustness.safe_bounds import safe
-from verifair.systems.cst.robustness.safe_cells import refined
+from verifair.systems.cst.robustness.safe_bounds import refined, safe
 from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
 from verifair.systems.cst.testing import METHODS, Method, Situations
 

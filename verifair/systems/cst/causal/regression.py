@@ -1,14 +1,18 @@
-"""Ordinary least squares with the covariance of its coefficients, stable for columns of very different sizes."""
+"""Least squares and Poisson regression with the covariance of their coefficients, stable for columns of very different sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import qr, solve_triangular
+from sklearn.linear_model import PoissonRegressor
 
 from encoders.network import Array
 from verifair.errors import DataError
+from verifair.systems.cst.causal.coefficients import Coefficients
+from verifair.systems.cst.causal.design import Design
 
 SAME = 1e-10
 """A column whose part outside the span of the others is below this share of its own size is their combination."""
@@ -103,3 +107,31 @@ def with_intercept(slopes: Array, mean: Array, first: float) -> Array:
     found[0, 1:] = found[1:, 0] = -slopes @ mean
     found[0, 0] = first + mean @ slopes @ mean
     return found
+
+
+def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coefficients:
+    """Fit a Poisson regression with log link, by scikit-learn on centred columns of length 1, without penalty."""
+    if (y < 0).any():
+        raise DataError(f'node {node!r}: some rows are negative; a log-linear mechanism needs x > 0: take mechanism = "linear"')
+    names, rows = design.terms, len(y)
+    if rows < len(names) + 2:
+        raise DataError(
+            f"node {node!r}: {rows} rows are too few to fit {len(names) + 1} coefficients and their errors; add rows, drop "
+            "parents, or give the coefficients"
+        )
+    z, mean, length = scaled(design.matrix(parents), names, node)
+    check_rank(np.asarray(np.linalg.qr(z, mode="r")), names, node)
+    z *= np.sqrt(rows)  # columns of variance 1, as the solver's stopping rule expects
+    length = length / np.sqrt(rows)
+    fitted = PoissonRegressor(alpha=0.0, solver="newton-cholesky", tol=1e-9, max_iter=200).fit(z, y)
+    rate = fitted.predict(z)
+    degrees = rows - len(names) - 1
+    dispersion = float(((y - rate) ** 2 / rate).sum()) / degrees
+    augmented = np.column_stack((np.ones(rows), z)) * np.sqrt(rate)[:, None]
+    inverse = np.linalg.inv(np.asarray(np.linalg.qr(augmented, mode="r")))
+    move = np.eye(len(names) + 1)  # from intercept and slopes of the scaled columns to those of the columns as they are
+    move[1:, 1:] = np.diag(1 / length)
+    move[0, 1:] = -mean / length
+    inverse = move @ inverse
+    estimates = move @ np.concatenate(([fitted.intercept_], fitted.coef_))
+    return Coefficients(design=design, estimates=estimates, covariance=inverse @ inverse.T * dispersion, degrees=degrees)
