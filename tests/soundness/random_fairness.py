@@ -25,7 +25,7 @@ from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError, SchemaError
 
-from .random_twins import STYLES, random_network
+from .random_twins import STYLES, nasty_network
 
 STYLES_HERE = (*STYLES, "blind", "giant", "dust", "saturated")
 """blind: protected columns carry no weight.   giant, dust: weights about 1e30 and 1e-30.   saturated: logits of +-1000."""
@@ -142,7 +142,7 @@ def _network(rng: np.random.Generator, schema: vf.Schema, style: str, protected:
     depth, width = int(rng.choice([0, 1, 1, 2, 2, 3])), int(rng.choice([1, 3, 6]))
     outputs = 1 if schema.positive == "logit > 0" else 2
     base = style if style in STYLES else "plain"
-    network = random_network(rng, schema.domain.columns, base, depth=depth, width=width, outputs=outputs)
+    network = nasty_network(rng, schema.domain.columns, base, depth=depth, width=width, outputs=outputs)
     layers = list(network.layers)
     match style:
         case "blind":

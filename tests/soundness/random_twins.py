@@ -20,7 +20,7 @@ FLIP = (
 STYLES = ("plain", "sparse", "duplicate", "huge", "tiny", "mixed", "constant", "integer")
 
 
-def random_network(rng: np.random.Generator, inputs: int, style: str, *, depth: int, width: int, outputs: int) -> Network:
+def nasty_network(rng: np.random.Generator, inputs: int, style: str, *, depth: int, width: int, outputs: int) -> Network:
     """float32 weights in one of several styles; integer weights make exact ties common."""
     sizes = [inputs, *rng.integers(1, width + 1, depth), outputs]
     layers = []
@@ -67,7 +67,7 @@ def random_problem(seed: int, style: str, goals: tuple[Goal, ...]) -> TwinProble
     )
     depth = int(rng.choice([0, 1, 1, 2, 2, 3, 10]))
     outputs = int(rng.choice([1, 2, 3]))
-    network = random_network(rng, 6, style, depth=depth, width=int(rng.choice([1, 3, 8])), outputs=outputs)
+    network = nasty_network(rng, 6, style, depth=depth, width=int(rng.choice([1, 3, 8])), outputs=outputs)
     count = 3
     low = rng.integers(domain.lower, domain.upper + 1, (count, 4)).astype(float)
     high = np.minimum(low + rng.integers(0, [1, 5, 9, 3], (count, 4)), domain.upper)

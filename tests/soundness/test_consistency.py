@@ -16,7 +16,7 @@ from encoders.bounds.gradient import gradient_zonotopes
 from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
-from tests.soundness.random_twins import STYLES, random_network
+from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.kinds.consistency import _near, check_consistency, explanations, surely_near
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
@@ -97,7 +97,7 @@ def cases(draw: st.DrawFn) -> Case:
     baseline = np.round(rng.standard_normal(N), 1)
     return Case(
         rng=rng,
-        network=random_network(rng, N, style, depth=depth, width=5, outputs=outputs),
+        network=nasty_network(rng, N, style, depth=depth, width=5, outputs=outputs),
         margin=np.ones(1) if outputs == 1 else np.array([-1.0, 1.0]),
         baseline=baseline,
         sides=[random_box(rng, draw(st.sampled_from(BOXES)), baseline) for _ in range(2)],
@@ -164,7 +164,7 @@ def test_the_checker_confirms_nothing_that_is_false(case: Case) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_checker_s_bound_of_a_point_is_its_score(depth: int) -> None:
     rng = np.random.default_rng(depth)
-    network = random_network(rng, N, "plain", depth=depth, width=12, outputs=1)
+    network = nasty_network(rng, N, "plain", depth=depth, width=12, outputs=1)
     baseline, x, y = np.zeros((1, N)), rng.standard_normal((1, N)), rng.standard_normal((1, N))
     measured = cec_score(*(integrated_gradients(network, np.ones(1), one, baseline) for one in (x, y)))[0]
     one, two = (explanations(network, np.ones(1), baseline, z, z, 4096)[0] for z in (x, y))
@@ -176,7 +176,7 @@ def test_the_checker_s_bound_of_a_point_is_its_score(depth: int) -> None:
 def test_a_point_s_bound_is_its_score(depth: int) -> None:
     """At a point what is left is of second order in the slices: with many of them the bound is the measured score."""
     rng = np.random.default_rng(depth)
-    network = random_network(rng, N, "plain", depth=depth, width=12, outputs=1)
+    network = nasty_network(rng, N, "plain", depth=depth, width=12, outputs=1)
     baseline, x, y = np.zeros((1, N)), rng.standard_normal((1, N)), rng.standard_normal((1, N))
     margin = np.ones(1)
     measured = cec_score(*(integrated_gradients(network, margin, one, baseline) for one in (x, y)))[0]
@@ -253,7 +253,7 @@ def exact_gradient(network: Network, margin: Array, baseline: Array, x: Array) -
 def test_exact_explanations_lie_within_both_enclosures_without_any_tolerance(style: str, size: float) -> None:
     rng = np.random.default_rng(7)
     for depth in (0, 1, 2):
-        network = random_network(rng, N_REVIEW, style, depth=depth, width=4, outputs=2)
+        network = nasty_network(rng, N_REVIEW, style, depth=depth, width=4, outputs=2)
         margin, baseline = np.array([-1.0, 1.0]), np.round(rng.standard_normal(N_REVIEW), 1)
         low = size * rng.standard_normal(N_REVIEW)
         high = low + size * rng.choice([0.0, 0.0, 0.3], N_REVIEW)

@@ -14,7 +14,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.builders import schema_of
-from tests.soundness.random_twins import random_network
+from tests.soundness.random_twins import nasty_network
 from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
@@ -53,7 +53,7 @@ class Case:
         self.model = self._model().fit(self.frame)
         style = str(rng.choice(["plain", "sparse", "integer", "mixed"]))
         outputs = 2 if self.schema.positive == "class = 1" else 1
-        network = random_network(rng, self.schema.domain.columns, style, depth=2, width=5, outputs=outputs)
+        network = nasty_network(rng, self.schema.domain.columns, style, depth=2, width=5, outputs=outputs)
         self.network: Network = replace(network, source_sha256="0" * 64)
         self.do: dict[str, Any] = {"sex": "m" if self.words else 1}
         if rng.random() < 0.3:

@@ -38,7 +38,7 @@ from verifair.engine.verify import verify
 from verifair.errors import Disagreement, QueryError
 from verifair.schema.schema import Schema
 
-from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, random_network, random_problem, truth
+from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, nasty_network, random_problem, truth
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP}
 seeds = st.integers(0, 2**32 - 1)
@@ -441,7 +441,7 @@ def wide_problem(seed: int, hidden: tuple[int, ...]) -> TwinProblem:
         last = len(layers) == len(hidden)
         weight = rng.standard_normal((m, n)).astype(np.float32).astype(float)
         layers.append(Layer(weight=weight, bias=0.5 * rng.standard_normal(m), slope=np.full(m, 1.0 if last else leak)))
-    network = replace(random_network(rng, 6, "plain", depth=1, width=2, outputs=1), layers=tuple(layers))
+    network = replace(nasty_network(rng, 6, "plain", depth=1, width=2, outputs=1), layers=tuple(layers))
     return replace(problem, network=network, margin=np.ones(1))
 
 

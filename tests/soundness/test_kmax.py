@@ -14,7 +14,7 @@ from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of
-from tests.soundness.random_twins import STYLES, random_network
+from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.buckets.bounds import matching, most_buckets
 from verifair.engine.buckets.kmax import kmax
@@ -51,7 +51,7 @@ def query(
 ) -> KDiscrimination:
     rng = np.random.default_rng(seed)
     depth, outputs = int(rng.choice([0, 1, 1, 2, 2, 3])), int(rng.choice([1, 2]))
-    network = random_network(rng, 6, style, depth=depth, width=int(rng.choice([1, 3, 6])), outputs=outputs)
+    network = nasty_network(rng, 6, style, depth=depth, width=int(rng.choice([1, 3, 6])), outputs=outputs)
     last = network.layers[-1]
     scaled = replace(last, weight=(last.weight * gain).astype(np.float32).astype(float))
     network = replace(network, layers=(*network.layers[:-1], scaled))
@@ -131,7 +131,7 @@ def test_huge_logits_share_the_outermost_buckets() -> None:
 
 def test_copies_that_are_the_same_function_share_their_bucket() -> None:
     rng = np.random.default_rng(0)
-    network = random_network(rng, 6, "plain", depth=2, width=6, outputs=1)
+    network = nasty_network(rng, 6, "plain", depth=2, width=6, outputs=1)
     first = network.layers[0]
     blind = replace(first, weight=first.weight * np.array([0.0, 1, 1, 1, 1, 1]))
     network = replace(network, layers=(blind, *network.layers[1:]))
@@ -141,7 +141,7 @@ def test_copies_that_are_the_same_function_share_their_bucket() -> None:
 
 def test_real_valued_features_end_in_bounds_that_hold() -> None:
     rng = np.random.default_rng(5)
-    network = random_network(rng, 3, "plain", depth=1, width=6, outputs=1)
+    network = nasty_network(rng, 3, "plain", depth=1, width=6, outputs=1)
     described = schema_of(
         integer("group", 0, 2),
         real("a", -1.0, 1.0),

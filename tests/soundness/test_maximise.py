@@ -30,7 +30,7 @@ from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere
 from verifair.systems.result import Gap, json_text
 
-from .random_twins import FLIP, STYLES, random_network, random_problem
+from .random_twins import FLIP, STYLES, nasty_network, random_problem
 from .test_engine import wide_problem
 
 STYLES_HERE = tuple(style for style in STYLES if style not in ("huge", "mixed"))
@@ -57,7 +57,7 @@ def a_query(
     rng = np.random.default_rng(seed)
     depth, width, outputs = (int(rng.choice(some)) for some in ([0, 1, 2, 3], [2, 6], [1, 2]))
     schema = a_schema(CONSTRAINTS if constrained else [], outputs)
-    network = random_network(rng, schema.domain.columns, style, depth=depth, width=width, outputs=outputs)
+    network = nasty_network(rng, schema.domain.columns, style, depth=depth, width=width, outputs=outputs)
     network = replace(network, source_sha256=f"{seed:064x}")
     relax = {"age": 1} if relaxed else {}
     return vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], relax=relax, scale=scale)  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_bounds_over_real_features_are_accepted_too(reals: int, tolerance: float
     schema = schema_of(*features, positive="logit > 0")
     closed = 0
     for seed in (3, 9, 10, 28, 84, 93, 109):
-        network = random_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
+        network = nasty_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
         query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["sex"])
         found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=tolerance)
         assert found.certificate is not None
@@ -257,7 +257,7 @@ def test_many_questions_end_in_time() -> None:
     protected = integer("zone", 0, 199, protected=True)
     age = integer("age", 0, 9)
     schema = schema_of(protected, age, positive="logit > 0")
-    network = random_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
+    network = nasty_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
     query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
     found = vf.maximise(query, budget=vf.Budget(seconds=0.05))
     assert (found.upper, found.reason, found.certificate) == (1.0, vf.Reason.TIME, None)
@@ -268,7 +268,7 @@ def a_hard_query() -> vf.ProbabilityGap:
     """Of six real features: not closed within a minute."""
     protected = categorical("sex", "f", "m", protected=True)
     schema = schema_of(protected, *(real(f"x{k}", -1, 1) for k in range(6)), positive="logit > 0")
-    network = random_network(np.random.default_rng(0), schema.domain.columns, "plain", depth=2, width=16, outputs=1)
+    network = nasty_network(np.random.default_rng(0), schema.domain.columns, "plain", depth=2, width=16, outputs=1)
     return vf.ProbabilityGap(network=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
 
 

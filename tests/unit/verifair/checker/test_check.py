@@ -38,7 +38,7 @@ SCHEMA = schema_of(
 SHA = "0" * 64
 
 
-def random_network(seed: int, hidden: tuple[int, ...] = (6, 4), outputs: int = 1, scale: float = 1.0) -> Network:
+def mixed_network(seed: int, hidden: tuple[int, ...] = (6, 4), outputs: int = 1, scale: float = 1.0) -> Network:
     """Gaussian float32 weights; ReLU and LeakyReLU neurons mixed; some weights 0."""
     rng = np.random.default_rng(seed)
     sizes = (SCHEMA.domain.columns, *hidden, outputs)
@@ -160,7 +160,7 @@ def reasons(report: CheckReport) -> str:
 def test_row_statements_are_accepted_exactly_when_true(
     seed: int, goal: str, hidden: tuple[int, ...], outputs: int, scale: float, depth: int
 ) -> None:
-    network = random_network(seed, hidden, outputs, scale)
+    network = mixed_network(seed, hidden, outputs, scale)
     statement = statement_of(network, seed, goal, 1.0)
     lower, upper = row_box(statement)
     tree = grow(network, statement, lower, upper, depth)
@@ -187,7 +187,7 @@ def test_row_statements_are_accepted_exactly_when_true(
     depth=st.integers(0, 3),
 )
 def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple[int, ...], outputs: int, depth: int) -> None:
-    network = random_network(seed, hidden, outputs)
+    network = mixed_network(seed, hidden, outputs)
     domain = SCHEMA.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
     lower[3] = upper[3] = float(seed % 2)
@@ -219,7 +219,7 @@ def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple
     close=st.booleans(),
 )
 def test_bounds_are_below_every_exact_value(seed: int, hidden: tuple[int, ...], scale: float, close: bool) -> None:
-    network = random_network(seed, hidden, 2, scale)
+    network = mixed_network(seed, hidden, 2, scale)
     rng = np.random.default_rng(seed)
     domain = SCHEMA.domain
     ends = np.sort([rows_of(rng) for _ in range(2)], axis=0)
@@ -245,7 +245,7 @@ def test_bounds_are_below_every_exact_value(seed: int, hidden: tuple[int, ...], 
 
 
 def test_bounds_of_one_point_are_as_tight_as_rounding_allows() -> None:
-    network = random_network(5, (8, 8, 8), 1)
+    network = mixed_network(5, (8, 8, 8), 1)
     raw = np.array([[2.0, 1.0, 1.0, 0.0]])
     x = SCHEMA.encode(raw)
     bounds = TwinBounds(network, x, x, x, x, close=True)
@@ -256,7 +256,7 @@ def test_bounds_of_one_point_are_as_tight_as_rounding_allows() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_layer_bounds_hold_the_inner_values(seed: int) -> None:
-    network = random_network(seed, (7, 6, 5), 1)
+    network = mixed_network(seed, (7, 6, 5), 1)
     domain = SCHEMA.domain
     lower, upper = np.array([[0.0, -2.0, 1.0, 0.0]]), np.array([[5.0, 3.0, 1.0, 0.0]])
     raw = points(lower[0], upper[0])
@@ -321,7 +321,7 @@ def test_touching_zero_is_no_flip() -> None:
 # Mutations: each is written to a file with a fresh digest, so that only the check itself can notice
 
 
-NETWORK = random_network(3)
+NETWORK = mixed_network(3)
 GOOD = proof_of(NETWORK)
 
 

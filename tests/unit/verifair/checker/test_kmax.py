@@ -13,7 +13,7 @@ import pytest
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.builders import integer, schema_of
-from tests.soundness.random_twins import random_network
+from tests.soundness.random_twins import nasty_network
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.checker.tree import Tree
@@ -31,7 +31,7 @@ SCHEMA = schema_of(
 
 def asked(seed: int = 3, gain: float = 1.0) -> KDiscrimination:
     rng = np.random.default_rng(seed)
-    network = random_network(rng, 3, "plain", depth=2, width=8, outputs=1)
+    network = nasty_network(rng, 3, "plain", depth=2, width=8, outputs=1)
     last = network.layers[-1]
     scaled = Layer(weight=(last.weight * gain).astype(np.float32).astype(float), bias=last.bias, slope=last.slope)
     network = replace(network, layers=(*network.layers[:-1], scaled), source_sha256="0" * 64)

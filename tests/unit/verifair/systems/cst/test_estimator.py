@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
 from tests.builders import one_hot, real, schema_of
-from tests.soundness.random_twins import random_network
+from tests.soundness.random_twins import nasty_network
 from verifair import datasets
 from verifair.checker.check import check
 from verifair.checker.statement import CounterfactualQuery
@@ -363,7 +363,7 @@ def test_nothing_is_certified_of_counterfactuals_that_the_equations_would_get_wr
     frame = pd.DataFrame({name: man, "g_woman": 1 - man, "pay": 50.0 + 20 * man + rng.normal(0, 5, 20)})
     model = CausalModel(nodes=(Node(name=name), Node(name="pay", parents=(name,)))).fit(frame)
     schema = schema_of(*features, positive="logit > 0")
-    network = random_network(rng, schema.domain.columns, "plain", depth=2, width=4, outputs=1)
+    network = nasty_network(rng, schema.domain.columns, "plain", depth=2, width=4, outputs=1)
     with pytest.raises(QueryError, match=message):
         certify_counterfactuals(model, network, schema, frame, do=do)
 
@@ -374,7 +374,7 @@ def test_a_certificate_that_lists_no_values_for_a_number_is_rejected() -> None:
     frame = pd.DataFrame({"man": man, "pay": 50.0 + 20 * man + np.random.default_rng(0).normal(0, 5, 20)})
     model = CausalModel(nodes=(Node(name="man"), Node(name="pay", parents=("man",)))).fit(frame)
     schema = schema_of(real("pay", 0, 200), positive="logit > 0")
-    network = replace(random_network(np.random.default_rng(0), 1, "plain", depth=1, width=2, outputs=1), source_sha256="0" * 64)
+    network = replace(nasty_network(np.random.default_rng(0), 1, "plain", depth=1, width=2, outputs=1), source_sha256="0" * 64)
     certificate = certify_counterfactuals(model, network, schema, frame, do={"man": 1}).certificate
     assert certificate is not None
     assert isinstance(certificate.query, CounterfactualQuery)

@@ -1,13 +1,13 @@
 """The baselines of the CEC paper: each does what it claims, on people whose bias is known."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from encoders.network import Layer, Link, Network
+from encoders.network import Network
+from tests.builders import random_network
 from verifair import datasets
 from verifair.engine.questions import decisions
 from verifair.errors import DataError, TrainingError
@@ -103,19 +103,13 @@ def test_repair_needs_every_group() -> None:
 # The mixture of networks
 
 
-def random_network(seed: int, hidden: tuple[int, ...] = (7, 5)) -> Network:
-    draw = np.random.default_rng(seed)
-    widths = (3, *hidden, 2)
-    layers = [
-        Layer(weight=draw.normal(size=(m, n)), bias=draw.normal(size=m), slope=np.full(m, float(k == len(hidden))))
-        for k, (n, m) in enumerate(itertools.pairwise(widths))
-    ]
-    return Network(layers=tuple(layers), link=Link.IDENTITY, source_sha256="")
+def drawn(seed: int, hidden: tuple[int, ...] = (7, 5)) -> Network:
+    return random_network(np.random.default_rng(seed), (3, *hidden, 2))
 
 
 @pytest.mark.parametrize("hidden", [(), (6,), (7, 5), (4, 4, 4)])
 def test_the_mixture_is_the_weighted_sum(hidden: tuple[int, ...]) -> None:
-    networks, weights = [random_network(seed, hidden) for seed in range(3)], np.array([0.5, 0.3, 0.2])
+    networks, weights = [drawn(seed, hidden) for seed in range(3)], np.array([0.5, 0.3, 0.2])
     expected = sum(p * network.forward(PEOPLE.x) for p, network in zip(weights, networks, strict=True))
     mixed = mixture(networks, weights)
     assert mixed.hidden == tuple(3 * width for width in hidden)
@@ -123,14 +117,14 @@ def test_the_mixture_is_the_weighted_sum(hidden: tuple[int, ...]) -> None:
 
 
 def test_attributions_of_the_mixture_are_the_expected_ones() -> None:
-    networks, weights = [random_network(seed) for seed in range(2)], np.array([0.7, 0.3])
+    networks, weights = [drawn(seed) for seed in range(2)], np.array([0.7, 0.3])
     reference = Reference.of(PEOPLE, COLUMNS.merit)
     parts = [audit(network, reference, OTHERS).g for network in networks]
     assert np.allclose(audit(mixture(networks, weights), reference, OTHERS).g, 0.7 * parts[0] + 0.3 * parts[1], atol=1e-9)
 
 
 def test_a_constant_member_explains_nothing() -> None:
-    network = random_network(0)
+    network = drawn(0)
     always = constant(network, positive=True)
     assert decisions(always, OTHERS.x).all()
     assert not decisions(constant(network, positive=False), OTHERS.x).any()
@@ -140,7 +134,7 @@ def test_a_constant_member_explains_nothing() -> None:
 
 def test_different_networks_do_not_mix() -> None:
     with pytest.raises(ValueError, match="the same depth"):
-        mixture([random_network(0), random_network(0, (7,))], np.array([0.5, 0.5]))
+        mixture([drawn(0), drawn(0, (7,))], np.array([0.5, 0.5]))
 
 
 # Every method
