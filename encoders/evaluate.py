@@ -10,7 +10,7 @@ from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start,
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import exceeds
-from encoders.problem import Goal, ProbabilityGap, TwinProblem
+from encoders.problem import GapGoal, Goal, TwinProblem
 
 EXACT_POINTS = 128
 """Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
@@ -80,7 +80,7 @@ def _row_values(goal: Goal, g: arb, g_prime: arb, same: bool) -> list[arb]:
     return found
 
 
-def _gap_values(gap: ProbabilityGap, g: arb, g_prime: arb, same: bool) -> list[arb]:
+def _gap_values(gap: GapGoal, g: arb, g_prime: arb, same: bool) -> list[arb]:
     """epsilon - (sigma(g) - sigma(g')): the curve itself, of which the rows are tangents."""
     difference = ball(0.0) if same else sigmoid(g) - sigmoid(g_prime)
     return [ball(gap.epsilon) - (-difference if gap.rise else difference)]
@@ -113,7 +113,7 @@ def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[B
     return met, margins
 
 
-def _gap_exceeded(margins: Dyadic, gap: ProbabilityGap) -> bool:
+def _gap_exceeded(margins: Dyadic, gap: GapGoal) -> bool:
     first, second = margins.to_fractions()
     return exceeds(second, first, gap.epsilon) if gap.rise else exceeds(first, second, gap.epsilon)
 
@@ -128,7 +128,7 @@ def seems_unmet(problem: TwinProblem, margins: Array, noise: Array) -> Booleans:
     return unmet
 
 
-def gap(margins: Array, towards: ProbabilityGap) -> Array:
+def gap(margins: Array, towards: GapGoal) -> Array:
     """(B,) sigma(g(x)) - sigma(g(x')) of float64 margins (B, 2), negated for a rise: to look for witnesses and to show."""
     probability = scipy.special.expit(margins)
     difference = probability[..., 0] - probability[..., 1]

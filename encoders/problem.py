@@ -200,7 +200,7 @@ class Goal:
     rows: Array
     strict: bool
     constant: Array | None = None
-    gap: ProbabilityGap | None = None
+    gap: GapGoal | None = None
 
     @property
     def constants(self) -> Array:
@@ -209,7 +209,7 @@ class Goal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityGap:
+class GapGoal:
     """sigma(g(x)) - sigma(g(x')) <= epsilon, or with the copies swapped when `rise`; sigma is the logistic function."""
 
     epsilon: float

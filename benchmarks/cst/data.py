@@ -13,7 +13,7 @@ from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Decider, Recorded, Rule
+from verifair.systems.cst.deciders import Decider, LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 
 
@@ -42,7 +42,7 @@ def audit(name: str, frame: pd.DataFrame) -> Audit:
     assert decision.weights
     assert decision.column
     assert do
-    rule = Rule(weights=decision.weights, above=decision.above, at_least=decision.at_least)
+    rule = LinearRule(weights=decision.weights, above=decision.above, at_least=decision.at_least)
     decider = Recorded(column=decision.column, positive=decision.positive, counterfactual=rule)
     return Audit(
         frame=frame, model=CausalModel(nodes=file.nodes), decider=decider, do=dict(do), attributes=file.situation.attributes

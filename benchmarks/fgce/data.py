@@ -28,7 +28,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 SEED, TEST = 482, 0.3
 """random_state and the test part of the paper's split (appendix C); the classifier takes the same seed."""
@@ -52,8 +52,8 @@ class PaperData:
     eps: float
 
     @cached_property
-    def space(self) -> Space:
-        return Space.of(self.schema)
+    def space(self) -> FeatureSpace:
+        return FeatureSpace.of(self.schema)
 
     @cached_property
     def raw(self) -> Array:

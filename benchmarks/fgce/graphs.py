@@ -25,7 +25,7 @@ from benchmarks.fgce.data import LOADERS, PaperData, load
 from benchmarks.fgce.paper import COMPAS_IS_HELOC_AT, FIGURE_1_STUDENT, TABLE_I, TABLE_VII, GraphCounts
 from benchmarks.shared import data_folder, peak, show
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.systems.fgce.graph.reachability import Statistics
+from verifair.systems.fgce.graph.reachability import GraphStatistics
 from verifair.systems.fgce.space import Moves
 
 CURVES = {
@@ -49,9 +49,9 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
     return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items()]
 
 
-def group_counts(data: PaperData, eps: float) -> tuple[Statistics, Statistics]:
+def group_counts(data: PaperData, eps: float) -> tuple[GraphStatistics, GraphStatistics]:
     """Of the subgraphs that G0 and G1 induce."""
-    g0, g1 = (Statistics.of(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))
+    g0, g1 = (GraphStatistics.of(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))
     return g0, g1
 
 
@@ -75,7 +75,7 @@ def _groups(data: PaperData) -> Iterator[dict[str, Any]]:
             }
 
 
-def _told(one: GraphCounts | Statistics | None) -> str:
+def _told(one: GraphCounts | GraphStatistics | None) -> str:
     return f"{one.nodes} / {one.strong} / {one.weak} / {cut(one.density):.2f}" if one else "not printed"
 
 
@@ -100,7 +100,7 @@ def _defaults(name: str, folder: Path) -> dict[str, Any]:
 def _curve(data: PaperData) -> Iterator[dict[str, Any]]:
     for eps in CURVES[data.name]:
         graph = FeasibilityGraph.build(data.space, data.raw, eps)
-        found = Statistics.of(graph)
+        found = GraphStatistics.of(graph)
         printed = FIGURE_1_STUDENT[eps] if data.name == "Student" else None
         yield {
             "dataset": data.name, "eps": eps, "alone": int(graph.alone.sum()), "connected %": 100 * float(np.mean(~graph.alone)),

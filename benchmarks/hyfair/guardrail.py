@@ -28,7 +28,7 @@ from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rounds import Rounds, explain_rounds
 from verifair.systems.hyfair.explain.rules import Rule
 from verifair.systems.hyfair.explain.settings import ExplainSettings
-from verifair.systems.hyfair.guard.effects import Measured, effect
+from verifair.systems.hyfair.guard.effects import EffectData, effect
 from verifair.systems.hyfair.guard.retraining import retrain
 from verifair.systems.hyfair.guard.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
@@ -108,7 +108,7 @@ def _measured(subject: Subject, query: KDiscrimination, rules: tuple[Rule, ...],
     outside = guarded_schema(schema, rules) if rules else schema
     gap = ProbabilityGap(network=query.network, schema=outside, protected=query.protected, differ="any")
     bound = maximise(gap, budget=Budget(seconds=SECONDS), tolerance=1e-3)
-    on = Measured(
+    on = EffectData(
         data=schema.raw(test), labels=schema.labels(test), clusters=np.stack([one.centre for one in found.found]),
         iterations=ITERATIONS, budget=Budget(seconds=SECONDS),
     )

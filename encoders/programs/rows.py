@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from encoders.network import Array, Booleans, Integers
 from encoders.probability import gap_rows, line_at
-from encoders.problem import Goal, ProbabilityGap
+from encoders.problem import GapGoal, Goal
 from solvers.program import Program
 
 
@@ -112,7 +112,7 @@ LEAST_GAIN = 1e-9
 def gap_goal(epsilon: float, *, rise: bool, count: int = 33) -> Goal:
     """sigma(g(x)) - sigma(g(x')) <= epsilon, or the other way round when `rise`, with `count` lines. Raises ValueError."""
     rows, constant = gap_rows(epsilon, rise=rise, count=count)
-    return Goal(rows=rows, constant=constant, strict=False, gap=ProbabilityGap(epsilon=epsilon, rise=rise))
+    return Goal(rows=rows, constant=constant, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise))
 
 
 def refined(goal: Goal, margins: Array) -> Goal | None:

@@ -16,7 +16,7 @@ from verifair import datasets
 from verifair.systems.cst import plots
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Recorded, Rule
+from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention
 from verifair.systems.work import OutOfTime
@@ -55,7 +55,7 @@ def estimator(do: dict[str, Any], **options: Any) -> SituationTesting:
     file = causal_file.load(datasets.causal_path("loan"))
     said = file.decision
     assert said.weights is not None
-    rule = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
+    rule = LinearRule(weights=said.weights, above=said.above, at_least=said.at_least)
     decider = Recorded(column=str(said.column), positive=said.positive, counterfactual=rule)
     return SituationTesting(CausalModel(nodes=file.nodes), decider, do=do, **options)
 

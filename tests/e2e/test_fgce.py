@@ -15,7 +15,7 @@ from encoders.onnx.runtime import predictions, runtime_logits
 from tests.command_line import flat, is_drawn, verifair
 from verifair import datasets
 from verifair.systems.fgce import measures
-from verifair.systems.fgce.space import Moves, Space
+from verifair.systems.fgce.space import FeatureSpace, Moves
 
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
 
@@ -63,7 +63,7 @@ def test_every_explanation_is_positive_allowed_and_as_dear_as_told(run: tuple[st
     """Told again from the table alone: the runtime's decisions, distances in the space, and what moves may never change."""
     _, answer, _ = run
     german = datasets.load("german")
-    network, space = read_onnx(datasets.network_path("german")), Space.of(german.schema)
+    network, space = read_onnx(datasets.network_path("german")), FeatureSpace.of(german.schema)
     raw = german.schema.raw(german.frame)
     logits = runtime_logits(network, german.schema.encode(raw))
     good = (logits[:, 0] > 0) if network.outputs == 1 else logits[:, 1] > logits[:, 0]

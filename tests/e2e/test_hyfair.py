@@ -361,7 +361,7 @@ def test_help_has_an_example() -> None:
 
 
 def test_ctrl_c_shows_the_best_so_far(german: Path, tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
-    ctrl_c(annealing._Run, "step", 20, after=True)
+    ctrl_c(annealing._Walk, "step", 20, after=True)
     row = datasets.load("german").test.iloc[0]
     fixed = [name for name in row.index if name not in ("credit", "sex", "age", "credit-amount")]
     box = [part for name in fixed for part in ("--box", f"{name}={row[name]}")]  # where two buckets are not to be had

@@ -31,8 +31,8 @@ from verifair.errors import DataError
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, summaries
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.systems.fgce.graph.reachability import Statistics
-from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.graph.reachability import GraphStatistics
+from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.measures import Burden, burden, coverage_table, curves, levels_of, reach
 from verifair.systems.fgce.space import Moves
 
@@ -41,7 +41,7 @@ needs_data = pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VER
 PRINTED = {**TABLE_I, **TABLE_VII}
 
 
-def told(one: GraphCounts | Statistics) -> tuple[int, int, int, float]:
+def told(one: GraphCounts | GraphStatistics) -> tuple[int, int, int, float]:
     return one.nodes, one.strong, one.weak, cut(one.density)
 
 
@@ -57,7 +57,7 @@ def test_groups_have_the_papers_components_and_density(name: str) -> None:
 def test_adult_has_the_papers_components_and_density(group: int) -> None:
     data = load("Adult", DATA)
     graph = FeasibilityGraph.build(data.space, data.raw[data.group == group], data.eps)
-    assert told(Statistics.of(graph)) == told(TABLE_I["Adult"][group])
+    assert told(GraphStatistics.of(graph)) == told(TABLE_I["Adult"][group])
 
 
 @needs_data
@@ -73,7 +73,7 @@ def test_student_over_eps_is_as_the_authors_print_it(eps: float) -> None:
     data = load("Student", DATA)
     strong, weak, connected, density = FIGURE_1_STUDENT[eps]
     graph = FeasibilityGraph.build(data.space, data.raw, eps)
-    found, pairs = Statistics.of(graph), len(graph) * (len(graph) - 1)
+    found, pairs = GraphStatistics.of(graph), len(graph) * (len(graph) - 1)
     assert (found.strong, found.weak) == (strong, weak)
     assert 100 * float(np.mean(~graph.alone)) == pytest.approx(connected, abs=1e-9)
     assert graph.edges - round(density / 100 * pairs) == int((graph.lengths == eps).sum()) == (1 if eps == 3.0 else 0)
@@ -172,7 +172,7 @@ class Threshold:
 
 def question(f: int, c: int, scale: float, seed: int) -> Instance:
     cost = np.random.default_rng(seed).random((f, c)) * scale
-    block = Block(component=0, factuals=np.arange(f), candidates=np.arange(100, 100 + c), cost=cost)
+    block = CostBlock(component=0, factuals=np.arange(f), candidates=np.arange(100, 100 + c), cost=cost)
     return Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
 
 
@@ -210,7 +210,7 @@ def test_no_area_of_an_interrupted_run_differs_from_that_of_a_finished_one() -> 
 @pytest.mark.parametrize("value", [0.0, 2.5])
 def test_paths_that_all_cost_the_same_have_levels_that_differ(value: float) -> None:
     """Ten levels between a cost and the next number were two, five times over."""
-    block = Block(component=0, factuals=np.arange(3), candidates=np.arange(5, 7), cost=np.full((3, 2), value))
+    block = CostBlock(component=0, factuals=np.arange(3), candidates=np.arange(5, 7), cost=np.full((3, 2), value))
     same = {"all": Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)}
     levels = levels_of(None, same, "path")  # type: ignore[arg-type]  # the space is of no account for paths
     assert (np.diff(levels) > 0).all()

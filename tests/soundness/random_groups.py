@@ -17,7 +17,7 @@ from encoders.network import Array, Booleans, Integers
 from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.schema.feature import Feature
 from verifair.schema.file import Change
-from verifair.systems.fgce.space import Custom, Space
+from verifair.systems.fgce.space import Custom, FeatureSpace
 
 CHANGES: tuple[Change | None, ...] = (None, "free", "free", "increase", "decrease", "fixed")
 KINDS = ("integer", "real", "two", "ordered", "unordered", "one-hot", "constant", "protected", "moves", "ordered-moves")
@@ -28,7 +28,7 @@ WORDS = "abcdefghi"
 class Table:
     """space: with its custom rule.   raw: (N, V).   positive: (N,) the rows that may be counterfactuals."""
 
-    space: Space
+    space: FeatureSpace
     raw: Array
     positive: Booleans
 
@@ -42,7 +42,7 @@ def random_table(rng: np.random.Generator, rows: int) -> Table:
     raw = np.column_stack([_values(rng, feature, rows) for feature in schema.features])
     if rng.random() < 0.25:
         raw = raw[rng.integers(0, max(rows // 3, 1), rows)]
-    return Table(space=Space.of(schema, changes, rule), raw=raw, positive=rng.random(rows) < rng.choice([0.2, 0.5]))
+    return Table(space=FeatureSpace.of(schema, changes, rule), raw=raw, positive=rng.random(rows) < rng.choice([0.2, 0.5]))
 
 
 def _feature(rng: np.random.Generator, name: str, kind: str) -> dict[str, Any]:

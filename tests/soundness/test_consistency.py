@@ -21,7 +21,7 @@ from verifair.checker.kinds.consistency import _near, check_consistency, explana
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
 from verifair.systems.cec.audit import audit
-from verifair.systems.cec.certified import Certified, boxes, certify_consistency, raw_rows
+from verifair.systems.cec.certified import CertifiedConsistency, boxes, certify_consistency, raw_rows
 from verifair.systems.cec.explanations import EPSILON, cec_score
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
@@ -313,7 +313,7 @@ RIM = schema_of(
 )
 
 
-def certified_at(rate: float, cut: float) -> tuple[Certified, Network]:
+def certified_at(rate: float, cut: float) -> tuple[CertifiedConsistency, Network]:
     """Two people alike, whom the network decides positively up to `cut`, certified within one unit of their rate."""
     network = network_of(([[-1.0, 1.0, 0.0]], [cut - 50]))
     frame = pd.DataFrame({

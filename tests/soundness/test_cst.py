@@ -18,7 +18,7 @@ from tests.soundness.random_twins import nasty_network
 from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Rule
+from verifair.systems.cst.deciders import LinearRule
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import (
@@ -209,10 +209,10 @@ def random_test(rng: np.random.Generator) -> SituationTesting:
         nodes.append(Node(name=name, parents=parents, decimals=decimals, range=span))
     weights = {name: round(float(rng.normal()), 2) for name in COLUMNS if rng.random() < 0.8} or {"a": 1.0}
     frame = pd.DataFrame(table)
-    above = float(np.median(Rule(weights=weights, above=0.0).score(frame)))
+    above = float(np.median(LinearRule(weights=weights, above=0.0).score(frame)))
     do = {"sex": "m"} if rng.random() < 0.7 else {"sex": "m", "race": "w"}
     return SituationTesting(
-        CausalModel(nodes=tuple(nodes)), Rule(weights=weights, above=above), do=do, k=(4,), intersectional=True,
+        CausalModel(nodes=tuple(nodes)), LinearRule(weights=weights, above=above), do=do, k=(4,), intersectional=True,
         distance=str(rng.choice(["mixed", "standardised", "heom", "mahalanobis"])), ties=str(rng.choice(["share", "first"])),  # type: ignore[arg-type]
         interval=str(rng.choice(["newcombe", "wald"])), level=0.6, attributes=list(COLUMNS),  # type: ignore[arg-type]
     ).fit(frame)

@@ -18,7 +18,7 @@ from encoders.bounds.twin import Twin
 from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
 from encoders.probability import exceeds, gap_rows
-from encoders.problem import Domain, Forbidden, Goal, ProbabilityGap, TwinBatch, TwinProblem
+from encoders.problem import Domain, Forbidden, GapGoal, Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions
 from tests.builders import integer, network_of, schema_of
@@ -411,7 +411,7 @@ def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -
             largest = float((b - a if rise else a - b).max())
             epsilon = float(np.clip(largest + rng.choice([-1e-9, 1e-9]), 1e-6, 0.999)) if near else float(rng.uniform(0.01, 0.9))
             rows, constant = gap_rows(epsilon, rise=rise)
-            goal = Goal(rows=rows, constant=constant, strict=False, gap=ProbabilityGap(epsilon=epsilon, rise=rise))
+            goal = Goal(rows=rows, constant=constant, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise))
             assert_true(replace(problem, goals=(goal,)), q, 0, pairs)
 
 

@@ -20,7 +20,7 @@ from verifair.systems.fgce.graph.density import TINY, Weighting, bandwidth, edge
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.systems.fgce.graph.reachability import Reachability, strong_components, weak_components
 from verifair.systems.fgce.instance import Cost, Instance
-from verifair.systems.fgce.space import Moves, Space, distance
+from verifair.systems.fgce.space import FeatureSpace, Moves, distance
 
 ROWS = (1, 2, 5, 15, 30)
 
@@ -89,7 +89,7 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
         count = int(rng.integers(1, 8))
         change = rng.choice(["free", "increase"], count)
         features = [integer(f"f{v}", 0, width, change=str(change[v])) for v in range(count)]
-        space = Space.of(schema_of(*features))
+        space = FeatureSpace.of(schema_of(*features))
         table = Table(space=space, raw=rng.integers(0, width + 1, (40, count)).astype(float), positive=np.zeros(40, dtype=bool))
         points, moves = space.points(table.raw), Moves.of(space)
         nearest = nearest_moves(points, table.raw, moves, 1)
@@ -107,7 +107,7 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
 def test_default_eps_tells_rows_apart_that_are_nearer_than_rounding() -> None:
     """Squared distances below 1e-16 are lost in a matrix product of coordinates near 1."""
     features = [real(name, 0, 1) for name in "ab"]
-    space = Space.of(schema_of(*features))
+    space = FeatureSpace.of(schema_of(*features))
     raw = np.array([[0.9, 0.7], [0.9 + 2e-9, 0.7], [0.9, 0.7 + 5e-9]])
     assert FeasibilityGraph.build(space, raw).eps == np.sqrt((0.7 + 5e-9 - 0.7) ** 2)
 
@@ -133,7 +133,7 @@ def test_many_rows_that_are_all_the_same_are_compared_in_small_parts(monkeypatch
     sizes: list[int] = []
     plain = index._squared
     monkeypatch.setattr(index, "_squared", lambda a, b: sizes.append(len(a)) or plain(a, b))
-    space = Space.of(schema_of(integer("a", 0, 3)))
+    space = FeatureSpace.of(schema_of(integer("a", 0, 3)))
     graph = FeasibilityGraph.build(space, np.repeat([[1.0], [2.0]], [200, 56], axis=0), 0.1, threads=1)
     assert graph.edges == 200 * 199 + 56 * 55
     assert max(sizes) == 16
@@ -142,7 +142,7 @@ def test_many_rows_that_are_all_the_same_are_compared_in_small_parts(monkeypatch
 
 @pytest.mark.parametrize("eps", [1e-30, 1e200, np.inf])
 def test_eps_may_be_tiny_or_beyond_every_distance(eps: float) -> None:
-    space = Space.of(schema_of(integer("a", 0, 4, change="increase")))
+    space = FeatureSpace.of(schema_of(integer("a", 0, 4, change="increase")))
     graph = FeasibilityGraph.build(space, np.array([[0.0], [4.0], [4.0]]), eps)
     assert edges_of(graph.indptr, graph.indices) == [(0, 1)] * (eps > 1) + [(0, 2)] * (eps > 1) + [(1, 2), (2, 1)]
 
@@ -152,20 +152,20 @@ def test_what_cannot_be_built_says_why() -> None:
     raw = np.array([[0.0], [4.0]])
     for eps in (0.0, -1.0, np.nan):
         with pytest.raises(QueryError, match="must be positive; leave it out"):
-            FeasibilityGraph.build(Space.of(schema), raw, eps)
+            FeasibilityGraph.build(FeatureSpace.of(schema), raw, eps)
     with pytest.raises(DataError, match="no row may become any other of the 1 rows"):
-        FeasibilityGraph.build(Space.of(schema), raw[:1])
+        FeasibilityGraph.build(FeatureSpace.of(schema), raw[:1])
     with pytest.raises(SchemaError, match="there is no feature 'b'"):
-        Space.of(schema, {"b": "fixed"})
+        FeatureSpace.of(schema, {"b": "fixed"})
     with pytest.raises(SchemaError, match=r"feature 'a': change = 'up'; use one of increase, decrease, fixed, free"):
-        Space.of(schema, {"a": "up"})  # type: ignore[dict-item]
+        FeatureSpace.of(schema, {"a": "up"})  # type: ignore[dict-item]
     with pytest.raises(SchemaError, match="changes: found list; expected the change of each feature by its name"):
-        Space.of(schema, ["a"])  # type: ignore[arg-type]
+        FeatureSpace.of(schema, ["a"])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="custom: found int; expected a function"):
-        Space.of(schema, custom=3)  # type: ignore[arg-type]
+        FeatureSpace.of(schema, custom=3)  # type: ignore[arg-type]
     for answer in (True, None, [True] * 3):
         with pytest.raises(SchemaError, match=r"custom: answered 4 moves by an array of shape \(3?,?\); expected \(4,\)"):
-            FeasibilityGraph.build(Space.of(schema, custom=lambda before, after, answer=answer: answer), raw, threads=1)
+            FeasibilityGraph.build(FeatureSpace.of(schema, custom=lambda before, after, answer=answer: answer), raw, threads=1)
 
 
 # Who can become whom
@@ -208,7 +208,7 @@ def test_one_way_moves_within_a_level_over_many_words(seed: int) -> None:
         integer("y", 0, 4, change=["decrease", "free"][seed % 2]),
         one_hot("z", "u", "v", "w", moves={"u": ["v"], "v": ["w"], "w": []}),
     ]
-    space = Space.of(schema_of(*features))
+    space = FeatureSpace.of(schema_of(*features))
     raw = np.column_stack([rng.integers(0, most, rows) for most in (12, 65, 5, 3)]).astype(float)
     graph = FeasibilityGraph.build(space, raw, [1.5, 2.0][seed % 2], threads=1)
     truth = nx.DiGraph(zip(graph.sources.tolist(), graph.indices.tolist(), strict=True))
@@ -319,7 +319,7 @@ def test_bandwidths() -> None:
 def test_densities_beyond_float64_are_no_weights_but_free_steps() -> None:
     """40 numbers at a bandwidth of 1e-9: the density at an edge between identical rows overflows."""
     features = [real(f"f{v}", 0, 1) for v in range(40)]
-    space = Space.of(schema_of(*features))
+    space = FeatureSpace.of(schema_of(*features))
     raw = np.vstack([np.zeros((2, 40)), np.full((1, 40), 0.5)])
     graph = FeasibilityGraph.build(space, raw)
     assert edge_weights(graph, "inverse", 1e-9).tolist()[:1] == [0.0]

@@ -18,11 +18,11 @@ from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.instance import Block, Cost, Instance
+from verifair.systems.fgce.instance import Cost, CostBlock, Instance
 from verifair.systems.fgce.optimum import center, cover
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 Method = Callable[..., Centers]
 EXACT: tuple[Method, ...] = (centers, by_components)
@@ -53,7 +53,7 @@ def from_costs(*costs: Array) -> Instance:
         f, c = cost.shape
         if f:
             ends = np.arange(node, node + f), np.arange(node + f, node + f + c)
-            blocks.append(Block(component=number, factuals=ends[0], candidates=ends[1], cost=cost))
+            blocks.append(CostBlock(component=number, factuals=ends[0], candidates=ends[1], cost=cost))
             node += f + c
     return Instance(blocks=tuple(blocks), hopeless=np.empty(0, dtype=np.int64), candidates=np.arange(node))
 
@@ -448,17 +448,17 @@ def test_a_longer_eps_or_a_freed_feature_never_costs_more(seed: int) -> None:
     assume(all(table.space.schema[n].categories is None or table.space.schema[n].ordered for n in freed if freed[n] != changes[n]))
     eps = float(rng.choice([0.3, 0.7, 1.0]))
 
-    def asked(space: Space, eps: float, rows: Array) -> Instance:
+    def asked(space: FeatureSpace, eps: float, rows: Array) -> Instance:
         graph = FeasibilityGraph.build(space, table.raw, eps, threads=1)
         return Instance.of(graph, Reachability.of(graph), rows, candidates)
 
-    before = Space.of(table.space.schema, changes, table.space.custom)
+    before = FeatureSpace.of(table.space.schema, changes, table.space.custom)
     try:
         first = asked(before, eps, negatives)
     except DataError:
         assume(False)
     least = fewest(first)[0]
-    more = Space.of(before.schema, freed, before.custom)
+    more = FeatureSpace.of(before.schema, freed, before.custom)
     for other in (asked(before, 1.7 * eps, first.factuals), asked(more, eps, first.factuals)):
         assert other.size == first.size
         assert fewest(other)[0] <= least

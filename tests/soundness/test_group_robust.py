@@ -17,7 +17,7 @@ from verifair.checker.check import check
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.center import Centers, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.robust import certify_robust
@@ -112,7 +112,7 @@ def random_instance(rng: np.random.Generator) -> Instance:
             cost[row, rng.integers(c)] = 2.0
         cost = cost[:, np.isfinite(cost).any(axis=0)]
         own, there = np.arange(node, node + f), np.arange(node + f, node + f + cost.shape[1])
-        blocks.append(Block(component=number, factuals=own, candidates=there, cost=cost))
+        blocks.append(CostBlock(component=number, factuals=own, candidates=there, cost=cost))
         node += f + cost.shape[1]
     spare = np.arange(node, node + 2)  # candidates that nobody reaches
     candidates = np.concatenate([*(block.candidates for block in blocks), spare])
@@ -230,7 +230,7 @@ def test_greedy_keeps_its_guarantee_among_robust_candidates(seed: int) -> None:
 def test_few_are_asked_about_and_rounds_are_few() -> None:
     """A thousand candidates, the cheapest five hundred refuted: every one of them would be chosen in turn."""
     cost = np.tile(np.arange(1.0, 1001.0), (3, 1))
-    block = Block(component=0, factuals=np.arange(3), candidates=np.arange(3, 1003), cost=cost)
+    block = CostBlock(component=0, factuals=np.arange(3), candidates=np.arange(3, 1003), cost=cost)
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     prove, asked = answering({node: VIOLATED if node < 503 else PROVED for node in range(3, 1003)})
     choice = robust_choice(instance, solver(1, None), prove)
@@ -245,7 +245,7 @@ def test_few_are_asked_about_and_rounds_are_few() -> None:
 
 def test_what_is_undecided_leaves_a_gap_and_says_so() -> None:
     """Costs 1 (undecided), 2 (refuted), 3 (proved), 4 (proved): 3 is found, 1 cannot be ruled out."""
-    block = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 6), cost=np.tile([1.0, 2.0, 3.0, 4.0], (2, 1)))
+    block = CostBlock(component=0, factuals=np.arange(2), candidates=np.arange(2, 6), cost=np.tile([1.0, 2.0, 3.0, 4.0], (2, 1)))
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     prove, _ = answering({2: UNKNOWN, 3: VIOLATED, 4: PROVED, 5: PROVED})
     choice = robust_choice(instance, solver(1, None), prove)
@@ -260,8 +260,8 @@ def test_what_is_undecided_leaves_a_gap_and_says_so() -> None:
 
 def test_an_undecided_one_that_does_not_matter_leaves_no_gap() -> None:
     """One component has an undecided candidate beside a proved one, the other a refuted one: its dearer one sets the cost."""
-    first = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 4), cost=np.ones((2, 2)))
-    second = Block(component=1, factuals=np.arange(4, 6), candidates=np.arange(6, 8), cost=np.tile([2.0, 3.0], (2, 1)))
+    first = CostBlock(component=0, factuals=np.arange(2), candidates=np.arange(2, 4), cost=np.ones((2, 2)))
+    second = CostBlock(component=1, factuals=np.arange(4, 6), candidates=np.arange(6, 8), cost=np.tile([2.0, 3.0], (2, 1)))
     candidates = np.array([2, 3, 6, 7])
     instance = Instance(blocks=(first, second), hopeless=np.empty(0, dtype=np.int64), candidates=candidates)
     for undecided, proved in ((2, 3), (3, 2)):
@@ -273,7 +273,7 @@ def test_an_undecided_one_that_does_not_matter_leaves_no_gap() -> None:
 
 
 def test_a_bound_once_proved_is_kept_when_a_later_round_proves_less() -> None:
-    block = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 5), cost=np.tile([1.0, 2.0, 3.0], (2, 1)))
+    block = CostBlock(component=0, factuals=np.arange(2), candidates=np.arange(2, 5), cost=np.tile([1.0, 2.0, 3.0], (2, 1)))
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
 
     def weaker(rest: Instance, coverage: float, budget: Budget) -> Centers:
@@ -290,7 +290,7 @@ def test_a_bound_once_proved_is_kept_when_a_later_round_proves_less() -> None:
 
 
 def test_too_few_robust_ones_are_told_with_a_coverage_that_would_do() -> None:
-    block = Block(component=0, factuals=np.arange(3), candidates=np.arange(3, 6), cost=np.where(np.eye(3) > 0, 1.0, np.inf))
+    block = CostBlock(component=0, factuals=np.arange(3), candidates=np.arange(3, 6), cost=np.where(np.eye(3) > 0, 1.0, np.inf))
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     prove, _ = answering({3: PROVED, 4: VIOLATED, 5: PROVED})
     with pytest.raises(QueryError, match=r"3 of the 3 factuals .* only 2 have .* coverage of at most 0\.6666, or a smaller delta"):
@@ -313,7 +313,7 @@ def test_too_few_robust_ones_are_told_with_a_coverage_that_would_do() -> None:
 def test_when_time_is_up_only_what_is_proved_is_chosen() -> None:
     """Every question takes longer than there is: of the first round, what was proved remains."""
     cost = np.array([[1.0, 2.0, np.inf], [2.0, np.inf, 1.0]])
-    block = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 5), cost=cost)
+    block = CostBlock(component=0, factuals=np.arange(2), candidates=np.arange(2, 5), cost=cost)
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     told = {2: PROVED, 3: PROVED, 4: VIOLATED}
 
@@ -332,7 +332,7 @@ def test_when_time_is_up_only_what_is_proved_is_chosen() -> None:
 
 def test_where_an_optimum_takes_all_its_time_everything_is_decided_before_the_next() -> None:
     """The first answer is hasty: all proved, and dear. The second may take longer; the better of the two is kept, either way."""
-    block = Block(component=0, factuals=np.arange(2), candidates=np.arange(2, 6), cost=np.tile([1.0, 2.0, 3.0, 4.0], (2, 1)))
+    block = CostBlock(component=0, factuals=np.arange(2), candidates=np.arange(2, 6), cost=np.tile([1.0, 2.0, 3.0, 4.0], (2, 1)))
     instance = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
     told = {2: VIOLATED, 3: PROVED, 4: PROVED, 5: PROVED}
 

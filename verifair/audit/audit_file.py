@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verifair.audit.settings import ANALYSES, SECTIONS, Asked, Data, Head, Model, SchemaOf, Sensitive, asked
+from verifair.audit.settings import ANALYSES, SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.systems.cst.causal.checks import nearest
@@ -44,11 +44,11 @@ class AuditFile:
     folder: Path
     root: Path
     head: Head
-    model: Model
+    model: ModelSection
     schema: SchemaOf | None
     data: Data | None
     sensitive: Sensitive | None
-    analyses: Mapping[str, Asked]
+    analyses: Mapping[str, Analysis]
     sha256: str = field(repr=False)
 
     @property
@@ -110,7 +110,7 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
     lines += [] if lines else _misfits(found)
     if lines:
         raise SchemaError("\n".join(lines))
-    model: Model = found["model"]
+    model: ModelSection = found["model"]
     data = found.get("data") or (Data(demo=model.demo) if model.demo is not None else None)
     return AuditFile(
         name=name, folder=folder, root=root, head=head, model=model, schema=found.get("schema"), data=data,
@@ -128,7 +128,7 @@ def _misfits(found: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _analyses(content: Any, lines: list[str]) -> dict[str, Asked]:
+def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
     known = ", ".join(f"[analyses.{one}]" for one in ANALYSES)
     if not isinstance(content, Mapping) or not content:
         lines.append(f"[analyses]: names no analysis; add one or more of {known}")

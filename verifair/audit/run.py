@@ -26,8 +26,8 @@ from solvers.outcome import BackendError
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
 from verifair.audit.result import AuditResult
-from verifair.audit.settings import ANALYSES, Asked
-from verifair.audit.subject import Subject
+from verifair.audit.settings import ANALYSES, Analysis
+from verifair.audit.subject import AuditSubject
 from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.files import plain, save_json, save_text, versions
@@ -74,8 +74,8 @@ class Places:
 
 
 def run(
-    file: AuditFile, subject: Subject, places: Places, *, timeout: float, seed: int, jobs: int, resume: bool, only: Sequence[str],
-    tell: Tell, done: Callable[[Section], None],
+    file: AuditFile, subject: AuditSubject, places: Places, *, timeout: float, seed: int, jobs: int, resume: bool,
+    only: Sequence[str], tell: Tell, done: Callable[[Section], None],
 ) -> AuditResult:  # fmt: skip
     """Run what the file asks for, and write page, JSON and proofs.
 
@@ -120,7 +120,7 @@ def _turn(key: str) -> tuple[int, int]:
     return (LAST.index(key) + 1, 0) if key in LAST else (0, -ANALYSES.index(key))
 
 
-def _section(key: str, asked: Asked, subject: Subject, work: Work) -> Section:
+def _section(key: str, asked: Analysis, subject: AuditSubject, work: Work) -> Section:
     """One analysis by its own system."""
     settings = asked.settings
     if "protected" in type(settings).model_fields and not settings.protected:
@@ -129,7 +129,7 @@ def _section(key: str, asked: Asked, subject: Subject, work: Work) -> Section:
     return section
 
 
-def _sources(wanted: Mapping[str, Asked], subject: Subject) -> tuple[Source, ...]:
+def _sources(wanted: Mapping[str, Analysis], subject: AuditSubject) -> tuple[Source, ...]:
     """Return all files, those of the analyses included: a wrong path costs no time."""
     more: list[Source] = []
     for key, asked in wanted.items():
@@ -143,7 +143,7 @@ def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
     return lambda label: nullcontext(partial(tell, key, label))
 
 
-def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> Section:
+def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: float) -> Section:
     """One analysis, whatever becomes of it."""
     started = time.monotonic()
     try:
@@ -163,7 +163,7 @@ def _one(key: str, asked: Asked, subject: Subject, work: Work, share: float) -> 
     return section.model_copy(update={"seconds": time.monotonic() - started})
 
 
-def _without(key: str, asked: Asked, subject: Subject, told: str, standing: Standing) -> Section:
+def _without(key: str, asked: Analysis, subject: AuditSubject, told: str, standing: Standing) -> Section:
     """A section that has nothing to say but why."""
     about = system(key).about
     assert about is not None
@@ -189,7 +189,7 @@ def _prepare(places: Places, resume: bool) -> None:
     (places.work / MARK).touch()
 
 
-def _pin(key: str, asked: Asked, subject: Subject, seed: int, options: str) -> str:
+def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: str) -> str:
     """Hash of everything that a section's answer depends on, time aside."""
     content = {
         "key": key, "settings": asked.settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
@@ -252,7 +252,7 @@ def _publish(places: Places, result: AuditResult) -> None:
         shutil.rmtree(old)
 
 
-def _network(subject: Subject) -> str:
+def _network(subject: AuditSubject) -> str:
     network = subject.network
     hidden = [str(len(layer.bias)) for layer in network.layers[:-1]]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.schema.file import Section
+from verifair.schema.file import TomlSection
 from verifair.systems.cst.settings import Name
 from verifair.systems.system import SYSTEMS, system
 
@@ -22,7 +22,7 @@ Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
-class File(Section):
+class File(TomlSection):
     """A file, or what a shipped example brings in its place."""
 
     file: Name | None = None
@@ -35,7 +35,7 @@ class File(Section):
         return self
 
 
-class Model(File):
+class ModelSection(File):
     """[model]"""
 
     @classmethod
@@ -43,7 +43,7 @@ class Model(File):
         return "[model]"
 
 
-class SchemaOf(Section):
+class SchemaOf(TomlSection):
     """[schema]"""
 
     file: Name
@@ -70,7 +70,7 @@ class Data(File):
         return self
 
 
-class Sensitive(Section):
+class Sensitive(TomlSection):
     """[sensitive]"""
 
     features: tuple[Name, ...]
@@ -91,20 +91,20 @@ ANALYSES = tuple(verb for verb in SYSTEMS if system(verb).about)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Analysis:
     """One analysis of an audit file.   timeout: seconds in place of an equal share."""
 
     settings: Any
     timeout: float | None
 
 
-class _Timeout(Section):
+class _Timeout(TomlSection):
     """What every analysis may say beside its own settings."""
 
     timeout: Positive | None = None
 
 
-def asked(verb: str, content: Mapping[str, Any]) -> Asked:
+def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     """Return what a section asks for. Raises SchemaError, one line a problem."""
     found = system(verb)
     keys = found.keys or tuple(found.settings.model_fields)
@@ -119,13 +119,13 @@ def asked(verb: str, content: Mapping[str, Any]) -> Asked:
             lines += (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
-    return Asked(settings=made[0], timeout=made[1].timeout)
+    return Analysis(settings=made[0], timeout=made[1].timeout)
 
 
-SECTIONS: dict[str, type[Section]] = {"model": Model, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
+SECTIONS: dict[str, type[TomlSection]] = {"model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
 
 
-class Head(Section):
+class Head(TomlSection):
     """What stands above the sections.   timeout: seconds for the whole audit."""
 
     title_: Name | None = Field(default=None, alias="title")

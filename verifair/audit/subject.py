@@ -21,7 +21,7 @@ from verifair.systems.findings import Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject(systems.Subject):
+class AuditSubject(systems.Subject):
     """sources: every file read so far."""
 
     file: AuditFile
@@ -46,7 +46,7 @@ class Subject(systems.Subject):
         return f"--model {_from(folder, self.model)} --schema {_from(folder, self.schema_path)}"
 
 
-def read(file: AuditFile) -> Subject:
+def read(file: AuditFile) -> AuditSubject:
     """Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
     model, schema_path, described = _model(file)
     network = read_onnx(model)
@@ -64,7 +64,7 @@ def read(file: AuditFile) -> Subject:
         frame, dropped = _fitting(described, frame, file.data.outside, words)
         sources.append(Source(role="data", file=name, sha256=digest))
     _check_features(file, described, frame)
-    return Subject(
+    return AuditSubject(
         file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
         model=model, schema_path=schema_path, sources=tuple(sources),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Network
 from encoders.probability import gap_rows
-from encoders.problem import Domain, Goal, ProbabilityGap, TwinBatch, TwinProblem
+from encoders.problem import Domain, GapGoal, Goal, TwinBatch, TwinProblem
 from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuestion
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
@@ -142,7 +142,7 @@ def no_gap(epsilon: float) -> tuple[Goal, Goal]:
     goals = []
     for rise in (False, True):
         rows, constants = gap_rows(epsilon, rise=rise)
-        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=ProbabilityGap(epsilon=epsilon, rise=rise)))
+        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise)))
     return goals[0], goals[1]
 
 

@@ -121,7 +121,7 @@ def section(kind: type[Kind], title: str, data: Any) -> Kind:
         raise SchemaError("\n".join(f"{title}: {line}" for line in lines)) from None
 
 
-class Section(BaseModel):
+class TomlSection(BaseModel):
     """A section that knows its title."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -46,7 +46,7 @@ class Headline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class HeadlineGroup:
     """tone: bad, watch, good, open or plain."""
 
     tone: str
@@ -68,7 +68,7 @@ def tone(statement: Statement) -> str:
     return "open" if statement.standing in (Standing.UNKNOWN, Standing.SKIPPED) else statement.tone.value
 
 
-def groups(result: AuditResult) -> tuple[Group, ...]:
+def groups(result: AuditResult) -> tuple[HeadlineGroup, ...]:
     """The headlines: what is wrong first, what is not known before plain information. Empty groups are left out."""
     titles = {tone.value: word for tone, word in TONES.items()}
     found: dict[str, list[Headline]] = {"bad": [], "watch": [], "open": [], "good": [], "plain": []}
@@ -77,10 +77,10 @@ def groups(result: AuditResult) -> tuple[Group, ...]:
             if statement.headline:
                 found[tone(statement)].append(Headline(statement=statement, section=place, title=section.title))
     named = {"open": OPEN, **titles}
-    return tuple(Group(tone=key, title=named[key], headlines=tuple(lines)) for key, lines in found.items() if lines)
+    return tuple(HeadlineGroup(tone=key, title=named[key], headlines=tuple(lines)) for key, lines in found.items() if lines)
 
 
-def lede(shown: Sequence[Group]) -> str:
+def lede(shown: Sequence[HeadlineGroup]) -> str:
     """The groups counted, in one sentence."""
     words = {
         "bad": "thing is wrong", "watch": "to look into", "open": "not known", "good": "fine", "plain": "for information",
@@ -91,7 +91,7 @@ def lede(shown: Sequence[Group]) -> str:
     return ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
 
 
-def dense(shown: Sequence[Group]) -> bool:
+def dense(shown: Sequence[HeadlineGroup]) -> bool:
     """Whether the headlines are set smaller, to fit one screen."""
     return sum(len(headline.statement.text) for group in shown for headline in group.headlines) > MUCH
 

@@ -22,7 +22,7 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import fewest, needed
 from verifair.systems.fgce.optimum.cover import largest_coverage
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 ROWS = 2500
 """Nodes of a graph at most: seconds to build, enough for the sizes below."""
@@ -69,7 +69,7 @@ def _graph(name: str, seed: int) -> tuple[FeasibilityGraph, Reachability, Intege
     raw = data.schema.raw(data.dataset.frame)
     if len(raw) > ROWS:
         raw = raw[np.sort(generator(f"graph {name}", 0, seed).choice(len(raw), size=ROWS, replace=False))]
-    graph = FeasibilityGraph.build(Space.of(data.schema), raw, EPS[name], threads=1)
+    graph = FeasibilityGraph.build(FeatureSpace.of(data.schema), raw, EPS[name], threads=1)
     positive = decisions(data.network, data.schema.encode(raw)) == 1
     group = raw[:, data.schema.index(SENSITIVE)]
     values, counts = np.unique(group, return_counts=True)

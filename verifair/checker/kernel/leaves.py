@@ -14,7 +14,7 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
-from encoders.problem import ProbabilityGap
+from encoders.problem import GapGoal
 from verifair.checker.certificate import Proof
 from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
 from verifair.checker.tree import Tree, leaf_boxes
@@ -42,10 +42,10 @@ class StatedGoal:
 
     rows: tuple[tuple[float, float, float], ...]
     strict: bool
-    gap: ProbabilityGap | None = None
+    gap: GapGoal | None = None
 
     @classmethod
-    def of(cls, goal: str, classes: tuple[int, int], gap: ProbabilityGap | None = None) -> StatedGoal:
+    def of(cls, goal: str, classes: tuple[int, int], gap: GapGoal | None = None) -> StatedGoal:
         """Return the goals of GOALS by name; "no-gap" needs its gap."""
         if gap is not None:
             rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
@@ -149,7 +149,7 @@ def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery,
             return "the statement shifts a feature that the query does not relax"
         offset = np.array([float(statement.offset.get(name, 0)) for name in names])
         logit = query.scale == "logit"
-        gap = None if query.epsilon is None or logit else ProbabilityGap(epsilon=query.epsilon, rise=False)
+        gap = None if query.epsilon is None or logit else GapGoal(epsilon=query.epsilon, rise=False)
     ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
     if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
@@ -163,7 +163,7 @@ def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery,
     return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 
-def asked_of(goal: str, classes: tuple[int, int], gap: ProbabilityGap | None, network: Network) -> tuple[StatedGoal, Array]:
+def asked_of(goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Network) -> tuple[StatedGoal, Array]:
     """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
 
     A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
@@ -171,7 +171,7 @@ def asked_of(goal: str, classes: tuple[int, int], gap: ProbabilityGap | None, ne
     """
     i, j = classes
     if gap is not None and i < j:
-        i, j, gap = j, i, ProbabilityGap(epsilon=gap.epsilon, rise=not gap.rise)
+        i, j, gap = j, i, GapGoal(epsilon=gap.epsilon, rise=not gap.rise)
     margin = np.zeros(network.outputs)
     if network.outputs == 1:
         margin[0] = 1.0 if i > j else -1.0

@@ -20,7 +20,7 @@ import numpy as np
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Batched, Domain, ProbabilityGap
+from encoders.problem import Batched, Domain, GapGoal
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.kernel.leaves import Task
 from verifair.checker.tree import PhaseTree, halves
@@ -182,7 +182,7 @@ class PhaseClaim:
     margin: Array
     rows: Array
     constants: Array
-    gap: ProbabilityGap | None
+    gap: GapGoal | None
 
     def second(self, raw: Array) -> Array:
         """Return raw points x' (B, V) of raw points x."""

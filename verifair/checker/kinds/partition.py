@@ -20,7 +20,7 @@ import numpy as np
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
-from encoders.problem import Batched, ProbabilityGap
+from encoders.problem import Batched, GapGoal
 from verifair.checker.envelope import about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
@@ -149,7 +149,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     if not len(z):
         return "the query's box leaves its protected features no two values: it claims nothing"
-    gap = None if epsilon is None else ProbabilityGap(epsilon=epsilon, rise=False)
+    gap = None if epsilon is None else GapGoal(epsilon=epsilon, rise=False)
     goal = "no-flip" if gap is None else "no-gap"
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,

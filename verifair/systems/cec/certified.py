@@ -52,7 +52,7 @@ ELSEWHERE, LEAVES, DECISION, SCORE, TIME = "not in regime A", "leaves A", "decis
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Certified:
+class CertifiedConsistency:
     """What became of the M matched pairs, in the order of the audit.
 
     status: (M,) "certified" or "unknown".   reason: (M,) "" where certified; "not in regime A": nothing to certify; "leaves A":
@@ -112,7 +112,7 @@ class _Pair:
 def certify_consistency(
     network: Network, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, progress: Progress | None = None,
-) -> Certified:
+) -> CertifiedConsistency:
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
 
     budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 256).
@@ -155,7 +155,7 @@ def certify_consistency(
         features=tuple(feature.name for feature in schema.features), baselines=distinct, rows=raw[audit.individual[proved]],
         counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1), boxes=count[proved],
     )
-    return Certified(
+    return CertifiedConsistency(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
         seconds=time.perf_counter() - started, certificate=certificate,
     )

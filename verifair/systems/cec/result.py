@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from encoders.network import Array, Booleans, Integers
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
-from verifair.systems.cec.certified import ELSEWHERE, Certified
+from verifair.systems.cec.certified import ELSEWHERE, CertifiedConsistency
 from verifair.systems.cec.explanations import REGIMES, Regime, contributions, normalised
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.measures import (
@@ -239,12 +239,14 @@ class CertifiedPairs(Shape):
     seconds: Seconds
     certificate_file: str | None
     people: Annotated[pd.DataFrame, RowsOf(CertifiedPair)]
-    found: Certified = Field(exclude=True)
+    found: CertifiedConsistency = Field(exclude=True)
     note: str | None = Field(exclude=True)
     """What became of the certificate."""
 
     @classmethod
-    def of(cls, found: Certified, measured: Audit, asked: Audited, *, file: Path | None, note: str | None) -> CertifiedPairs:
+    def of(
+        cls, found: CertifiedConsistency, measured: Audit, asked: Audited, *, file: Path | None, note: str | None
+    ) -> CertifiedPairs:
         """Return what was certified of the audit's pairs, with rows called as in their tables."""
         sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
         return cls(

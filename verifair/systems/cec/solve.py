@@ -11,7 +11,7 @@ from encoders.network import Integers
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError
 from verifair.systems.cec.audit import audit, control
-from verifair.systems.cec.certified import Certified, certify_consistency
+from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency
 from verifair.systems.cec.explanations import positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
@@ -59,7 +59,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     )
 
 
-def _saved(found: Certified, work: Work) -> dict[str, Any]:
+def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
     """Write the certificate where the user asked for it; return the file, and what became of it in words."""
     file = work.save_certificate(found.certificate) if found.certified.any() else None
     note = f"certificate: {work.check_line(file)}" if file else work.unsaved_line("no pair was certified")

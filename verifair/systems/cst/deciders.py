@@ -28,7 +28,7 @@ class Decider(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class LinearRule:
     """Positive when the weighted sum of columns is > above, or >= at_least: exactly one of these two is given."""
 
     weights: Mapping[str, float]
@@ -199,7 +199,7 @@ def counterfactually(decider: Decider) -> Decider | None:
 def reads(decider: Decider) -> tuple[str, ...]:
     """Return the columns that decisions are made by, as far as that is known; of recorded ones, those on counterfactuals."""
     match decider:
-        case Rule():
+        case LinearRule():
             return tuple(decider.weights)
         case Model():
             return tuple(decider.columns)

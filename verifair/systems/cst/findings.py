@@ -63,7 +63,7 @@ class Change(Shape):
     moves: str
 
 
-class Claim(Shape):
+class SituationClaim(Shape):
     """A complainant by one method and group size."""
 
     row: RowName
@@ -206,7 +206,7 @@ class Intervention(Shape):
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
-    def claims(self) -> Annotated[pd.DataFrame, RowsOf(Claim)]:
+    def claims(self) -> Annotated[pd.DataFrame, RowsOf(SituationClaim)]:
         """At the smallest k, of the people with a case by any method; claims.csv of --out has all."""
         table = self.lines(sizes=[self.smallest])
         return table[table["row"].isin(table.loc[table["case"], "row"].unique())]

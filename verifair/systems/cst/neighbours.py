@@ -41,7 +41,7 @@ Search = Callable[[Array, int, int], tuple[Array, Integers]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pool:
+class NeighbourPool:
     """Rows to search: M rows at m distinct points of dimension D.
 
     rows: (M,) positions in the table, grouped by point and ascending within each.   start: (m + 1,) where each point's rows begin.
@@ -55,7 +55,7 @@ class Pool:
     negative: Booleans
 
     @classmethod
-    def of(cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric) -> Pool:
+    def of(cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric) -> NeighbourPool:
         """rows: (M,) positions in the table.   embedded (N, D) by the metric, negative (N,): of the whole table."""
         points, place = np.unique(embedded[rows], axis=0, return_inverse=True)
         order = np.lexsort((rows, place))
@@ -125,7 +125,7 @@ class Near:
 
 
 def negatives(
-    pool: Pool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
+    pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
     progress: Callable[[int], None] | None = None,
 ) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, D) were decided negatively, for each k.
@@ -153,7 +153,7 @@ def negatives(
 
 
 def _step(
-    pool: Pool, centers: Array, which: Integers, k: Sequence[int], own: Own | None, ties: Ties, width: int, threads: int,
+    pool: NeighbourPool, centers: Array, which: Integers, k: Sequence[int], own: Own | None, ties: Ties, width: int, threads: int,
     found: Array,
 ) -> Booleans:
     """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
@@ -170,7 +170,7 @@ def _step(
     return short
 
 
-def _near(pool: Pool, centers: Array, own: Own | None, width: int, threads: int) -> Near:
+def _near(pool: NeighbourPool, centers: Array, own: Own | None, width: int, threads: int) -> Near:
     distance, point = pool.search(centers, width, threads)
     count, bad = pool.count[point], pool.bad[point]
     if own is not None:
@@ -206,7 +206,7 @@ def _shared(near: Near, k: int, low: Integers, high: Integers) -> Array:
     return np.asarray(bad + (k - inside) * tied_bad / np.maximum(tied, 1))
 
 
-def _first(pool: Pool, near: Near, k: int, low: Integers, high: Integers, own: Own | None) -> Array:
+def _first(pool: NeighbourPool, near: Near, k: int, low: Integers, high: Integers, own: Own | None) -> Array:
     found = _shared(near, k, low, high)
     torn = np.flatnonzero(_upto(near.count, high) > k)
     for b in torn:
@@ -217,7 +217,7 @@ def _first(pool: Pool, near: Near, k: int, low: Integers, high: Integers, own: O
     return found
 
 
-def _tied_rows(pool: Pool, points: Integers, own: int | None, most: int | None = None) -> Integers:
+def _tied_rows(pool: NeighbourPool, points: Integers, own: int | None, most: int | None = None) -> Integers:
     """Positions in the pool of the rows at these points, the table's order, without `own`; of each point the first `most` only."""
     ends = pool.start[points + 1] if most is None else np.minimum(pool.start[points + 1], pool.start[points] + most)
     at = np.concatenate([np.arange(low, high) for low, high in zip(pool.start[points], ends, strict=True)])
@@ -226,7 +226,7 @@ def _tied_rows(pool: Pool, points: Integers, own: int | None, most: int | None =
 
 
 def nearest(
-    pool: Pool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share"
+    pool: NeighbourPool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share"
 ) -> tuple[Integers, Array, Array]:
     """The k nearest rows around one center (D,): positions in the table, distances, and weights, the nearest first, each (R,).
 

@@ -21,7 +21,7 @@ from verifair.systems.cst.case import Case
 from verifair.systems.cst.causal.graph_plot import causal_graph
 from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.findings import Intervention, is_number
-from verifair.systems.cst.result import FARTHEST, CstResult, Robustness
+from verifair.systems.cst.result import FARTHEST, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.figures import figure
 from verifair.systems.files import file_name
@@ -359,7 +359,7 @@ def _case_legend(drawn: Any) -> None:
     drawn.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
 
 
-def overturned(robust: Robustness, path: Path) -> None:
+def overturned(robust: ClaimRobustness, path: Path) -> None:
     """Draw the shares of claims overturned, over standard errors: those found at least, those not known to hold at most."""
     with figure(path, (7.5, 4.2)) as drawn:
         axis = drawn.axes[0]

@@ -13,7 +13,7 @@ from pydantic import Field, computed_field
 
 from verifair.schema.feature import text
 from verifair.systems.cst.case import Case
-from verifair.systems.cst.deciders import Rule, counterfactually
+from verifair.systems.cst.deciders import LinearRule, counterfactually
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
@@ -133,13 +133,13 @@ class RobustClaims(Shape):
         return self.method if self.method == "CF" else f"{self.method}, {OF[self.verdict]}"
 
 
-class Robustness(Shape):
+class ClaimRobustness(Shape):
     """Of one intervention."""
 
     claims: list[RobustClaims]
 
     @classmethod
-    def of(cls, model: SituationTesting, one: Intervention, progress: Callable[[int, int], None] | None = None) -> Robustness:
+    def of(cls, model: SituationTesting, one: Intervention, progress: Callable[[int, int], None] | None = None) -> ClaimRobustness:
         """Ask of the cases by CST (or without search centers, where nobody decides on counterfactuals), of the significant ones
         where each stands on its own, and of CF where a rule decides: there it is exact, and of networks `--certify` knows more.
 
@@ -147,7 +147,7 @@ class Robustness(Shape):
         """
         asked: list[tuple[Method, Verdict]] = [(one.ranking, "positive")]
         asked += [] if one.found.terms.correction else [(one.ranking, "significant")]
-        asked += [("CF", "positive")] if isinstance(counterfactually(model.decider), Rule) else []
+        asked += [("CF", "positive")] if isinstance(counterfactually(model.decider), LinearRule) else []
         found = [
             sensitivity(model, one.found.do, method=method, verdict=verdict, found=one.found, most=FARTHEST, progress=progress)
             for method, verdict in asked
@@ -186,7 +186,7 @@ class Robustness(Shape):
         return f"How wrong must the causal model be (k = {self.k})? {'; '.join(said)}." if said else None
 
 
-class Coefficient(Shape):
+class CoefficientLine(Shape):
     coefficient: str
     estimate: float
     error: float
@@ -220,7 +220,7 @@ class CertifiedDecisions(Shape):
     level: Share
     simultaneous: bool
     box: str
-    coefficients: Annotated[pd.DataFrame, RowsOf(Coefficient)]
+    coefficients: Annotated[pd.DataFrame, RowsOf(CoefficientLine)]
     rows: Count
     counts: CertifiedStatuses
     unknown: dict[str, Count]
@@ -286,7 +286,7 @@ class CstResult(Result):
     not_tested: list[str]
     """No time was left."""
     notes: list[str]
-    sensitivity: list[Robustness]
+    sensitivity: list[ClaimRobustness]
     certified: list[CertifiedDecisions]
     model_sha256: Sha256 | None  # type: ignore[assignment]
     schema_sha256: Sha256 | None  # type: ignore[assignment]

@@ -18,11 +18,11 @@ from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.checks import nearest
 from verifair.systems.cst.causal.file import CausalFile
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Decider, NetworkDecider, Recorded, Rule, counterfactually, reads
+from verifair.systems.cst.deciders import Decider, LinearRule, NetworkDecider, Recorded, counterfactually, reads
 from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.findings import Intervention
 from verifair.systems.cst.groups import told
-from verifair.systems.cst.result import CertifiedDecisions, CstQuery, CstResult, Robustness
+from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstQuery, CstResult
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Situation
@@ -95,7 +95,7 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
     said = file.decision
     who: Decider | None = None
     if said.weights is not None:
-        who = Rule(weights=said.weights, above=said.above, at_least=said.at_least)
+        who = LinearRule(weights=said.weights, above=said.above, at_least=said.at_least)
     elif file.network_path is not None and file.schema_path is not None:
         good = 1 if said.good is None else said.good
         who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=good)
@@ -149,7 +149,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     _check_linear(test, settings)
     asked = test.interventions()
     tests: list[Intervention] = []
-    robust: list[Robustness] = []
+    robust: list[ClaimRobustness] = []
     proved: list[CertifiedDecisions] = []
     notes: list[str] = []
     stopped = False
@@ -200,14 +200,14 @@ def _test(test: SituationTesting, deals: int, work: Work, done: list[Interventio
             raise
 
 
-def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[Robustness], bool]:
+def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[ClaimRobustness], bool]:
     """Return how robust each intervention's claims are; nothing, and that time was up, where it was."""
     out = []
     try:
         for one in tests:
             label = f"do({one.name}), sensitivity"
             with work.bar(label) as progress:
-                out.append(Robustness.of(test, one, work.stopping(label, progress)))
+                out.append(ClaimRobustness.of(test, one, work.stopping(label, progress)))
     except OutOfTime:
         return [], True
     return out, False
@@ -285,7 +285,7 @@ def _check_linear(model: SituationTesting, settings: CstSettings) -> None:
 
 def _cases(
     model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int,
-    more: Sequence[CertifiedDecisions | Robustness],
+    more: Sequence[CertifiedDecisions | ClaimRobustness],
 ) -> tuple[tuple[Case, ...], ...]:
     """Return cases for each test: the rows that were named, or the first `count` to review where none was.
 

@@ -14,7 +14,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, Recorded
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
-from verifair.systems.cst.result import CertifiedDecisions, CstResult, Robustness
+from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.files import save_table, save_text
@@ -91,7 +91,7 @@ def tables(result: CstResult) -> dict[str, pd.DataFrame]:
     return out | ({"several.csv": result.several} if len(result.several) else {})
 
 
-def _of_all(parts: Sequence[Intervention | CertifiedDecisions | Robustness], name: str) -> pd.DataFrame:
+def _of_all(parts: Sequence[Intervention | CertifiedDecisions | ClaimRobustness], name: str) -> pd.DataFrame:
     """Return a table of each intervention as one, whose first column names the intervention."""
     return pd.concat([_named(one.name, getattr(one, name)) for one in parts], ignore_index=True)
 
@@ -312,7 +312,7 @@ def unknown_line(one: Intervention) -> str | None:
     )
 
 
-def robust_grid(one: Robustness) -> Grid:
+def robust_grid(one: ClaimRobustness) -> Grid:
     """Return the share of claims that hold, for each of LEVELS, and of those that are overturned."""
     title = f"How wrong must the causal model be? do({one.name}), k = {one.k}"
     grid = Grid(title=f"{title}\nclaims that hold while each coefficient is off by at most", title_justify="left")
@@ -325,7 +325,7 @@ def robust_grid(one: Robustness) -> Grid:
     return grid
 
 
-def robust_lines(one: Robustness) -> Iterator[str]:
+def robust_lines(one: ClaimRobustness) -> Iterator[str]:
     """Return what the shares mean."""
     yield (
         "SE: standard errors of the coefficients. A claim holds where none within so many overturn it, and is lost where "

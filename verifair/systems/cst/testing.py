@@ -36,7 +36,7 @@ from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, least_group, left_out, told
-from verifair.systems.cst.neighbours import Pool, nearest, negatives
+from verifair.systems.cst.neighbours import NeighbourPool, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Small, Ties
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
@@ -200,8 +200,8 @@ class Situations(Finding):
     refused_tilde: Booleans | None
     groups: Integers
     names: tuple[str, ...]
-    pools: tuple[Pool, ...] = field(repr=False)
-    test_pool: Pool = field(repr=False)
+    pools: tuple[NeighbourPool, ...] = field(repr=False)
+    test_pool: NeighbourPool = field(repr=False)
     metric: Metric = field(repr=False)
     ties: Ties
     centers: Array = field(repr=False)
@@ -290,8 +290,8 @@ def situation_test(
         scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
         scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
     centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
-    pools = tuple(Pool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
-    pool = Pool.of(np.flatnonzero(test), centers, negative, metric)
+    pools = tuple(NeighbourPool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
+    pool = NeighbourPool.of(np.flatnonzero(test), centers, negative, metric)
     total, done = 3 * len(complainants), 0
 
     def tell(more: int) -> None:

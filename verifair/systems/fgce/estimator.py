@@ -25,10 +25,10 @@ from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures import assignment, change_frequency
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
-from verifair.systems.fgce.robust import Certified, askable, by_group, certify_robust, prover, re_evaluated
+from verifair.systems.fgce.robust import CertifiedRobustness, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
 from verifair.systems.fgce.settings import Bandwidth, Cost, Factuals, FgceSettings, Method, Weighting
-from verifair.systems.fgce.space import Custom, Space
+from verifair.systems.fgce.space import Custom, FeatureSpace
 
 DEFAULT = FgceSettings()
 Progress = Callable[[str, int, int], None]
@@ -65,7 +65,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
 
     model: a Network, or an estimator whose `predict` takes a DataFrame.   schema: of its columns, with `change` for each feature.
-    seconds: for each group.   threads: for the graph.   custom: one more rule for moves, see `Space`.   empty: "skip" leaves out
+    seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
     groups with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.   The others are as in `FgceSettings`:
     either the share `coverage` of the factuals is covered at the least largest cost, or with max_cost the most at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
@@ -103,7 +103,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         self._check()
         check_table(X)
         tell = progress or (lambda what, done, total: None)
-        self.space_ = Space.of(self.schema, self.changes, self.custom)
+        self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
         raw = self.schema.raw(X)
         explained = self._explained(X, y, raw, audit)
         negatives = self._negatives(groups_of(X, sensitive_features), explained)
@@ -148,14 +148,14 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
 
     def certify(
         self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> Certified:
+    ) -> CertifiedRobustness:
         """Return which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
         certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
         """
         used, nodes = self._used()
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
         found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
-        return Certified(table=by_group(found.table, nodes, used), certificate=found.certificate)
+        return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def attribute_changes(self) -> pd.DataFrame:
         """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
@@ -187,7 +187,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         check_number("seconds", self.seconds)
         if not self.seconds > 0 or not self.threads:
             raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
-        check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `Space` checks those, by the schema
+        check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `FeatureSpace` checks those, by the schema
         if self.only_robust is not None:
             askable(self.model, self.schema, [self.only_robust])
 

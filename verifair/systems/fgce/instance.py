@@ -25,7 +25,7 @@ ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Block:
+class CostBlock:
     """One weak component (its number). factuals (f,), candidates (c,): nodes.   cost: (f, c), infinite where not reachable."""
 
     component: int
@@ -41,7 +41,7 @@ class Instance:
     candidates: (C,) all nodes that may be chosen (X').
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[CostBlock, ...]
     hopeless: Integers
     candidates: Integers
 
@@ -78,7 +78,7 @@ class Instance:
             if some.any():
                 own, there, feasible = own[some], there[used], feasible[np.ix_(some, used)]
                 found = _costs(graph, own, there, feasible, cost, weights)
-                blocks.append(Block(component=int(number), factuals=own, candidates=there, cost=found))
+                blocks.append(CostBlock(component=int(number), factuals=own, candidates=there, cost=found))
         if not blocks:
             raise DataError(
                 f"{group}: none of its {len(negatives)} rows has a feasible counterfactual at eps = {graph.eps:g}: no positive row "

@@ -28,7 +28,7 @@ from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.settings import Cost
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 from verifair.systems.result import Count, Interval, Measured, RowsOf, Shape
 
 KS = range(1, 11)
@@ -63,7 +63,7 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
     return Reach(k0=k0, d0=found.cost, d_least=least, optimal=found.optimal)
 
 
-def cost_levels(space: Space, *, low: float = 0.1, levels: int = 10) -> Array:
+def cost_levels(space: FeatureSpace, *, low: float = 0.1, levels: int = 10) -> Array:
     """Return costs for the curves: from `low` to the largest possible, in even steps of (largest - low) / levels (appendix C)."""
     return low + np.arange(levels) * (space.largest_cost - low) / levels
 
@@ -157,7 +157,7 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
     return np.where(served, nearest, -1), np.where(served, least, np.inf)
 
 
-def change_frequency(space: Space, raw: Array, factuals: Integers, assigned: Integers) -> pd.Series:
+def change_frequency(space: FeatureSpace, raw: Array, factuals: Integers, assigned: Integers) -> pd.Series:
     """Return ACF: the share of factuals whose counterfactual differs from them in each feature."""
     served = assigned >= 0
     changed = space.changed(raw[factuals[served]], raw[assigned[served]])
@@ -281,7 +281,7 @@ def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) 
     return pd.concat(parts, ignore_index=True)
 
 
-def levels_of(space: Space, instances: Mapping[str, Instance], cost: Cost) -> Array:
+def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost) -> Array:
     """Return (D,) costs at which coverage is measured, the same for all groups.
 
     L2: the paper's, from 0.1 to the largest distance there can be.   Paths: evenly, from the cheapest counterfactual of anybody to

@@ -111,7 +111,7 @@ class GroupSummary(Shape):
         return self.hopeless / self.negatives
 
 
-class Explanation(Shape):
+class GroupExplanation(Shape):
     """A factual and its counterfactual, or why there is none."""
 
     group: str
@@ -185,7 +185,7 @@ class FgceResult(Result):
 
     query: FgceQuery
     groups: list[GroupSummary]
-    explanations: Annotated[pd.DataFrame, RowsOf(Explanation)]
+    explanations: Annotated[pd.DataFrame, RowsOf(GroupExplanation)]
     comparison: list[GroupComparison]
     measures: Burden | None
     re_evaluated: Annotated[pd.DataFrame, RowsOf(Decided)] | None

@@ -38,7 +38,7 @@ Answers = dict[int, GoalAnswer]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Certified:
+class CertifiedRobustness:
     """table: one line for each row and delta, see `certify_robust`.   certificate: of all that is proved, None where nothing is."""
 
     table: pd.DataFrame
@@ -76,7 +76,7 @@ def certify_robust(
     method: str = "auto",
     solver: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Certified:
+) -> CertifiedRobustness:
     """Decide whether the decision is positive at every row within delta units of raw rows (n, V), for each delta.
 
     budget.seconds is for all, shared evenly by the deltas; budget.nodes for each question. A row that is refuted at one delta is so
@@ -106,7 +106,7 @@ def certify_robust(
     lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
     proofs = [proof for row, one in keys for proof in _proofs(raw[row], one, found[one][row])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
-    return Certified(table=table, certificate=_certificate(query, proofs) if proofs else None)
+    return CertifiedRobustness(table=table, certificate=_certificate(query, proofs) if proofs else None)
 
 
 def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:

@@ -22,7 +22,7 @@ from encoders.network import Integers
 from solvers.outcome import Budget
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
-from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, needed
 from verifair.systems.fgce.optimum.cover import Coverage, within
 
@@ -79,7 +79,7 @@ def robust_choice(
     Raises QueryError when too few factuals have a robust counterfactual (it says how many do), or too few are proved in time.
     """
     budget = budget or Budget()
-    search = _Search(instance, solve, prove, 0 if max_cost is not None else needed(instance, coverage), max_cost, budget)
+    search = _RobustSearch(instance, solve, prove, 0 if max_cost is not None else needed(instance, coverage), max_cost, budget)
     return search.run()
 
 
@@ -96,12 +96,12 @@ def without(instance: Instance, nodes: Sequence[int]) -> Instance:
         hopeless.append(block.factuals[~some])
         if some.any():
             own = block.factuals[some]
-            blocks.append(Block(component=block.component, factuals=own, candidates=block.candidates[kept], cost=cost[some]))
+            blocks.append(CostBlock(component=block.component, factuals=own, candidates=block.candidates[kept], cost=cost[some]))
     candidates = instance.candidates[~np.isin(instance.candidates, gone)]
     return Instance(blocks=tuple(blocks), hopeless=np.concatenate(hopeless), candidates=candidates)
 
 
-class _Search:
+class _RobustSearch:
     """What is known of the candidates, and the tightest bound so far."""
 
     def __init__(

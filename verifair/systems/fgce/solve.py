@@ -13,7 +13,7 @@ from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, explanations, summaries
 from verifair.systems.fgce.measures import Burden, burden, levels_of
 from verifair.systems.fgce.result import FgceQuery, FgceResult
-from verifair.systems.fgce.robust import Certified, askable
+from verifair.systems.fgce.robust import CertifiedRobustness, askable
 from verifair.systems.fgce.settings import FgceSettings
 from verifair.systems.groups import Rows, rows_of
 from verifair.systems.subject import Subject
@@ -82,7 +82,7 @@ def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell) -> bool:
 
 def _of_network(
     fitted: GroupCounterfactuals, settings: FgceSettings, work: Work, tell: Tell
-) -> tuple[pd.DataFrame | None, Certified | None]:
+) -> tuple[pd.DataFrame | None, CertifiedRobustness | None]:
     """Return what the network decides on the counterfactuals, and which are proved robust; None after Ctrl-C."""
     try:
         decided, proved = fitted.re_evaluated(), None

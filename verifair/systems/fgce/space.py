@@ -24,7 +24,7 @@ Custom = Callable[[Array, Array], Booleans]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Space:
+class FeatureSpace:
     """schema: of the raw rows.   changes: (V) how each feature may move.   custom: one more rule for moves, on raw rows."""
 
     schema: Schema
@@ -32,7 +32,7 @@ class Space:
     custom: Custom | None = None
 
     @classmethod
-    def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> Space:
+    def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> FeatureSpace:
         """Return the schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for unknown names."""
         if not isinstance(changes or {}, Mapping):
             raise SchemaError(f"changes: found {type(changes).__name__}; expected the change of each feature by its name")
@@ -81,7 +81,7 @@ class Moves:
     """Which moves are allowed, as arrays over the coordinates and the raw features.
 
     fixed: (p,) coordinates that must stay.   direction: (p,) +1 may only rise, -1 may only fall, 0 either.
-    pairs: feature -> (C, C) which category may become which, where the schema lists that.   custom: see `Space`.
+    pairs: feature -> (C, C) which category may become which, where the schema lists that.   custom: see `FeatureSpace`.
     """
 
     fixed: Booleans
@@ -90,7 +90,7 @@ class Moves:
     custom: Custom | None
 
     @classmethod
-    def of(cls, space: Space) -> Moves:
+    def of(cls, space: FeatureSpace) -> Moves:
         changes = np.array(space.changes)[space.feature_of]
         pairs = {
             v: _allowed_pairs(feature)

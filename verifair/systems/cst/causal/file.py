@@ -32,7 +32,7 @@ from sklearn.ensemble import (
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.schema.file import Section
+from verifair.schema.file import TomlSection
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.checks import graph_of, nearest
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear, Spec
@@ -43,7 +43,7 @@ from verifair.systems.settings import Number
 Mechanisms = Literal["linear", "log-linear", "categorical", "forest", "boosting"]
 
 
-class NodeSection(Section):
+class NodeSection(TomlSection):
     """[[causal.node]]: see `verifair.systems.cst.causal.nodes.Node` and the mechanisms."""
 
     name: Name
@@ -127,7 +127,7 @@ def _classifier(name: str | None) -> Any:
             return None
 
 
-class Decision(Section):
+class Decision(TomlSection):
     """[decision]: recorded decisions (column, positive), a rule (weights, above or at_least), or a network with its schema.
 
     good: the class of the network that is the favourable decision; None: 1.

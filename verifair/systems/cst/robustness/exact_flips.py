@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Booleans
-from verifair.systems.cst.deciders import Rule
+from verifair.systems.cst.deciders import LinearRule
 from verifair.systems.cst.robustness.effects import Effects
 
 MOST = 1e6
@@ -43,13 +43,13 @@ def polynomials(effects: Effects, change: Array, signs: Array) -> Array:
     return found
 
 
-def scores(effects: Effects, rule: Rule, change: Array, signs: Array) -> Array:
+def scores(effects: Effects, rule: LinearRule, change: Array, signs: Array) -> Array:
     """(V, L) polynomials of what the nodes' changes add to the rule's score."""
     weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
     return np.asarray(np.einsum("vml,m->vl", polynomials(effects, change, signs), weights))
 
 
-def accepts(rule: Rule, score: Array) -> Booleans:
+def accepts(rule: LinearRule, score: Array) -> Booleans:
     """Which scores are positive decisions."""
     if rule.above is not None:
         return np.asarray(score > rule.above)
@@ -58,7 +58,7 @@ def accepts(rule: Rule, score: Array) -> Booleans:
 
 
 def smallest_flips(
-    effects: Effects, rule: Rule, base: Array, change: Array, accepted: Booleans, signs: Array
+    effects: Effects, rule: LinearRule, base: Array, change: Array, accepted: Booleans, signs: Array
 ) -> tuple[Array, Array]:
     """(C,) the smallest t at which some corner's score decides otherwise than `accepted` (C,); and (C, p) these coefficients.
 
@@ -81,7 +81,7 @@ def smallest_flips(
     return found, theta
 
 
-def _bisected(polynomial: Array, rule: Rule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
+def _bisected(polynomial: Array, rule: LinearRule, base: Array, accepted: Booleans) -> tuple[Array, npt.NDArray[np.intp]]:
     low, high = np.zeros(len(base)), np.full(len(base), MOST)
 
     def flipped(t: Array) -> tuple[Booleans, npt.NDArray[np.intp]]:

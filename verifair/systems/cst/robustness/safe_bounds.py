@@ -22,8 +22,8 @@ from itertools import count
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
-from verifair.systems.cst.deciders import Rule, counterfactually, decided
-from verifair.systems.cst.neighbours import Pool
+from verifair.systems.cst.deciders import LinearRule, counterfactually, decided
+from verifair.systems.cst.neighbours import NeighbourPool
 from verifair.systems.cst.robustness.effects import PAD, Effects
 from verifair.systems.cst.robustness.exact_flips import accepts, scores
 from verifair.systems.cst.robustness.what_if import WhatIf
@@ -56,7 +56,7 @@ class Around:
     whole: bool
 
     @classmethod
-    def of(cls, pool: Pool, centers: Array, k: int) -> Around:
+    def of(cls, pool: NeighbourPool, centers: Array, k: int) -> Around:
         width = min(len(pool.points), max(POINTS * k, k + 100))
         distance, point = pool.search(centers, width, 1)
         return cls(
@@ -116,7 +116,7 @@ class Bounds:
         self.rule = counterfactually(what.decider)
         legal, accepted = decided(what.decider, rows)
         self.tilde = np.zeros(len(who)) if accepted is None else (~accepted).astype(float)
-        self.score = self.rule.score(rows) if isinstance(self.rule, Rule) else np.zeros(len(who))
+        self.score = self.rule.score(rows) if isinstance(self.rule, LinearRule) else np.zeros(len(who))
         if what.method != "CF":
             self.around = Around.of(what.found.test_pool, what.metric.embed(legal), what.k)
 
@@ -153,10 +153,10 @@ class Bounds:
         if self.what.method == "CST w/o":  # no part of it
             return np.zeros(len(least)), np.zeros(len(least))
         still = (least == most).all(axis=1)
-        sure = still if not isinstance(self.rule, Rule) else still | self._decided(self.rule, t, least, most)
+        sure = still if not isinstance(self.rule, LinearRule) else still | self._decided(self.rule, t, least, most)
         return np.where(sure, self.tilde, 0.0), np.where(sure, self.tilde, 1.0)
 
-    def _decided(self, rule: Rule, t: Array | None, least: Array, most: Array) -> Booleans:
+    def _decided(self, rule: LinearRule, t: Array | None, least: Array, most: Array) -> Booleans:
         """(R,) whether the rule's score stays on its side of the threshold: by intervals, or by corners with room for rounding."""
         what = self.what
         effects = what.effects
@@ -177,7 +177,7 @@ class Bounds:
             sure |= by_corners & self._unclipped(t)
         return np.asarray(sure)
 
-    def _corners(self, rule: Rule, t: Array) -> tuple[Array, Array]:
+    def _corners(self, rule: LinearRule, t: Array) -> tuple[Array, Array]:
         """(R,), (R,) least and largest change of the score over the corners of boxes of size t (R,), unrounded and unclipped."""
         what = self.what
         change = what.change[self.who]

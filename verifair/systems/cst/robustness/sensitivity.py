@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
-from verifair.systems.cst.deciders import Rule, counterfactually, reads
+from verifair.systems.cst.deciders import LinearRule, counterfactually, reads
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import told
@@ -145,9 +145,9 @@ def sensitivity(
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
     what = _what_if(tester, do, found, errors, index, method, claims.k, verdict)
     rule = counterfactually(what.decider)
-    exact = method == "CF" and isinstance(rule, Rule) and what.effects.plain
+    exact = method == "CF" and isinstance(rule, LinearRule) and what.effects.plain
     if exact:
-        assert isinstance(rule, Rule)
+        assert isinstance(rule, LinearRule)
         flips = _exactly(what, rule)
         below = flips.smallest
     else:
@@ -200,7 +200,7 @@ def _what_if(
     )
 
 
-def _exactly(what: WhatIf, rule: Rule) -> Flips:
+def _exactly(what: WhatIf, rule: LinearRule) -> Flips:
     """t* of CF under a rule. Who was not refused has no claim, whatever the coefficients: their t* is infinite."""
     effects = what.effects
     refused = what.found.refused[what.index]

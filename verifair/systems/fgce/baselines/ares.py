@@ -6,7 +6,7 @@ A rule is for everybody who meets q and c; whom it does not help counts against 
 change are obeyed, as in the paper.
 
 The authors published no code, and the one in GLOBE-CE's repository is not installable, so it is written here, from the papers.
-Differences: cost is the L2 length of the change in `Space`, counted for each row helped (the paper counts it once a rule, whoever
+Differences: cost is the L2 length in `FeatureSpace`, counted for each row helped (the paper counts it once a rule, whoever
 it is for); a row is covered when some rule helps it (the paper: when it meets a rule's conditions, even in vain); and the local
 search over sets of rules adds and deletes, without exchanges.
 Reference: Rawal and Lakkaraju, Beyond Individualized Recourse, NeurIPS 2020 (section 3); Ley et al. (2023), appendix C;
@@ -25,7 +25,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
-from verifair.systems.fgce.space import Space, distance
+from verifair.systems.fgce.space import FeatureSpace, distance
 
 LEAST = 1e-3
 """A step of the search must gain this much of a row."""
@@ -57,7 +57,7 @@ class Rules:
 
 
 def ares(
-    space: Space,
+    space: FeatureSpace,
     raw: Array,
     factuals: Array,
     positive: Positive,
@@ -146,7 +146,7 @@ class _Ground:
 
     @classmethod
     def of(
-        cls, space: Space, items: Items, factuals: Array, positive: Positive, groups: Sequence[Itemset],
+        cls, space: FeatureSpace, items: Items, factuals: Array, positive: Positive, groups: Sequence[Itemset],
         changes: Sequence[tuple[Itemset, Itemset]], wrong: float,
     ) -> _Ground:
         """Decide every factual after every change whose condition it meets, in batches."""

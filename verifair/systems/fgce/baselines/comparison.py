@@ -21,7 +21,7 @@ from verifair.systems.fgce.baselines.recourse import GroupRecourse
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Space, distance
+from verifair.systems.fgce.space import FeatureSpace, distance
 
 Choose = Callable[[Instance, int], Integers]
 """FGCE: an instance and k -> nodes of at most k counterfactuals."""
@@ -49,7 +49,7 @@ class Feasibility:
         return float(self.costs[self.feasible].mean()) if self.feasible.any() else float("nan")
 
 
-def feasible_share(space: Space, raw: Array, factuals: Integers, recourse: GroupRecourse, eps: float | None) -> Feasibility:
+def feasible_share(space: FeatureSpace, raw: Array, factuals: Integers, recourse: GroupRecourse, eps: float | None) -> Feasibility:
     """Return how many factuals (n,), nodes of the rows (N, V), can reach their own counterfactual by allowed moves of at most eps.
 
     eps: infinite for no limit; None for the smallest that leaves no data row alone. A path may lead through any row, and through
@@ -74,7 +74,7 @@ def feasible_share(space: Space, raw: Array, factuals: Integers, recourse: Group
     return Feasibility(feasible=feasible, costs=costs, size=recourse.size)
 
 
-def freed(space: Space, names: Sequence[str]) -> Space:
+def freed(space: FeatureSpace, names: Sequence[str]) -> FeatureSpace:
     """Return the space without the constraints of some features; a custom rule goes only when all features are free.
 
     Raises SchemaError for an unknown name.
@@ -86,11 +86,11 @@ def freed(space: Space, names: Sequence[str]) -> Space:
     fields = {field: getattr(space.schema, field) for field in Schema.model_fields}
     changes: list[Change] = ["free" if v in free else change for v, change in enumerate(space.changes)]
     custom = None if len(free) == len(features) else space.custom
-    return Space(schema=Schema.model_validate({**fields, "features": features}), changes=tuple(changes), custom=custom)
+    return FeatureSpace(schema=Schema.model_validate({**fields, "features": features}), changes=tuple(changes), custom=custom)
 
 
 def compare(
-    space: Space,
+    space: FeatureSpace,
     raw: Array,
     factuals: Integers,
     candidates: Integers,
@@ -127,7 +127,7 @@ def compare(
 
 
 def _of_graph(
-    space: Space, raw: Array, factuals: Integers, candidates: Integers, eps: float, fgce: Choose, k: int
+    space: FeatureSpace, raw: Array, factuals: Integers, candidates: Integers, eps: float, fgce: Choose, k: int
 ) -> dict[str, Feasibility]:
     """Return FACE and FGCE on the graph of the data alone."""
     graph = _graph(space, raw, eps)
@@ -153,7 +153,7 @@ def _shared(instance: Instance, factuals: Integers, cost: Array, size: int) -> F
     return Feasibility(feasible=~np.isnan(costs), costs=costs, size=size)
 
 
-def _graph(space: Space, rows: Array, eps: float) -> FeasibilityGraph:
+def _graph(space: FeatureSpace, rows: Array, eps: float) -> FeasibilityGraph:
     """No eps (infinite): farther than any two rows are apart, so that every allowed move is an edge."""
     if np.isinf(eps):
         points = space.points(rows)

@@ -1,11 +1,11 @@
 """GLOBE-CE: few translations for a whole group, each row moved along one of them by the least scale that flips its decision.
 
-A translation adds to the coordinates of `Space`; numbers are clipped to their range and rounded to what is legal, and of a one-hot
+A translation adds to coordinates of `FeatureSpace`; numbers are clipped to their range and rounded to legal ones, and of a one-hot
 block the largest entry wins. Directions are sampled, sparse; some are kept, greedily, by whom they help and at what cost. Measured,
 not proved: more samples or a finer grid of scales may find more. No limits on directions of change are obeyed, as in the paper.
 
 The authors' code is not on PyPI and no installable package holds the method, so it is written here, from the paper. Differences:
-the number of features a direction changes is drawn too, and costs are L2 lengths of `Space`, as everywhere in FGCE.
+the number of features a direction changes is drawn too, and costs are L2 lengths of `FeatureSpace`, as everywhere in FGCE.
 Reference: Ley, Mishra, Magazzeni, GLOBE-CE, ICML 2023 (sections 3 and 4); compared with in FGCE, section V-B2.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from encoders.network import Array, Integers
 from verifair.errors import QueryError
 from verifair.systems.fgce.baselines.recourse import ROWS, GroupRecourse, Positive, accepted, actionable, check_factuals
-from verifair.systems.fgce.space import Space, distance
+from verifair.systems.fgce.space import FeatureSpace, distance
 
 SHOWN = 200
 """Directions are chosen by at most so many of the factuals, drawn at random, and then scaled for all."""
@@ -44,7 +44,7 @@ class Sampling:
 
 
 def globe_ce(
-    space: Space,
+    space: FeatureSpace,
     raw: Array,
     factuals: Array,
     positive: Positive,
@@ -73,7 +73,7 @@ def globe_ce(
     return _applied(space, factuals, directions[chosen], scales, positive)
 
 
-def translated(space: Space, rows: Array, steps: Array) -> Array:
+def translated(space: FeatureSpace, rows: Array, steps: Array) -> Array:
     """Return (n, V) legal raw rows: raw rows (n, V) moved by steps (n, p) in the coordinates of the space.
 
     Clipped to the declared ranges and rounded where values are whole; features without a step keep their value exactly.
@@ -93,7 +93,7 @@ def translated(space: Space, rows: Array, steps: Array) -> Array:
     return out
 
 
-def least_scales(space: Space, factuals: Array, directions: Array, scales: Array, positive: Positive) -> Array:
+def least_scales(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> Array:
     """Return (D, n) the least of the scales (S,), ascending, at which each direction (D, p) flips each factual (n, V), or NaN.
 
     Whoever is flipped is out of the way of the next scale, so that later batches are smaller.
@@ -111,7 +111,7 @@ def least_scales(space: Space, factuals: Array, directions: Array, scales: Array
     return out
 
 
-def _directions(space: Space, free: Integers, how: Sampling, rng: np.random.Generator) -> Array:
+def _directions(space: FeatureSpace, free: Integers, how: Sampling, rng: np.random.Generator) -> Array:
     """Return (D, p) sparse directions of L2 length 1: 1 to `features` features each, uniform in size, either sign for numbers."""
     owner = space.feature_of
     block = np.bincount(owner)[owner] > 1
@@ -124,7 +124,7 @@ def _directions(space: Space, free: Integers, how: Sampling, rng: np.random.Gene
     return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True))
 
 
-def _worth(space: Space, factuals: Array, directions: Array, least: Array) -> Array:
+def _worth(space: FeatureSpace, factuals: Array, directions: Array, least: Array) -> Array:
     """Return (D, n) 1 for help that costs nothing, down to 1/2 at the largest cost, 0 for no help: helping comes first."""
     out = np.zeros(least.shape)
     d, i = np.nonzero(~np.isnan(least))
@@ -150,7 +150,7 @@ def _chosen(worth: Array, most: int) -> list[int]:
     return chosen
 
 
-def _applied(space: Space, factuals: Array, directions: Array, scales: Array, positive: Positive) -> GroupRecourse:
+def _applied(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> GroupRecourse:
     """Give everyone the cheapest of their least translations."""
     least = least_scales(space, factuals, directions, scales, positive)
     found = np.full(factuals.shape, np.nan)
@@ -165,7 +165,7 @@ def _applied(space: Space, factuals: Array, directions: Array, scales: Array, po
     return GroupRecourse(name="GLOBE-CE", counterfactuals=found, size=len(directions), rules=rules)
 
 
-def _words(space: Space, direction: Array) -> str:
+def _words(space: FeatureSpace, direction: Array) -> str:
     """Return what a translation does to a scale of 1: numbers in their own unit, categories by the entries of their block."""
     parts, domain = [], space.schema.domain
     for v, feature in enumerate(space.schema.features):

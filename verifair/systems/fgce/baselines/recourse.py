@@ -9,7 +9,7 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 Positive = Callable[[Array], Booleans]
 """(n, V) raw rows -> (n,) which are decided positively."""
@@ -45,7 +45,7 @@ class GroupRecourse:
         return len(np.unique(self.counterfactuals[self.helped], axis=0))
 
 
-def accepted(space: Space, positive: Positive, rows: Array) -> Booleans:
+def accepted(space: FeatureSpace, positive: Positive, rows: Array) -> Booleans:
     """Return (n,) which raw rows (n, V) are legal rows of the schema and decided positively. Illegal rows are never decided."""
     ok = np.array(space.schema.inside(rows), dtype=bool)
     legal = np.flatnonzero(ok)
@@ -55,7 +55,7 @@ def accepted(space: Space, positive: Positive, rows: Array) -> Booleans:
     return ok
 
 
-def check_factuals(space: Space, positive: Positive, factuals: Array, method: str) -> None:
+def check_factuals(space: FeatureSpace, positive: Positive, factuals: Array, method: str) -> None:
     """Raise DataError unless there are factuals and all are decided negatively: a positive one needs no recourse."""
     if not len(factuals):
         raise DataError(f"{method}: there are no rows to be explained; pass rows with the negative decision")
@@ -67,7 +67,7 @@ def check_factuals(space: Space, positive: Positive, factuals: Array, method: st
         )
 
 
-def actionable(space: Space, names: Sequence[str] | None) -> Integers:
+def actionable(space: FeatureSpace, names: Sequence[str] | None) -> Integers:
     """Return (m,) features that a method may change: those named, else all that are neither protected nor fixed.
 
     Raises SchemaError for an unknown name, QueryError for a protected one, or when nothing is left.

@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import Moves, Space, distance
+from verifair.systems.fgce.space import FeatureSpace, Moves, distance
 
 LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
@@ -36,7 +36,7 @@ class FeasibilityGraph:
     raw: (N, V).   points: (N, p).   eps: longest move.   indptr: (N + 1,) int64.   indices: (E,) int32, targets of each node.
     """
 
-    space: Space
+    space: FeatureSpace
     raw: Array
     points: Array
     eps: float
@@ -45,7 +45,7 @@ class FeasibilityGraph:
 
     @classmethod
     def build(
-        cls, space: Space, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
+        cls, space: FeatureSpace, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
     ) -> FeasibilityGraph:
         """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all.
 

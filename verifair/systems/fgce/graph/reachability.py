@@ -51,7 +51,7 @@ def strong_components(graph: FeasibilityGraph) -> Integers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statistics:
+class GraphStatistics:
     """A graph in numbers, as in the paper's tables I and VII. density: edges over ordered pairs of nodes, in percent."""
 
     nodes: int
@@ -62,7 +62,7 @@ class Statistics:
     alone: int
 
     @classmethod
-    def of(cls, graph: FeasibilityGraph) -> Statistics:
+    def of(cls, graph: FeasibilityGraph) -> GraphStatistics:
         """Return the numbers of a graph; for a group's own one, build it over the group's rows."""
         pairs = len(graph) * (len(graph) - 1)
         return cls(

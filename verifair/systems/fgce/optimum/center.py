@@ -21,7 +21,7 @@ from encoders.programs.k_center import k_center
 from solvers.outcome import Budget, Outcome, Termination
 from solvers.registry import solve
 from verifair.errors import QueryError
-from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.cover import Coverage, SetSystem, best, greedy, within
 
 ADDED = 8
@@ -282,11 +282,11 @@ def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: 
     return Centers(chosen=chosen, cost=float(total[k, count]), lower=float(total[k, count]), proved=True, steps=len(tables))
 
 
-def _only(block: Block) -> Instance:
+def _only(block: CostBlock) -> Instance:
     return Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
 
 
-def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
+def _answers(block: CostBlock, most: int, full: bool, deadline: float) -> Answers:
     """Return (k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises Unfinished."""
     own, f = _only(block), len(block.factuals)
     answers: Answers = {}
@@ -305,7 +305,7 @@ def _answers(block: Block, most: int, full: bool, deadline: float) -> Answers:
     return answers
 
 
-def _table(block: Block, most: int, answers: Answers) -> Array:
+def _table(block: CostBlock, most: int, answers: Answers) -> Array:
     """Return (most + 1, f + 1) F(i, k', n'): the least cost of covering n' factuals of one component with k' candidates."""
     table = np.full((most + 1, len(block.factuals) + 1), np.inf)
     table[:, 0] = 0.0

@@ -39,7 +39,7 @@ SHOWN = 300
 
 
 @dataclass(kw_only=True)
-class _Found:
+class _Decided:
     """What is collected on the way."""
 
     statements: list[Statement] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Found:
 
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of individual fairness, of each protected feature alone."""
-    names, found = subject.names(settings.protected), _Found()
+    names, found = subject.names(settings.protected), _Decided()
     modes: list[dict[str, Any]] = [{"maximise": False, "partition": None}]
     modes += [{"maximise": True, "partition": None}] if settings.maximise else []
     modes += [{"maximise": False}] if settings.partition is not None else []
@@ -147,7 +147,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)
 
 
-def _exchange(subject: Subject, query: IndividualFairness, found: _Found) -> None:
+def _exchange(subject: Subject, query: IndividualFairness, found: _Decided) -> None:
     """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
     schema, network, name = subject.schema, subject.network, query.protected[0]
     raw, v = schema.raw(subject.rows()), schema.index(name)
@@ -210,7 +210,7 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
     return out
 
 
-def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _Found) -> None:
+def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _Decided) -> None:
     """One verdict about the whole box."""
     query, verdict = result.question, result.verdict
     name, where, asked = query.protected[0], _anywhere(subject, settings), _asked(query)
@@ -237,7 +237,7 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads))
 
 
-def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _Found) -> None:
+def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _Decided) -> None:
     """The largest change of the probability, from both sides."""
     query, gap = result.question, result.gap
     name, where = query.protected[0], _anywhere(subject, settings)
@@ -265,7 +265,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
             found.broken = found.broken or row.sentence
 
 
-def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Found) -> None:
+def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Decided) -> None:
     """The certified share of the box, and of the table's people."""
     query = parts.question
     assert work.store is not None

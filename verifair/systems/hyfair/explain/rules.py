@@ -95,7 +95,7 @@ def refused(rules: Sequence[Rule], raw: Array) -> Booleans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class SampleEvidence:
     """What samples say about a rule: mean severities (and their standard deviations), and how much it covers.
 
     inside: of CHECKS fresh samples within the rule.   negated: of the same samples with one condition turned into its opposite.
@@ -123,7 +123,7 @@ class Evidence:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Explained:
     rule: Rule
-    evidence: Evidence
+    evidence: SampleEvidence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,7 +209,7 @@ def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], whole: Boo
 
 def judge(
     rule: Rule, near: Neighbourhood, labelled: Labelled, severity: Severity, rows: Array | None, rng: np.random.Generator
-) -> Evidence:
+) -> SampleEvidence:
     """Validate a rule by negation, on fresh samples.  (Algorithm 2, lines 8 to 10)
 
     Samples inside are local ones given that the rule holds; their negations have one condition's feature drawn evenly from where
@@ -226,7 +226,7 @@ def judge(
         negated.append(k[rng.permutation(len(k))[: max(1, CHECKS // len(rule.conditions))]])
     opposite = np.concatenate(negated) if negated else np.array([])
     beside = labelled.severity[~rule.contain(labelled.raw)]
-    return Evidence(
+    return SampleEvidence(
         inside=float(value.mean()),
         inside_deviation=float(value.std()),
         negated=float(opposite.mean()) if len(opposite) else float("nan"),

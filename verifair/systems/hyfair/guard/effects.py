@@ -56,7 +56,7 @@ class Effect(Shape):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measured:
+class EffectData:
     """What an effect is measured on.   data: (N, V) raw rows to measure accuracy on, and to search among.   labels: (N,).
 
     clusters: (C, V) raw points that were explained.   iterations: of the search.   budget: its seconds, and the seed.
@@ -69,7 +69,7 @@ class Measured:
     budget: Budget
 
 
-def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: Measured) -> Effect:
+def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: EffectData) -> Effect:
     """Measure one network with or without a guardrail (snapped rules)."""
     data, seed = on.data, on.budget.seed
     accuracy, abstained = score(query.network, query.schema, rules, data, on.labels) if data is not None else (None, None)

@@ -29,7 +29,7 @@ class CertifiedGap(Gap):
     steps: list[StepShape]
 
 
-class Instances(Shape):
+class InstanceCounts(Shape):
     people: Count
     rows: Count
 
@@ -43,7 +43,7 @@ class GuardResult(Answer):
     rules: list[str]
     certified: CertifiedGap | None
     retrained: str | None
-    instances: Instances | None
+    instances: InstanceCounts | None
     """Added for retraining."""
     effects: list[Effect]
     seconds: Seconds

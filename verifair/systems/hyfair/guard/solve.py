@@ -27,8 +27,8 @@ from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.explain.solve import legal_rows, names
 from verifair.systems.hyfair.guard import guardrail, retraining
-from verifair.systems.hyfair.guard.effects import Effect, Measured, effect
-from verifair.systems.hyfair.guard.result import CertifiedGap, GuardResult, Instances, StepShape
+from verifair.systems.hyfair.guard.effects import Effect, EffectData, effect
+from verifair.systems.hyfair.guard.result import CertifiedGap, GuardResult, InstanceCounts, StepShape
 from verifair.systems.hyfair.guard.settings import GuardSettings
 from verifair.systems.hyfair.guard.tighten import Tightened, tighten
 from verifair.systems.hyfair.search.space import Space
@@ -80,7 +80,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
             )
         asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
     limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
-    on = Measured(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
+    on = EffectData(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
     with _interrupted(f"{out} and {written} are written; what they change was not measured"):
         effects = _effects(asked, kept, on, work)
     return GuardResult(
@@ -89,7 +89,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
             steps=[StepShape(**asdict(step)) for step in tightened.steps], **dict(Gap.model_validate(tightened.bound))
         ),
         retrained=str(settings.retrain) if settings.retrain else None,
-        instances=None if added is None else Instances(people=added.people, rows=len(added.raw)),
+        instances=None if added is None else InstanceCounts(people=added.people, rows=len(added.raw)),
         effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=given, tightened=tightened, raw=rows,
         earlier=len(earlier(schema)), model=subject.model, certificate=work.certificate,
     )
@@ -104,7 +104,7 @@ def _interrupted(stands: str) -> Iterator[None]:
         raise Interrupted(f"interrupted: {stands}") from None
 
 
-def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: Measured, work: Work) -> list[Effect]:
+def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: EffectData, work: Work) -> list[Effect]:
     """Return the effect of every network without and with the rules."""
     found: list[Effect] = []
     with work.bar("interventions") as progress:

@@ -85,7 +85,7 @@ def search(
         raise QueryError(f"seconds = {seconds}: a search needs a positive time limit")
     schedule = schedule or Schedule()
     space = Space.of(query)
-    run = _Run(space=space, pool=Pool.of(space, data), method=method, schedule=schedule, rng=np.random.default_rng(seed))
+    run = _Walk(space=space, pool=Pool.of(space, data), method=method, schedule=schedule, rng=np.random.default_rng(seed))
     run.reseed = reseed or (lambda rng, count: run.pool.draw(space, rng, count)[0])
     deadline = run.started + seconds
     goal = space.cap if enough is None else enough
@@ -113,7 +113,7 @@ def search(
 
 
 @dataclass(kw_only=True, eq=False)
-class _Run:
+class _Walk:
     """The chains and what they have met. Arrays over chains: x (C, V), origin, k, since (steps since the seed), top, stale."""
 
     space: Space

@@ -20,12 +20,12 @@ from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
+from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
 
-RULE = Rule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)
+RULE = LinearRule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)
 MODEL = CausalModel(nodes=(
     Node(name="gender"), Node(name="race"), Node(name="salary", parents=("gender", "race"), mechanism=Linear()),
     Node(name="balance", parents=("salary", "gender"), mechanism=Linear()),
@@ -128,7 +128,7 @@ def test_clipped_rows_are_told() -> None:
 
 
 @pytest.mark.parametrize(("decider", "message"), [
-    (Rule(weights={"pay": 1.0}, above=1.0), "no column 'pay'"),
+    (LinearRule(weights={"pay": 1.0}, above=1.0), "no column 'pay'"),
     (Recorded(column="approved", positive="yes"), "no column 'approved'"),
     (Recorded(column="gender", positive=3), "no row has 3"),
     (Model(estimator=LogisticRegression(), columns=["pay"]), "no column 'pay'"),
@@ -143,7 +143,7 @@ def test_deciders_that_do_not_fit_the_table(decider: Decider, message: str) -> N
 )
 def test_rules_that_cannot_be(rule: dict[str, object]) -> None:
     with pytest.raises(QueryError):
-        Rule(**rule)  # type: ignore[arg-type]
+        LinearRule(**rule)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("given", "message"), [
@@ -215,9 +215,9 @@ def test_small_groups_can_be_left_out_and_are_named() -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), "5", True, None])
 def test_weights_of_a_rule_are_finite_numbers(number: object) -> None:
     with pytest.raises(QueryError, match=r"rule, pay = .*expected a (finite )?number"):
-        Rule(weights={"pay": number}, above=1.0)  # type: ignore[dict-item]
+        LinearRule(weights={"pay": number}, above=1.0)  # type: ignore[dict-item]
     with pytest.raises(QueryError, match="weights: found list; expected column -> number"):
-        Rule(weights=["pay"], above=1.0)  # type: ignore[arg-type]
+        LinearRule(weights=["pay"], above=1.0)  # type: ignore[arg-type]
 
 
 def test_chance_of_what_is_no_node_or_not_fitted_is_refused() -> None:
@@ -242,7 +242,7 @@ def test_the_favourable_class_of_a_network_may_be_0() -> None:
 
 
 PAY_MODEL = CausalModel(nodes=(Node(name="sex"), Node(name="age"), Node(name="pay", parents=("sex", "age"))))
-PAY_RULE = Rule(weights={"pay": 1}, above=2000)
+PAY_RULE = LinearRule(weights={"pay": 1}, above=2000)
 
 
 def people(rows: int = 60) -> pd.DataFrame:

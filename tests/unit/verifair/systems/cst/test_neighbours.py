@@ -12,7 +12,7 @@ from tests.cst_in_loops import authors_counts, people_tested, wald
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst import neighbours
 from verifair.systems.cst.distance import DISTANCES, Metric
-from verifair.systems.cst.neighbours import Pool, Ties, nearest, negatives
+from verifair.systems.cst.neighbours import NeighbourPool, Ties, nearest, negatives
 from verifair.systems.cst.testing import Situations, Terms, situation_test
 
 
@@ -80,7 +80,7 @@ def test_negatives_are_those_of_brute_force(
     x = metric.embed(frame)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "MANY", many)  # 0: the scan wherever there are words
-        pool = Pool.of(members, x, negative, metric)
+        pool = NeighbourPool.of(members, x, negative, metric)
         k = (1, 3, len(members) - 1)
         alone = negatives(pool, x[members], k, own=members, ties=ties, threads=1)  # type: ignore[arg-type]
         all_ = negatives(pool, x, k, ties=ties, threads=2)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def test_everybody_at_one_point_shares_all_places() -> None:
     frame = pd.DataFrame({"a": [1.0] * 10, "w": ["x"] * 10})
     metric = Metric.of("mixed", frame, ["a", "w"])
     negative = np.arange(10) < 3
-    pool = Pool.of(np.arange(10), metric.embed(frame), negative, metric)
+    pool = NeighbourPool.of(np.arange(10), metric.embed(frame), negative, metric)
     assert negatives(pool, metric.embed(frame)[:1], [5], threads=1)[0, 0] == pytest.approx(1.5)
     assert negatives(pool, metric.embed(frame)[:1], [5], own=np.array([0]), threads=1)[0, 0] == pytest.approx(5 * 2 / 9)
     assert negatives(pool, metric.embed(frame)[:1], [5], own=np.array([0]), ties="first", threads=1)[0, 0] == 2
@@ -118,7 +118,7 @@ def test_equal_distances_are_ties_although_floats_differ() -> None:
     frame = pd.DataFrame({"a": [0.0, 0.1, 0.3, 0.0, 1.0], "b": [0.0, 0.2, 0.0, 0.3, 1.0]})
     metric = Metric.of("mixed", frame, ["a", "b"])
     negative = np.array([False, True, False, False, False])
-    pool = Pool.of(np.arange(1, 5), metric.embed(frame), negative, metric)
+    pool = NeighbourPool.of(np.arange(1, 5), metric.embed(frame), negative, metric)
     assert negatives(pool, metric.embed(frame)[:1], [1], threads=1)[0, 0] == pytest.approx(1 / 3)
 
 
@@ -126,7 +126,7 @@ def test_a_k_larger_than_the_pool_is_an_error_that_names_the_largest() -> None:
     frame = table(0, 9)
     metric = Metric.of("mixed", frame, list(frame.columns))
     x = metric.embed(frame)
-    pool = Pool.of(np.arange(9), x, np.zeros(9, dtype=bool), metric)
+    pool = NeighbourPool.of(np.arange(9), x, np.zeros(9, dtype=bool), metric)
     with pytest.raises(QueryError, match="largest k is 8"):
         negatives(pool, x, [9], own=np.arange(9))
     assert negatives(pool, x, [9]).shape == (1, 9)

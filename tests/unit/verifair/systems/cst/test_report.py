@@ -21,7 +21,7 @@ from verifair.systems.cst.causal.graph_plot import HEIGHT, WIDTH, Passing, causa
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Recorded, Rule
+from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
@@ -33,7 +33,7 @@ MODEL = CausalModel(nodes=(
     Node(name="sex"), Node(name="race"), Node(name="town"),
     Node(name="income", parents=("sex", "race"), mechanism=Linear(coefficients={"sex": {"m": 2.0}, "race": {"w": 1.0}})),
 ))
-RULE = Rule(weights={"income": 1.0}, above=5.0)
+RULE = LinearRule(weights={"income": 1.0}, above=5.0)
 
 
 def people(seed: int = 0) -> pd.DataFrame:

@@ -17,9 +17,9 @@ from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Decider, Model, NetworkDecider, Recorded, Rule
+from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.neighbours import Pool, negatives
+from verifair.systems.cst.neighbours import NeighbourPool, negatives
 from verifair.systems.cst.result import RobustClaims
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
@@ -27,7 +27,7 @@ from verifair.systems.cst.robustness.safe_bounds import Around
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.result import json_text
 
-RULE = Rule(weights={"income": 1.0, "years": 2.0}, above=14.0)
+RULE = LinearRule(weights={"income": 1.0, "years": 2.0}, above=14.0)
 
 
 def table(seed: int = 0, rows: int = 120) -> pd.DataFrame:
@@ -204,7 +204,7 @@ def by_hand(estimate: float, error: float, income: float, at_least: bool = False
     causal = CausalModel(nodes=(
         Node(name="sex"), Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": estimate}})),
     ))
-    rule = Rule(weights={"income": 1.0}, **({"at_least": 6.0} if at_least else {"above": 6.0}))
+    rule = LinearRule(weights={"income": 1.0}, **({"at_least": 6.0} if at_least else {"above": 6.0}))
     test = SituationTesting(causal, rule, do={"sex": "m"}, k=(1,)).fit(frame)
     return sensitivity(test, method="CF", errors={"income": {"sex = m": error}}, claims_only=False)
 
@@ -254,7 +254,7 @@ def test_distinct_smallest_flips_of_different_groups() -> None:
     race = rng.choice(["a", "b", "w"], 150)
     frame = pd.DataFrame({"race": race, "income": 5 + 2 * (race == "w") + (race == "b") + rng.normal(size=150)})
     causal = CausalModel(nodes=(Node(name="race"), Node(name="income", parents=("race",))))
-    test = SituationTesting(causal, Rule(weights={"income": 1.0}, above=6.0), do={"race": "w"}, k=(5,)).fit(frame)
+    test = SituationTesting(causal, LinearRule(weights={"income": 1.0}, above=6.0), do={"race": "w"}, k=(5,)).fit(frame)
     found = sensitivity(test, method="CF", claims_only=False)
     effects, rows = found.effects, test.frame_.iloc[found.complainants]
     base, change = rows["income"].to_numpy(), effects.changes(rows)
@@ -264,7 +264,7 @@ def test_distinct_smallest_flips_of_different_groups() -> None:
     refused = base <= 6
     assert np.allclose(found.flip[refused], direct[refused])
     assert np.array_equal(found.claims, refused & accepted)
-    again, _ = smallest_flips(effects, Rule(weights={"income": 1.0}, above=6.0), base, change, accepted, effects.corners)
+    again, _ = smallest_flips(effects, LinearRule(weights={"income": 1.0}, above=6.0), base, change, accepted, effects.corners)
     assert np.allclose(again, direct)
 
 
@@ -277,7 +277,7 @@ def test_negatives_of_moved_centers_stay_within_bounds() -> None:
     found = test.test_one({"sex": "m"})
     for digits in (1, 2, 8):
         points = rng.random((60, 2)).round(digits)
-        pool = Pool.of(np.arange(60), points, rng.random(60) < 0.4, replace(found.metric, words=(), levels=()))
+        pool = NeighbourPool.of(np.arange(60), points, rng.random(60) < 0.4, replace(found.metric, words=(), levels=()))
         centers = rng.random((20, 2))
         for k, rho in product((1, 4, 59), (0.001, 0.03, 0.4)):
             least, most = Around.of(pool, centers, k).negatives(k, np.full(20, rho), pool.rounding)
@@ -306,7 +306,7 @@ def test_tables_and_json() -> None:
     assert found.value == shares["robust"].iloc[-1]
     assert json.loads(json_text(RobustClaims.of(found, rows)))["claims"] == len(found.complainants)
     assert found.coefficients()["coefficient"].tolist() == ["sex = m -> income", "income -> years", "sex = m -> years"]
-    none = sensitivity(ready(Rule(weights={"income": 1.0}, above=-1e9)))
+    none = sensitivity(ready(LinearRule(weights={"income": 1.0}, above=-1e9)))
     assert not len(none.complainants)
     assert np.isnan(none.value)
     json_text(RobustClaims.of(none, rows))
@@ -340,7 +340,7 @@ def test_given_coefficients_with_errors() -> None:
 def test_several_interventions_have_to_be_told_apart() -> None:
     frame = table().assign(race=np.where(np.arange(120) % 3 == 0, "b", "w"))
     causal = CausalModel(nodes=(Node(name="sex"), Node(name="race"), Node(name="income", parents=("sex", "race"))))
-    rule = Rule(weights={"income": 1.0}, above=6.0)
+    rule = LinearRule(weights={"income": 1.0}, above=6.0)
     test = SituationTesting(causal, rule, do={"sex": "m", "race": "w"}, k=(5,), intersectional=True).fit(frame)
     with pytest.raises(QueryError, match="has 3 interventions"):
         sensitivity(test)

@@ -24,7 +24,7 @@ from verifair.systems.fgce.baselines.comparison import compare, feasible_share, 
 from verifair.systems.fgce.baselines.globe_ce import Sampling, globe_ce, least_scales, translated
 from verifair.systems.fgce.baselines.recourse import GroupRecourse, Positive, accepted
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 COMPAS = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent")) / "fgce" / "fgce_compas.csv.gz"
 FEATURES: list[dict[str, Any]] = [
@@ -44,10 +44,10 @@ def never_both(before: Array, after: Array) -> Booleans:
     return np.asarray((before[:, 0] == after[:, 0]) | (before[:, 2] == after[:, 2]))
 
 
-def table(seed: int, rows: int = 80, *, custom: bool = False) -> tuple[Space, Array, Positive]:
+def table(seed: int, rows: int = 80, *, custom: bool = False) -> tuple[FeatureSpace, Array, Positive]:
     """A space, raw rows and a logistic regression on their coordinates that decides about half of them negatively."""
     rng = np.random.default_rng(seed)
-    space = Space.of(schema_of(*FEATURES), custom=never_both if custom else None)
+    space = FeatureSpace.of(schema_of(*FEATURES), custom=never_both if custom else None)
     raw = np.column_stack([
         rng.integers(18, 61, rows), rng.integers(0, 2, rows), rng.integers(0, 3, rows),
         np.round(2 * rng.random(rows), 3), rng.integers(0, 3, rows), rng.integers(0, 2, rows),
@@ -64,7 +64,7 @@ def legal(rows: Array) -> bool:
     return bool((whole == np.rint(whole)).all() and (rows >= [18, 0, 0, 0, 0, 0]).all() and (rows <= [60, 1, 2, 2, 2, 1]).all())
 
 
-def both(seed: int) -> tuple[Space, Array, Positive, Array, tuple[GroupRecourse, GroupRecourse]]:
+def both(seed: int) -> tuple[FeatureSpace, Array, Positive, Array, tuple[GroupRecourse, GroupRecourse]]:
     space, raw, positive = table(seed)
     factuals = raw[~positive(raw)]
     by_rules = ares(space, raw, factuals, positive, rules=Rules(rules=4, bins=4))
@@ -187,7 +187,7 @@ def test_a_bin_is_left_by_the_distance_of_the_middles_and_what_comes_out_is_a_le
     assert substituted(halves, rows, (0,), (1,))[0, 0] == 30  # 20 + 10.5, rounded to the even one
 
 
-def told(rule: str, space: Space) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+def told(rule: str, space: FeatureSpace) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
     """A rule's words, read back: feature -> the values that it asks for, and that it makes."""
     sides = []
     for side in re.fullmatch(r"if (.*) then (.*)", rule).groups():  # type: ignore[union-attr]
@@ -280,7 +280,7 @@ def test_more_rules_never_help_fewer_and_a_dear_mistake_makes_them_careful() -> 
     assert ares(space, raw, factuals, positive, rules=Rules(rules=2, wrong=1000)).share < shares[1]
 
 
-def truth(space: Space, rows: Array, eps: float) -> nx.DiGraph:
+def truth(space: FeatureSpace, rows: Array, eps: float) -> nx.DiGraph:
     """The feasibility graph by its definition, pair by pair."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(rows)))
@@ -345,7 +345,7 @@ def nearest_to_most(instance: Instance, k: int) -> Integers:
 
 
 @pytest.fixture(scope="module")
-def compared() -> tuple[Space, Array, Integers, Integers, pd.DataFrame]:
+def compared() -> tuple[FeatureSpace, Array, Integers, Integers, pd.DataFrame]:
     space, raw, positive, _, recourses = both(2)
     factuals, candidates = np.flatnonzero(~positive(raw)), np.flatnonzero(positive(raw))
     removed: Mapping[str, list[str]] = {"none": [], "age": ["age"], "all": NAMES}
@@ -354,7 +354,7 @@ def compared() -> tuple[Space, Array, Integers, Integers, pd.DataFrame]:
 
 
 def test_table_vi_has_a_row_a_case_and_only_gains_by_removed_constraints(
-    compared: tuple[Space, Array, Integers, Integers, pd.DataFrame],
+    compared: tuple[FeatureSpace, Array, Integers, Integers, pd.DataFrame],
 ) -> None:
     *_, frame = compared
     assert list(frame.columns.get_level_values(0).unique()) == ["AReS", "GLOBE-CE", "FACE", "FGCE"]
@@ -375,7 +375,7 @@ def test_table_vi_has_a_row_a_case_and_only_gains_by_removed_constraints(
 
 
 def test_face_in_table_vi_is_the_cheapest_reachable_row_by_brute_force(
-    compared: tuple[Space, Array, Integers, Integers, pd.DataFrame],
+    compared: tuple[FeatureSpace, Array, Integers, Integers, pd.DataFrame],
 ) -> None:
     space, raw, factuals, candidates, frame = compared
     for label, names in (("none", []), ("all", NAMES)):
@@ -450,7 +450,7 @@ def test_shares_on_compas_are_near_those_of_the_paper() -> None:
     features += [categorical("race", *(str(r) for r in range(len(races))))]
     features += [categorical("sex", "0", "1", protected=True, column="sex = Male")]
     schema = schema_of(*features, label="two_year_recid", positive_label="1")
-    space, raw, label = Space.of(schema), schema.raw(frame), schema.labels(frame)
+    space, raw, label = FeatureSpace.of(schema), schema.raw(frame), schema.labels(frame)
     train, test = train_test_split(np.arange(len(raw)), test_size=0.3, random_state=482)
     model = LogisticRegression().fit(space.points(raw[train]), label[train])
 

@@ -13,7 +13,7 @@ from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, explanations, summaries
-from verifair.systems.fgce.instance import Block, Instance
+from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.measures import (
     Burden,
     assignment,
@@ -28,7 +28,7 @@ from verifair.systems.fgce.measures import (
     levels_of,
     reach,
 )
-from verifair.systems.fgce.space import Space
+from verifair.systems.fgce.space import FeatureSpace
 
 INF = np.inf
 
@@ -39,7 +39,7 @@ def instance(*costs: Array | list[list[float]]) -> Instance:
     for number, cost in enumerate(np.asarray(cost) for cost in costs):
         f, c = cost.shape
         ends = np.arange(node, node + f), np.arange(node + f, node + f + c)
-        blocks.append(Block(component=number, factuals=ends[0], candidates=ends[1], cost=cost))
+        blocks.append(CostBlock(component=number, factuals=ends[0], candidates=ends[1], cost=cost))
         node += f + c
     return Instance(blocks=tuple(blocks), hopeless=np.empty(0, dtype=np.int64), candidates=np.arange(node))
 
@@ -113,7 +113,7 @@ def test_cost_levels_are_those_of_appendix_c() -> None:
         categorical("c", "u", "v", "w"),
         real("d", 0, 1),
     )
-    levels = cost_levels(Space.of(schema))  # four features, blocks of indicators count once: up to 2
+    levels = cost_levels(FeatureSpace.of(schema))  # four features, blocks of indicators count once: up to 2
     assert levels.tolist() == pytest.approx([0.1 + 0.19 * n for n in range(10)])
 
 
@@ -199,7 +199,7 @@ def test_attribute_change_frequency_by_hand() -> None:
         one_hot("job", "a", "b", "c"),
         categorical("sex", "F", "M", protected=True),
     )
-    space = Space.of(schema)
+    space = FeatureSpace.of(schema)
     raw = np.array([[1, 0, 0], [2, 0, 0], [3, 2, 0], [9, 1, 1], [3, 2, 0]], dtype=float)
     found = change_frequency(space, raw, np.array([0, 1, 2, 3]), np.array([4, 2, 4, -1]))
     assert found.to_dict() == {"age": 2 / 3, "job": 2 / 3, "sex": 0.0}  # a block of indicators changes once; row 3 is not served
@@ -248,7 +248,7 @@ def random_instance(seed: int, parts: int = 2) -> Instance:
         cost[rng.random((f, c)) < 0.4] = np.inf
         cost[np.isinf(cost).all(axis=1), 0] = 1.0
         nodes = np.arange(node, node + f + c)
-        blocks.append(Block(component=part, factuals=nodes[:f], candidates=nodes[f:], cost=cost))
+        blocks.append(CostBlock(component=part, factuals=nodes[:f], candidates=nodes[f:], cost=cost))
         node += f + c
     empty = np.empty(0, dtype=np.int64)
     return Instance(blocks=tuple(blocks), hopeless=empty, candidates=np.concatenate([block.candidates for block in blocks]))

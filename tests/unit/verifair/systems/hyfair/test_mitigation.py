@@ -20,7 +20,7 @@ from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
-from verifair.systems.hyfair.guard.effects import Measured, effect, score
+from verifair.systems.hyfair.guard.effects import EffectData, effect, score
 from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
 from verifair.systems.hyfair.guard.tighten import tighten
 from verifair.systems.hyfair.search.space import Space
@@ -140,7 +140,7 @@ def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination
     predicted = query.network.forward(schema.encode(rows[kept])).argmax(axis=1)
     assert accuracy == pytest.approx((predicted == labels[kept]).mean())
     assert abstained == pytest.approx(1 - kept.mean())
-    on = Measured(data=rows, labels=labels, clusters=rows[kept][:1], iterations=20, budget=Budget(seconds=30))
+    on = EffectData(data=rows, labels=labels, clusters=rows[kept][:1], iterations=20, budget=Budget(seconds=30))
     before, after = (effect(name, query, chosen, on) for name, chosen in (("original", ()), ("rules", rules)))
     assert before.abstained == 0 < after.abstained
     assert before.local_success > after.local_success

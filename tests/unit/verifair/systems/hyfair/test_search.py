@@ -157,7 +157,7 @@ def test_statistics_are_those_of_the_rows_generated() -> None:
             met.extend(k.tolist())
             return k
 
-    run = annealing._Run(
+    run = annealing._Walk(
         space=Watched(**{name: getattr(Space.of(query), name) for name in Space.__dataclass_fields__}),
         pool=Pool.of(Space.of(query), None), method="sa", schedule=FEW, rng=np.random.default_rng(0),
     )
@@ -350,7 +350,7 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.statistics.stopped == "interrupted"
     assert found.statistics.iterations == 12
     assert found.k == true_k(query, found.cluster.x) >= 1
-    monkeypatch.setattr(annealing._Run, "begin", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(annealing._Walk, "begin", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
     assert search(query, schedule=FEW).k >= 1, "even before the first row was judged there is a row to show"
 
 
