@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.bench_support import Fake
 from tests.command_line import is_drawn, verifair
 from verifair import datasets
+from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
-from verifair.cli import bench
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_a_small_run_leaves_tables_and_figures(inside: Run, tmp_path: Path) -> N
 
 
 def test_a_lie_is_a_disagreement(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "competitors", lambda: [Competitor(method="bnb"), Fake(method="lie")])
+    monkeypatch.setattr(competitors, "competitors", lambda: [Competitor(method="bnb"), Fake(method="lie")])
     code, _, errors = inside("bench", "--cases", "random-wide/4-1", "--repeats", 1, "--out", "out")
     assert code == 6
     assert "proved against violated" in errors
@@ -263,7 +263,7 @@ def test_a_lie_is_a_disagreement(inside: Run, tmp_path: Path, monkeypatch: pytes
 
 def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Competitor(method="marabou", package="no_such_package", remedy='pip install "verifair[peers]"')
-    monkeypatch.setattr(bench, "competitors", lambda: [Competitor(method="auto"), absent])
+    monkeypatch.setattr(competitors, "competitors", lambda: [Competitor(method="auto"), absent])
     code, screen, _ = inside("bench", "--list")
     assert code == 0
     assert "98 cases" in screen

@@ -15,8 +15,7 @@ import numpy as np
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
 from verifair.checker import partition
-from verifair.cli.check import _checked
-from verifair.cli.check_file import kind_of
+from verifair.cli.check_file import checked, kind_of
 
 STORES = ("bias.sqlite", "robust.sqlite")
 """Of pba: `verifair check` says that these are none of its business."""
@@ -47,7 +46,7 @@ class CertificateTarget:
 
     def read(self, path: Path) -> str:
         kind = kind_of(path)
-        statement, report = _checked(path, kind, world.network(), world.SCHEMA)
+        statement, report = checked(path, kind, world.network(), world.SCHEMA)
         statement.encode()
         if not report.accepted:
             return f"rejected: {skeleton(str(report.rejections[0].reason), path)}"

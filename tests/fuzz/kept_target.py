@@ -16,10 +16,9 @@ from tests.fuzz import certificate_target, mutate, world
 from verifair.audit.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
-from verifair.cli.options import write_json
 from verifair.engine.partition import certify_partition
 from verifair.engine.store import count
-from verifair.systems.files import plain
+from verifair.systems.files import plain, save_json
 from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.pba.evidence import certificate_of, witness_of
 from verifair.systems.pba.rows import Table
@@ -70,7 +69,7 @@ class BenchTarget:
         found = comparison(records, 5.0)
         if records:
             write_tables(found, folder)
-        write_json(folder / "bench.json", to_dict(found))
+        save_json(folder / "bench.json", to_dict(found))
         json.loads((folder / "bench.json").read_text(encoding="utf-8"), parse_constant=_constant)
         return f"{'runs' if records else 'no runs'}, {'disagreements' if found.contradictions else 'no disagreement'}"
 

@@ -6,93 +6,107 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from verifair import datasets
-from verifair.audit.audit_file import load
-from verifair.audit.example import EXAMPLE as STARTING_FILE
-from verifair.audit.result import AuditResult
-from verifair.audit.run import Places, run
 from verifair.audit.settings import ANALYSES
-from verifair.audit.subject import read
-from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.locks import alone
-from verifair.engine import parallel
 from verifair.errors import QueryError
-from verifair.systems.cst.causal.checks import nearest
-from verifair.systems.files import save_text
-from verifair.systems.findings import Section, Standing
+from verifair.systems.settings import Option, Settings
+from verifair.systems.system import System
+
+if TYPE_CHECKING:
+    from verifair.audit.result import AuditResult
+    from verifair.audit.run import Places
+    from verifair.systems.findings import Section
 
 STYLES = {
-    Standing.PROVED: "green", Standing.REFUTED: "red", Standing.CLAIMED: "yellow", Standing.MEASURED: "cyan",
-    Standing.UNKNOWN: "yellow", Standing.SKIPPED: "yellow",
-}  # fmt: skip
+    "proved": "green", "refuted": "red", "claimed": "yellow", "measured": "cyan", "unknown": "yellow", "skipped": "yellow",
+}
+"""Standing of a statement -> its colour on the screen."""
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+class AuditSettings(Settings):
+    """The audit file, and where the page goes."""
+
+    file: Annotated[Path | None, Option(name="AUDIT.toml", argument=True)] = None
+    """What to audit, and how (TOML)."""
+    demo: str | None = None
+    """Audit a shipped network: german or adult."""
+    out: Path | None = None
+    """The page to write (.html); proofs go into a folder beside it."""
+    only: str | None = None
+    """Some of the analyses, with commas: pba,kmax."""
+    timeout: float | None = None
+    """Seconds for the whole audit (default: the file's)."""
+    seed: int | None = None
+    """Seed of every random draw (default: the file's)."""
+    root: Path | None = None
+    """Folder that the file's paths may not leave (default: the audit file's)."""
+    write_example: Path | None = None
+    """Write an audit file to begin with, and end."""
 
 
-@app.command("audit", help=HELPS["audit"])
-def audit(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="AUDIT.toml", help="What to audit, and how (TOML).", show_default=False)
-    ] = None,
-    demo: Annotated[str | None, typer.Option("--demo", help="Audit a shipped network: german or adult.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The page to write (.html); proofs go into a folder beside it.")] = None,
-    json: Annotated[Path | None, typer.Option("--json", help="The whole answer (default: beside the page).")] = None,
-    only: Annotated[str | None, typer.Option("--only", help="Some of the analyses, with commas: pba,kmax.")] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds for the whole audit (default: the file's).")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random draw (default: the file's).")] = None,
-    jobs: options.Jobs = 1,
-    cluster: options.Cluster = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit; what is finished is kept.")] = False,
-    root: Annotated[
-        Path | None, typer.Option("--root", help="Folder that the file's paths may not leave (default: the audit file's).")
-    ] = None,
-    write_example: Annotated[
-        Path | None, typer.Option("--write-example", help="Write an audit file to begin with, and end.")
-    ] = None,
-    exit_verdict: Annotated[
-        bool, typer.Option("--exit-verdict", help="Exit with 10 where something is refuted, 20 where something is unknown.")
-    ] = False,
-) -> None:  # fmt: skip
-    if write_example is not None:
-        _write_example(write_example)
+def run(system: System, given: dict[str, Any]) -> None:
+    """Read the audit file, run what it asks for, write the page, and show its summary."""
+    from verifair.audit.audit_file import load
+    from verifair.audit.run import run as run_audit
+    from verifair.audit.subject import read
+    from verifair.cli.locks import alone
+    from verifair.cli.output import INTERRUPTED, budget, console, tell
+    from verifair.engine import parallel
+    from verifair.systems.findings import Standing
+
+    _, settings, files = asked(system, given)
+    if settings.write_example is not None:
+        _write_example(settings.write_example)
         return
-    options.check_workers(jobs, cluster)
-    path = _path(file, demo, root)
-    if out is None:
+    path = _path(settings)
+    if settings.out is None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
-    places = _places(out, json)
-    asked = load(path, root=root)
-    budget = options.budget(asked.head.timeout if timeout is None else timeout, None, asked.head.seed if seed is None else seed)
-    chosen = _only(only, list(asked.analyses))
+    places = _places(settings.out, files.json_file)
+    file = load(path, root=settings.root)
+    timeout = file.head.timeout if settings.timeout is None else settings.timeout
+    seed = file.head.seed if settings.seed is None else settings.seed
+    budget(files.model_copy(update={"timeout": timeout, "seed": seed}))
+    chosen = _only(settings.only, list(file.analyses))
     places.check()
-    subject = read(asked)
-    console = options.console()
+    subject, screen = read(file), console()
     try:
-        with alone(places.lock, _in_use(places)), parallel.cluster(cluster), _bars() as tell:
-            result = run(
-                asked, subject, places, timeout=budget.seconds, seed=budget.seed, jobs=jobs, resume=resume, only=chosen, tell=tell,
-                done=lambda section: _show(section, console),
-            )  # fmt: skip
+        with alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
+            result = run_audit(
+                file, subject, places, timeout=timeout, seed=seed, jobs=files.jobs, resume=files.resume, only=chosen, tell=shown,
+                done=lambda section: _show(section, screen),
+            )
     except KeyboardInterrupt:
-        Console(stderr=True, highlight=False).print(
-            "interrupted: finished analyses are kept; run the same command with --resume to go on", soft_wrap=True
-        )
-        raise typer.Exit(options.INTERRUPTED) from None
-    _close(result, places, console)
-    if exit_verdict:
+        tell("interrupted: finished analyses are kept; run the same command with --resume to go on")
+        raise typer.Exit(INTERRUPTED) from None
+    _close(result, places, screen)
+    if files.exit_verdict:
         found = {one.standing for one in result.statements}
         raise typer.Exit(10 if Standing.REFUTED in found else 20 if found & {Standing.UNKNOWN, Standing.SKIPPED} else 0)
 
 
-def _path(file: Path | None, demo: str | None, root: Path | None) -> Path:
+SYSTEM = System(
+    verb="audit", help=HELPS["audit"], settings=AuditSettings, inputs=Settings,
+    run=("json_file", "jobs", "cluster", "resume", "exit_verdict"),
+    helps={
+        "json_file": "The whole answer (default: beside the page).",
+        "resume": "Go on with an interrupted audit; what is finished is kept.",
+        "exit_verdict": "Exit with 10 where something is refuted, 20 where something is unknown.",
+    },
+)
+app = app_of(SYSTEM, run)
+
+
+def _path(settings: AuditSettings) -> Path:
+    from verifair import datasets
+
+    file, demo, root = settings.file, settings.demo, settings.root
     if demo is None:
         if file is None:
             raise QueryError("audit needs an audit file; pass one, try --demo german, or begin with --write-example my.audit.toml")
@@ -107,8 +121,11 @@ def _path(file: Path | None, demo: str | None, root: Path | None) -> Path:
 def _places(out: Path, json: Path | None) -> Places:
     if out.suffix.lower() not in (".html", ".htm"):
         raise QueryError(f"--out {out}: the page is HTML; name it so, e.g. {out.with_suffix('.html').name}")
+    from verifair.audit.run import Places
+    from verifair.cli.output import check_outputs
+
     places = Places(page=out, json=json or out.with_suffix(".json"))
-    options.check_outputs({"--out": places.page, "--json": places.json})
+    check_outputs({"--out": places.page, "--json": places.json})
     return places
 
 
@@ -119,6 +136,8 @@ def _in_use(places: Places) -> str:
 def _only(text: str | None, asked: list[str]) -> list[str]:
     if text is None:
         return []
+    from verifair.systems.cst.causal.checks import nearest
+
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in ANALYSES:
@@ -132,12 +151,16 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
 
 
 def _write_example(path: Path) -> None:
-    options.check_outputs({"--write-example": path})
+    from verifair.audit.example import EXAMPLE
+    from verifair.cli.output import check_outputs, console
+    from verifair.systems.files import save_text
+
+    check_outputs({"--write-example": path})
     if path.exists():
         raise QueryError(f"--write-example {path}: is there already; name another file, so that nothing is lost")
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_text(path, STARTING_FILE)
-    options.console().print(f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html", soft_wrap=True)
+    save_text(path, EXAMPLE)
+    console().print(f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html", soft_wrap=True)
 
 
 @contextmanager
@@ -158,7 +181,7 @@ def _show(section: Section, console: Console) -> None:
     console.print(f"[bold]{section.title}[/] ({section.seconds:.1f} s)", soft_wrap=True)
     chosen = [one for one in section.statements if one.headline] or list(section.statements[:3])
     for one in chosen:
-        console.print(f"  {one.standing.value:<9}", style=STYLES[one.standing], end="")
+        console.print(f"  {one.standing.value:<9}", style=STYLES[one.standing.value], end="")
         console.print(one.text, soft_wrap=True, markup=False)
 
 

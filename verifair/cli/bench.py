@@ -7,102 +7,118 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.table import Table as Grid
 
-from verifair.bench.answer import BenchAnswer, BenchListAnswer
-from verifair.bench.cases import QUICK, chosen, families
-from verifair.bench.cases.family import BenchCase
-from verifair.bench.competitors import Competitor, competitors
-from verifair.bench.contradictions import save
-from verifair.bench.plots import draw
-from verifair.bench.records import Journal
-from verifair.bench.run import run
-from verifair.bench.tables import KINDS, BenchResult, comparison, to_dict, write_tables
-from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.locks import alone
-from verifair.cli.output import save_answer
 from verifair.errors import Disagreement, QueryError
-from verifair.systems.files import plain
+from verifair.systems.settings import Option, Run, Settings
+from verifair.systems.system import System
 
-OUT = Path("runs") / "bench"
+if TYPE_CHECKING:
+    from verifair.bench.cases.family import BenchCase
+    from verifair.bench.competitors import Competitor
+    from verifair.bench.tables import BenchResult
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+class BenchSettings(Settings):
+    """Which questions are asked of whom, and how often."""
+
+    solvers: str | None = None
+    """Only these backends, by commas; methods that ask none stay."""
+    methods: str | None = None
+    """Only these methods, by commas, e.g. auto,milp,marabou."""
+    cases: tuple[str, ...] = ()
+    """Only cases of such names, e.g. 'pba-*/3-*'; repeat."""
+    quick: bool = False
+    """A few small cases of every kind."""
+    repeats: Annotated[int | None, Field(ge=1)] = None
+    """Rounds; medians are compared; default: 3, with --quick 1."""
+    timeout: float | None = None
+    """Seconds for each run; default: 5, with --quick 1."""
+    patience: Annotated[int, Field(ge=0)] = 2
+    """Time-outs in a row after which larger cases are not asked; 0: all are."""
+    out: Path = Path("runs") / "bench"
+    """Folder for runs, tables and figures."""
+    list_cases: Annotated[bool, Option(name="--list")] = False
+    """List cases and competitors, and ask nothing."""
+
+    def check_options(self, inputs: Any, run: Run) -> None:
+        """Raise ValueError for cases that are chosen twice."""
+        if self.quick and self.cases:
+            raise ValueError("--quick chooses its own cases: drop it, or drop --cases")
 
 
-@app.command("bench", help=HELPS["bench"])
-def bench(
-    solvers: Annotated[
-        str | None, typer.Option("--solvers", help="Only these backends, by commas; methods that ask none stay.")
-    ] = None,
-    methods: Annotated[str | None, typer.Option("--methods", help="Only these methods, by commas, e.g. auto,milp,marabou.")] = None,
-    cases: Annotated[list[str] | None, typer.Option("--cases", help="Only cases of such names, e.g. 'pba-*/3-*'; repeat.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few small cases of every kind.")] = False,
-    repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, help="Rounds; medians are compared; default: 3, with --quick 1.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for each run; default: 5, with --quick 1.")
-    ] = None,
-    patience: Annotated[
-        int, typer.Option("--patience", min=0, help="Time-outs in a row after which larger cases are not asked; 0: all are.")
-    ] = 2,
-    out: Annotated[Path, typer.Option("--out", help="Folder for runs, tables and figures.")] = OUT,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List cases and competitors, and ask nothing.")] = False,
-    seed: options.Seed = 0,
-    json: options.Json = None,
-) -> None:
-    rounds, seconds = (1, 1.0) if quick else (3, 5.0)
-    budget = options.budget(seconds if timeout is None else timeout, None, seed)
-    if quick and cases:
-        raise QueryError("--quick chooses its own cases: drop it, or drop --cases")
-    asked = chosen(QUICK if quick else cases or (), seed)
-    everybody = selected(competitors(), _names(methods), _names(solvers))
-    console = options.console()
-    if list_:
-        _list(asked, everybody, console)
-        save_answer(json, BenchListAnswer.model_validate(_listed(asked, everybody)))
+def run(system: System, given: dict[str, Any]) -> None:
+    """Ask everybody, write what they answered, then show it; raise Disagreement where two contradict each other."""
+    from verifair.bench.answer import BenchAnswer, BenchListAnswer
+    from verifair.bench.cases import QUICK, chosen
+    from verifair.bench.competitors import competitors
+    from verifair.bench.records import Journal
+    from verifair.bench.run import run as measure
+    from verifair.bench.tables import comparison, to_dict
+    from verifair.cli.locks import alone
+    from verifair.cli.output import INTERRUPTED, budget, check_outputs, console, save_answer, tell
+    from verifair.systems.files import plain
+
+    _, settings, files = asked(system, given)
+    out, seed, json = settings.out, files.seed, files.json_file
+    rounds, seconds = (1, 1.0) if settings.quick else (3, 5.0)
+    limit = budget(files.model_copy(update={"timeout": seconds if settings.timeout is None else settings.timeout})).seconds
+    cases = chosen(QUICK if settings.quick else settings.cases, seed)
+    everybody = selected(competitors(), _names(settings.methods), _names(settings.solvers))
+    screen = console()
+    if settings.list_cases:
+        _list(cases, everybody, screen)
+        save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
         return
-    options.check_outputs({"--json": json, "--out": out / "runs.csv"})
+    check_outputs({"--json": json, "--out": out / "runs.csv"})
     there = [one for one in everybody if one.available]
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
     busy = f"--out {out}: another bench is writing there; wait until that has ended, or name another folder"
-    with alone(out / ".lock", busy), Journal(out, _settings(there, budget.seconds, seed), resume=resume) as journal:
+    with alone(out / ".lock", busy), Journal(out, _settings(there, limit, seed), resume=files.resume) as journal:
         interrupted = False
         try:
             with _bar() as progress:
-                run(
-                    asked, there, journal, limit=budget.seconds, repeats=repeats or rounds, patience=patience, progress=progress
+                measure(
+                    cases, there, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
+                    progress=progress,
                 )
         except KeyboardInterrupt:
             interrupted = True
-        wanted = {case.name for case in asked}, {one.name for one in there}
+        wanted = {case.name for case in cases}, {one.name for one in there}
         records = [one for one in journal.records.values() if one.case in wanted[0] and one.competitor in wanted[1]]
-    found = comparison(records, budget.seconds)
-    files = _write(found, asked, out)
-    content = {**to_dict(found), "interrupted": interrupted, "seed": seed, **_listed(asked, everybody)}
+    found = comparison(records, limit)
+    written = _write(found, cases, out)
+    content = {**to_dict(found), "interrupted": interrupted, "seed": seed, **_listed(cases, everybody)}
     answer = BenchAnswer.model_validate(plain(content))
     save_answer(out / "bench.json", answer)
     save_answer(json, answer)
-    _show(found, everybody, [*files, out / "bench.json"], console)
+    _show(found, everybody, [*written, out / "bench.json"], screen)
     if interrupted:
-        Console(stderr=True, highlight=False).print(f"interrupted: {out} keeps what was measured; continue with --resume")
-        raise typer.Exit(options.INTERRUPTED)
+        tell(f"interrupted: {out} keeps what was measured; continue with --resume")
+        raise typer.Exit(INTERRUPTED)
     if found.contradictions:
         first = found.contradictions[0]
         raise Disagreement(
             f"{len(found.contradictions)} disagreements; the first: {first.first.competitor} and {first.second.competitor} on "
             f"{first.first.case}: {first.what}; both answers are in {out / first.name}, please report it"
         )
+
+
+SYSTEM = System(
+    verb="bench", help=HELPS["bench"], settings=BenchSettings, inputs=Settings, run=("resume", "seed", "json_file"),
+    helps={"resume": "Continue the run in --out."},
+)
+app = app_of(SYSTEM, run)
 
 
 def _names(text: str | None) -> list[str]:
@@ -147,6 +163,10 @@ def _bar() -> Iterator[Any]:
 def _write(found: BenchResult, asked: Sequence[BenchCase], out: Path) -> list[Path]:
     if not found.records:
         return []
+    from verifair.bench.contradictions import save
+    from verifair.bench.plots import draw
+    from verifair.bench.tables import write_tables
+
     files = write_tables(found, out)
     files += draw(found, out, {case.family.name: case.family.size_is for case in asked})
     named = {record.case for one in found.contradictions for record in (one.first, one.second)}
@@ -165,6 +185,8 @@ def _listed(asked: Sequence[BenchCase], everybody: Sequence[Competitor]) -> dict
 
 
 def _list(asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Console) -> None:
+    from verifair.bench.cases import families
+
     grid = Grid("family", "asks", "sizes", "cases", title=f"{len(asked)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
     for family in families():
         own = [case for case in asked if case.family.name == family.name]
@@ -179,6 +201,8 @@ def _list(asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: 
 
 
 def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Console) -> None:
+    from verifair.bench.tables import KINDS
+
     who = len({entry.competitor for entry in found.entries})
     console.print(
         f"{found.cases} cases, {who} competitors, {len(found.records)} runs of at most {found.limit:g} s: {found.decided} of "

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from verifair.errors import QueryError
-from verifair.systems.settings import Inputs, Option, Run, Settings
+from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
 
 RANGES = {
@@ -50,7 +50,7 @@ def marker(one: FieldInfo) -> Option:
 def option_name(name: str, one: FieldInfo) -> str:
     """Return "--json" for a field, MODEL for a positional one."""
     mark = marker(one)
-    return name.upper() if mark.argument else mark.name or "--" + name.replace("_", "-")
+    return mark.name or (name.upper() if mark.argument else "--" + name.replace("_", "-"))
 
 
 def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
@@ -61,7 +61,7 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
     shown: Any = (list(default) if isinstance(default, (list, tuple)) and default else None) if several else default
     shown = inspect.Parameter.empty if one.is_required() else shown
     if mark.argument:
-        info: Any = typer.Argument(help=help_text, show_default=False)
+        info: Any = typer.Argument(help=help_text, show_default=False, metavar=mark.name)
     else:
         ends = [f"at least {limit.ge:g}" for limit in one.metadata if isinstance(limit, Ge) and isinstance(limit.ge, (int, float))]
         ends += [f"at most {limit.le:g}" for limit in one.metadata if isinstance(limit, Le) and isinstance(limit.le, (int, float))]
@@ -123,13 +123,13 @@ def _word(found: Any) -> str:
     return f"{found:g}" if isinstance(found, float) else str(found)
 
 
-def asked(system: System, given: dict[str, Any]) -> tuple[Inputs, Any, Run]:
+def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
     """Return what was asked for. Raises QueryError for options that are wrong, do not go together, or cannot be written to."""
     from verifair.cli import output
 
-    run: Run = build(Run, given, {name: value for name, value in system.defaults.items() if name in Run.model_fields})
-    inputs: Inputs = build(system.inputs, given)
-    settings: Settings = build(system.settings, given)
+    defaults = {name: value for name, value in system.defaults.items() if name in Run.model_fields}
+    run: Run = build(Run, {name: given[name] for name in system.run}, defaults)
+    inputs, settings = build(system.inputs, given), build(system.settings, given)
     try:
         settings.check_options(inputs, run)
     except ValueError as error:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from solvers import registry
-from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.output import save_answer
 from verifair.systems.result import Answer, Shape
+from verifair.systems.settings import Settings
+from verifair.systems.system import System
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
@@ -42,12 +42,14 @@ class DoctorAnswer(Answer):
     """Packages that cannot share a process."""
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+def run(system: System, given: dict[str, Any]) -> None:
+    """Show what is installed, and what is missing."""
+    from solvers import registry
+    from verifair.cli.output import console as screen
+    from verifair.cli.output import save_answer
 
-
-@app.command("doctor", help=HELPS["doctor"])
-def doctor(json: options.Json = None) -> None:
-    console = options.console()
+    _, _, files = asked(system, given)
+    console = screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
     found = []
@@ -74,7 +76,11 @@ def doctor(json: options.Json = None) -> None:
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")
-    save_answer(json, DoctorAnswer(backends=found, packages=packages, clash=clash))
+    save_answer(files.json_file, DoctorAnswer(backends=found, packages=packages, clash=clash))
+
+
+SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=Settings, inputs=Settings, run=("json_file",))
+app = app_of(SYSTEM, run)
 
 
 def _highspy_clash() -> str | None:

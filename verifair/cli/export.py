@@ -52,21 +52,20 @@ class ExportSettings(FairnessSettings):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
-    from verifair.cli import options
-    from verifair.cli.output import save_answer
+    from verifair.cli.output import console, progress_bar, save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.systems.subject import read
 
     inputs, settings, files = asked(system, given)
     query = settings.question(system.verb, read(inputs))
-    with options.progress_bar("queries") as progress:
+    with progress_bar("queries") as progress:
         written = export(
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
             limit=settings.limit, progress=progress,
         )
     loose = RelaxedQueries(one=list(written.relaxed_1), two=list(written.relaxed_2))
     save_answer(files.json_file, ExportAnswer(folder=str(written.folder), files=list(written.files), relaxed=loose))
-    _show(written, options.console())
+    _show(written, console())
 
 
 SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, inputs=ExportInputs, run=("json_file",))

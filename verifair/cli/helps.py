@@ -12,27 +12,6 @@ exactly. Exits with 1 when anything in the file is rejected, is only a solver's 
 
   verifair check adult.sqlite --model adult.onnx --schema adult.toml
 """,
-    "fgce": """
-Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
-everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
-
-Example: verifair fgce --demo german --protected sex --k 20
-
-Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
-
-With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
-""",
-    "cst": """
-Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
-other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
-evidence, never a proof.
-
-Example: verifair cst --demo loan
-
-With files: verifair cst --data loans.csv --causal loans.toml --do Gender=0 --k 15 --k 100 --out runs/loans
-
-A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv --causal graph.toml --do sex=Male --case 17
-""",
     "train": """
 Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for
 comparable people of different groups). Needs the extra `torch`.

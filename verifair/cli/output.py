@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -10,9 +11,20 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from verifair.cli import options
+from solvers.outcome import Budget
 from verifair.cli.command import option_name
+from verifair.engine.parallel import check_address
 from verifair.errors import QueryError
 from verifair.systems.files import save_table, save_text
 from verifair.systems.result import Answer, Result, json_text
@@ -20,18 +32,56 @@ from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 
 def check(system: System, run: Run, settings: Settings) -> None:
     """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it."""
-    files = {"json_file": run.json_file, "plot": options.picture(run.plot), "store": run.store, "certificate": run.certificate}
+    files = {"json_file": run.json_file, "plot": run.plot, "store": run.store, "certificate": run.certificate}
+    if run.plot is not None and run.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise QueryError(f"--plot {run.plot}: pictures are drawn as .png, .pdf or .svg; name the file so")
     named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in settings.folders}
-    options.check_outputs(named | settings.files)
+    check_outputs(named | settings.files)
     if run.out is not None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")
-        options.check_outputs({"--out": run.out / text_file(system)})
-    options.check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
-    options.budget(run.timeout, run.nodes, run.seed)
+        check_outputs({"--out": run.out / text_file(system)})
+    check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
+    budget(run)
+
+
+def budget(run: Run) -> Budget:
+    """Return the time, the nodes and the seed of a run. Raises QueryError for those that no run can have."""
+    try:
+        return Budget(seconds=run.timeout, nodes=run.nodes, seed=run.seed)
+    except ValueError as error:
+        raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+
+
+def check_workers(jobs: int, cluster: str | None) -> None:
+    """Raise QueryError for two answers to who does the work, or for what is no address; before anything is read."""
+    if cluster is not None and jobs > 1:
+        raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
+    if cluster is not None:
+        check_address(cluster)
+
+
+def check_outputs(files: Mapping[str, Path | None]) -> None:
+    """Raise QueryError for what cannot be written, option -> path; before the run, so that nothing is lost after it."""
+    for option, path in files.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            raise QueryError(f"{option} {path}: is a folder; name a file in it")
+        near = next(folder for folder in path.absolute().parents if folder.exists())
+        if not (near.is_dir() and os.access(near, os.W_OK)):
+            raise QueryError(f"{option} {path}: nothing can be written in {near}; name a file elsewhere")
+    named = [path.resolve() for path in files.values() if path is not None]
+    twice = next((path for path in named if named.count(path) > 1), None)
+    if twice is not None:
+        both = " and ".join(option for option, path in files.items() if path is not None and path.resolve() == twice)
+        raise QueryError(f"{both} name the same file, {twice.name}; give each its own")
 
 
 def text_file(system: System) -> str:
@@ -44,13 +94,34 @@ def work(run: Run, subject: Any, started: float) -> Work:
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
-        options=getattr(subject, "options", ""), bar=options.progress_bar, warn=warn,
+        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn,
     )
+
+
+def console() -> Console:
+    """Return the screen, on which numbers stay as plain as the rest."""
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and remaining time on a terminal, nothing elsewhere; gives progress(done, total)."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
+    )
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def warn(text: str) -> None:
     """Tell what the user should know at once."""
-    _tell(f"warning: {text}")
+    tell(f"warning: {text}")
 
 
 @contextmanager
@@ -61,8 +132,8 @@ def ending() -> Iterator[None]:
     except OutOfTime as error:
         raise QueryError(f"--timeout: {error}; allow more, or ask for less") from None
     except KeyboardInterrupt as error:
-        _tell(str(error) if isinstance(error, Interrupted) else "interrupted: nothing is kept")
-        raise typer.Exit(options.INTERRUPTED) from None
+        tell(str(error) if isinstance(error, Interrupted) else "interrupted: nothing is kept")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def save_answer(path: Path | None, answer: Answer) -> None:
@@ -87,8 +158,8 @@ def finish(system: System, run: Run, result: Result) -> None:
     save_answer(run.json_file, result)
     show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
     if interrupted is not None:
-        _tell(f"interrupted: {interrupted}")
-        raise typer.Exit(options.INTERRUPTED)
+        tell(f"interrupted: {interrupted}")
+        raise typer.Exit(INTERRUPTED)
     if run.exit_verdict:
         raise typer.Exit(result.exit_code)
 
@@ -109,5 +180,5 @@ def _write(system: System, out: Path, result: Result) -> None:
         write(result, out)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)

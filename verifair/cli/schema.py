@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from encoders.onnx.reader import read_onnx
-from verifair import datasets
-from verifair.cli import options
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
-from verifair.schema.draft import draft
 from verifair.systems.result import json_schema
 from verifair.systems.system import SYSTEMS, system
 
@@ -43,13 +40,17 @@ def infer(
     model: Annotated[Path | None, typer.Option("--model", help="A pipeline (ONNX) that takes the table's columns.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
 ) -> None:
+    from encoders.onnx.reader import read_onnx
+    from verifair import datasets
+    from verifair.schema.draft import draft
+
     network = None if model is None else read_onnx(model)
     text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], network=network)
     if out is None:
         typer.echo(text, nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-        options.console().print(f"wrote {out}; check every # note in it")
+        Console(highlight=False).print(f"wrote {out}; check every # note in it")
 
 
 JSON_EXAMPLE = """
@@ -112,4 +113,4 @@ def json(
         typer.echo(dumps(schema(name), indent=2, ensure_ascii=False))
         return
     for each in names():
-        options.console().print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)
+        Console(highlight=False).print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)

@@ -4,24 +4,65 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from verifair import datasets
-from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.output import save_answer
-from verifair.datasets import Dataset
 from verifair.errors import QueryError, TrainingError
-from verifair.schema.schema import Schema
-from verifair.systems.cec import training as cec
-from verifair.systems.files import plain
 from verifair.systems.result import Answer, Seed, Shape, Share
-from verifair.training import METHODS, Choices
-from verifair.training import train as fit
+from verifair.systems.settings import Option, Settings
+from verifair.systems.system import System
+
+if TYPE_CHECKING:
+    from verifair.datasets import Dataset
+    from verifair.systems.cec.training import Consistent
+
+
+class TrainSettings(Settings):
+    """A table, a method, and the network that is made."""
+
+    data: str
+    """german, adult, or a table file."""
+    out: Path
+    """NAME.onnx; the schema goes to NAME.toml."""
+    schema_file: Annotated[Path | None, Option(name="--schema")] = None
+    """Schema of a table file."""
+    method: str = "agnostic"
+    """agnostic, certifair, fair-n or cec."""
+    sensitive: str | None = None
+    """Feature of the fair methods; for cec any column."""
+    hidden: str | None = None
+    """Widths; none: 100,50, for cec its paper's 128,64."""
+    epochs: int | None = None
+    """Passes over the training rows."""
+    batch: int | None = None
+    """Rows a step."""
+    learning_rate: float | None = None
+    """Adam's."""
+    dropout: float | None = None
+    """Share of hidden neurons a step leaves out."""
+    lambda_f: float | None = None
+    """certifair, fair-n: weight of the fairness term."""
+    lambda_cec: float | None = None
+    """cec: weight of the squared score."""
+    lambda_eo: float | None = None
+    """cec: weight of equalized odds."""
+    steps: int | None = None
+    """cec: of integrated gradients."""
+    tau: float | None = None
+    """cec: farthest match, in standard deviations of merit."""
+    class_weight: str | None = None
+    """balanced, or none."""
+    threads: int = 1
+    """torch's; the last bits depend on it."""
+
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """Return option -> file of those that are written to."""
+        return {"--out": self.out, **({"the schema": self.out.with_suffix(".toml")} if self.out.name else {})}
 
 
 class ConsistencyShape(Shape):
@@ -69,65 +110,52 @@ class TrainAnswer(Answer):
     seed: Seed
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+def run(system: System, given: dict[str, Any]) -> None:
+    """Train, save the network and its schema, and show what they are worth."""
+    from verifair.cli.output import console, progress_bar, save_answer
+    from verifair.systems.cec import training as cec
+    from verifair.systems.files import plain
+    from verifair.training import METHODS, train
 
-
-@app.command("train", help=HELPS["train"])
-def train(
-    data: Annotated[str, typer.Option("--data", help="german, adult, or a table file.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="NAME.onnx; the schema goes to NAME.toml.", show_default=False)],
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema of a table file.")] = None,
-    method: Annotated[str, typer.Option("--method", help="agnostic, certifair, fair-n or cec.")] = "agnostic",
-    sensitive: Annotated[str | None, typer.Option("--sensitive", help="Feature of the fair methods; for cec any column.")] = None,
-    hidden: Annotated[str | None, typer.Option("--hidden", help="Widths; none: 100,50, for cec its paper's 128,64.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the training rows.")] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Rows a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Adam's.")] = None,
-    dropout: Annotated[float | None, typer.Option("--dropout", help="Share of hidden neurons a step leaves out.")] = None,
-    lambda_f: Annotated[float | None, typer.Option("--lambda-f", help="certifair, fair-n: weight of the fairness term.")] = None,
-    lambda_cec: Annotated[float | None, typer.Option("--lambda-cec", help="cec: weight of the squared score.")] = None,
-    lambda_eo: Annotated[float | None, typer.Option("--lambda-eo", help="cec: weight of equalized odds.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="cec: of integrated gradients.")] = None,
-    tau: Annotated[float | None, typer.Option("--tau", help="cec: farthest match, in standard deviations of merit.")] = None,
-    class_weight: Annotated[str | None, typer.Option("--class-weight", help="balanced, or none.")] = None,
-    seed: options.Seed = 0,
-    threads: Annotated[int, typer.Option("--threads", help="torch's; the last bits depend on it.")] = 1,
-    json: options.Json = None,
-) -> None:
-    options.check_outputs({"--json": json, "--out": out, "the schema": out.with_suffix(".toml")} if out.name else {"--out": out})
-    if out.suffix != ".onnx":
-        raise QueryError(f"--out {out}: a network is written as NAME.onnx, next to NAME.toml; end the name in .onnx")
-    dataset = _dataset(data, schema)
-    choices: Choices = {
-        "hidden": _widths(hidden, method), "epochs": epochs, "batch": batch, "learning_rate": learning_rate, "dropout": dropout,
-        "lambda_f": lambda_f, "class_weight": class_weight, "seed": seed, "threads": threads,
-    }
-    asked = {"lambda_cec": lambda_cec, "lambda_eo": lambda_eo, "steps": steps, "tau": tau}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    _, settings, files = asked(system, given)
+    if settings.out.suffix != ".onnx":
+        raise QueryError(f"--out {settings.out}: a network is written as NAME.onnx, next to NAME.toml; end the name in .onnx")
+    dataset, method = _dataset(settings.data, settings.schema_file), settings.method
+    names = ("sensitive", "epochs", "batch", "learning_rate", "dropout", "lambda_f", "class_weight", "threads")
+    choices: Any = {name: getattr(settings, name) for name in names}
+    choices |= {"hidden": _widths(settings.hidden, method), "seed": files.seed}
+    own = {name: getattr(settings, name) for name in ("lambda_cec", "lambda_eo", "steps", "tau")}
+    terms = {name: value for name, value in own.items() if value is not None}
     if method not in (*METHODS, "cec"):
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join([*METHODS, 'cec'])}")
-    if given and method != "cec":
+    if terms and method != "cec":
         raise TrainingError(
             f"{method} training: lambda_eo, lambda_cec, steps and tau belong to the method cec; pass them with it, and with no "
             "other"
         )
-    with options.progress_bar("epochs") as progress:
+    with progress_bar("epochs") as progress:
         if method == "cec":
-            model = cec.train(dataset, sensitive=sensitive, consistency=cec.ConsistencyTerms(**given), progress=progress, **choices)
+            model = cec.train(dataset, consistency=cec.ConsistencyTerms(**terms), progress=progress, **choices)
         else:
-            model = fit(dataset, method=method, sensitive=sensitive, progress=progress, **choices)
-    network, described = model.save(out)
+            model = train(dataset, method=method, progress=progress, **choices)
+    network, schema = model.save(settings.out)
     report = {"consistency": None, "plain": None, **asdict(model.report)}
-    console = options.console()
-    console.print(f"wrote {network} and {described}")
-    console.print(
+    screen = console()
+    screen.print(f"wrote {network} and {schema}")
+    screen.print(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"
     )
     if isinstance(model.report, cec.ConsistencyReport):
-        _print_consistency(console, model.report.plain, model.report.consistency, model.settings.sensitive)
-    answer = TrainAnswer(settings=model.settings.plain(), report=TrainReport(**plain(report)), model=str(network), seed=seed)
-    save_answer(json, answer)
+        _print_consistency(screen, model.report.plain, model.report.consistency, model.settings.sensitive)
+    answer = TrainAnswer(
+        settings=model.settings.plain(), report=TrainReport(**plain(report)), model=str(network), seed=files.seed,
+    )
+    save_answer(files.json_file, answer)
+
+
+SYSTEM = System(verb="train", help=HELPS["train"], settings=TrainSettings, inputs=Settings, run=("seed", "json_file"))
+app = app_of(SYSTEM, run)
 
 
 def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
@@ -139,7 +167,7 @@ def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
         raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
 
 
-def _print_consistency(console: Console, plain: cec.Consistent, found: cec.Consistent, sensitive: str | None) -> None:
+def _print_consistency(console: Console, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
     """The measures beside each other: a low score alone says nothing about a model that hardly decides."""
     grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
     for column in ("", "plain", "cec"):
@@ -162,6 +190,10 @@ def _print_consistency(console: Console, plain: cec.Consistent, found: cec.Consi
 
 
 def _dataset(data: str, schema: Path | None) -> Dataset:
+    from verifair import datasets
+    from verifair.datasets import Dataset
+    from verifair.schema.schema import Schema
+
     if schema is None:
         if Path(data).suffix:
             raise QueryError(f"--data {data} is a file: pass its schema with --schema FILE")

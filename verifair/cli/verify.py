@@ -5,24 +5,53 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
-from encoders.network import Network
-from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
-from verifair.cli import options
+from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.cli.output import save_answer
 from verifair.errors import QueryError
-from verifair.interop.certificate import VnnlibCertificate, rejections
-from verifair.interop.decide import QueryAnswer, VnnlibStatus, check_types, decide, networks_of, rounded_nodes
-from verifair.interop.witness import written
 from verifair.systems.result import Answer, Count, Seconds
+from verifair.systems.settings import Option, Run, Settings, assignments
+from verifair.systems.system import System
 
-EXITS = {VnnlibStatus.UNSAT: 0, VnnlibStatus.SAT: 10, VnnlibStatus.UNKNOWN: 20, VnnlibStatus.TIMED_OUT: 20}
-METHODS = ("auto", "bnb", "milp")
+if TYPE_CHECKING:
+    from encoders.network import Network
+    from encoders.vnnlib.reader import VnnlibQuery
+    from verifair.interop.decide import QueryAnswer
+
+EXITS = {"unsat": 0, "sat": 10}
+"""Answer -> exit code with --exit-verdict; 20 for the others."""
+
+
+class VerifySettings(Settings):
+    """A query, its networks, and how it is decided."""
+
+    query: Annotated[Path, Option(argument=True)]
+    """The query, a .vnnlib file (or .vnnlib.gz)."""
+    network: tuple[str, ...] = ()
+    """NAME=FILE.onnx for each declared network; FILE.onnx where there is one."""
+    as_real: bool = False
+    """Take floating-point types for real numbers."""
+    results: Path | None = None
+    """Also write answer and assignment here, in VNN-COMP's words (`timeout`)."""
+    method: Literal["auto", "bnb", "milp"] = "auto"
+    """auto, bnb (proofs of the engine alone) or milp."""
+    solver: str | None = None
+    """Backend of milp; see `verifair doctor`."""
+    check: Path | None = None
+    """Re-prove this certificate instead of solving."""
+
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """Return option -> file of those that are written to."""
+        return {"--results": self.results}
+
+    def check_options(self, inputs: Any, run: Run) -> None:
+        """Raise ValueError for two things to do at once."""
+        if self.check is not None and run.certificate is not None:
+            raise ValueError("--check re-proves a certificate, --certificate writes one: choose one")
 
 
 class VerifyAnswer(Answer):
@@ -46,89 +75,66 @@ class VerifyAnswer(Answer):
     seconds: Seconds
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+def run(system: System, given: dict[str, Any]) -> None:
+    """Read the query, decide it, and say so."""
+    from encoders.vnnlib.reader import read_vnnlib
+    from verifair.cli.output import budget, progress_bar, save_answer, work
+    from verifair.interop.decide import check_types, decide, networks_of
+    from verifair.interop.witness import written
 
-
-@app.command("verify", help=HELPS["verify"])
-def command(
-    query: Annotated[Path, typer.Argument(help="The query, a .vnnlib file (or .vnnlib.gz).", show_default=False)],
-    network: Annotated[
-        list[str] | None, typer.Option("--network", help="NAME=FILE.onnx for each declared network; FILE.onnx where there is one.")
-    ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the query.")] = 60.0,
-    as_real: Annotated[bool, typer.Option("--as-real", help="Take floating-point types for real numbers.")] = False,
-    results: Annotated[
-        Path | None, typer.Option("--results", help="Also write answer and assignment here, in VNN-COMP's words (`timeout`).")
-    ] = None,
-    method: Annotated[str, typer.Option("--method", help="auto, bnb (proofs of the engine alone) or milp.")] = "auto",
-    solver: Annotated[str | None, typer.Option("--solver", help="Backend of milp; see `verifair doctor`.")] = None,
-    nodes: options.Nodes = None,
-    seed: options.Seed = 0,
-    certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="Write the proof of an unsat here (.json, .json.gz).")
-    ] = None,
-    check: Annotated[Path | None, typer.Option("--check", help="Re-prove this certificate instead of solving.")] = None,
-    json: options.Json = None,
-    exit_verdict: Annotated[bool, typer.Option("--exit-verdict", help="Exit with 0 unsat, 10 sat, 20 otherwise.")] = False,
-) -> None:
-    if method not in METHODS:
-        raise QueryError(f"--method {method}: expected one of {', '.join(METHODS)}")
-    options.check_outputs({"--json": json, "--results": results, "--certificate": certificate})
-    if check is not None and certificate is not None:
-        raise QueryError("--check re-proves a certificate, --certificate writes one: choose one")
-    asked = read_vnnlib(query)
-    check_types(asked, as_real=as_real)
-    networks = networks_of(asked, _files(asked, network or []))
-    if check is not None:
-        _check(asked, networks, check, json)
+    _, settings, files = asked(system, given)
+    query = read_vnnlib(settings.query)
+    check_types(query, as_real=settings.as_real)
+    networks = networks_of(query, _files(query, settings.network))
+    if settings.check is not None:
+        _check(query, networks, settings.check, files.json_file)
         return
-    budget = options.budget(timeout, nodes, seed)
-    with options.progress_bar("cases") as shown:
-        found = decide(asked, networks, budget=budget, method=method, solver=solver, progress=lambda done: shown(done, done + 1))
-    text = written(asked, found.assignment) if found.assignment is not None else ""
+    with progress_bar("cases") as shown:
+        found = decide(
+            query, networks, budget=budget(files), method=settings.method, solver=settings.solver,
+            progress=lambda done: shown(done, done + 1),
+        )
+    text = written(query, found.assignment) if found.assignment is not None else ""
     typer.echo(f"{found.answer.value}\n{text}", nl=False)
-    if results is not None:
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
-    _explain(found, options.Output(source="", json=None, certificate=certificate).save_certificate(found.certificate))
-    save_answer(json, _answer(query, found, text))
-    if exit_verdict:
-        raise typer.Exit(EXITS[found.answer])
+    if settings.results is not None:
+        settings.results.parent.mkdir(parents=True, exist_ok=True)
+        settings.results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
+    _explain(found, work(files, None, time.monotonic()).save_certificate(found.certificate))
+    save_answer(files.json_file, _answer(settings.query, found, text))
+    if files.exit_verdict:
+        raise typer.Exit(EXITS.get(found.answer.value, 20))
 
 
-def _files(query: VnnlibQuery, texts: list[str]) -> dict[str, Path]:
+def _files(query: VnnlibQuery, texts: Sequence[str]) -> dict[str, Path]:
     """Declared name -> file. A lone FILE stands for the only network that has one."""
     own = [declared.name for declared in query.networks if declared.equal_to is None]
     if len(texts) == 1 and len(own) == 1:
         name, equals, file = texts[0].partition("=")
         if not equals or query.version == "1.0":
             return {own[0]: Path(file if equals else name)}
-    return {
-        name: Path(file)
-        for name, file in options.assignments(
-            texts, "--network", expected="expected NAME=FILE.onnx, the name as declared in the query", once="give each network once"
-        ).items()
-    }
+    expected = "expected NAME=FILE.onnx, the name as declared in the query"
+    try:
+        named = assignments(texts, expected=expected, once="give each network once")
+    except ValueError as error:
+        raise QueryError(f"--network {error}") from None
+    return {name: Path(file) for name, file in named.items()}
 
 
 def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> None:
     """Exit code 0 whatever comes out, like `verifair check`: an answer was given."""
+    from verifair.cli.output import save_answer, tell
+    from verifair.interop.certificate import VnnlibCertificate, rejections
+    from verifair.interop.decide import QueryAnswer, VnnlibStatus, rounded_nodes
+
     started = time.monotonic()
     given = VnnlibCertificate.load(file)
     wrong = rejections(given, query, networks)
     typer.echo("unsat" if not wrong else "unknown")
-    err = Console(stderr=True, highlight=False)
     for line in wrong or [f"{file}: accepted, every case was re-proved"]:
-        err.print(line, soft_wrap=True, markup=False)
+        tell(line)
     found = QueryAnswer(
-        answer=VnnlibStatus.UNKNOWN if wrong else VnnlibStatus.UNSAT,
-        assignment=None,
-        reason="; ".join(wrong) or None,
-        cases=len(given.cases),
-        certificate=given,
-        engines=("checker",),
-        claimed=(),
-        rounded=rounded_nodes(networks),
+        answer=VnnlibStatus.UNKNOWN if wrong else VnnlibStatus.UNSAT, assignment=None, reason="; ".join(wrong) or None,
+        cases=len(given.cases), certificate=given, engines=("checker",), claimed=(), rounded=rounded_nodes(networks),
         seconds=time.monotonic() - started,
     )
     save_answer(json, _answer(query.path, found, ""))
@@ -136,32 +142,40 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
 
 def _explain(found: QueryAnswer, saved: Path | None) -> None:
     """What the first line does not say, on standard error."""
-    err = Console(stderr=True, highlight=False)
-
-    def say(text: str) -> None:
-        err.print(text, soft_wrap=True, markup=False)
+    from verifair.cli.output import tell
 
     cases = "1 case" if found.cases == 1 else f"{found.cases} cases"
-    say(f"{cases}, {', '.join(found.engines) or 'none to decide'}, {found.seconds:.2f} s")
-    if found.answer is VnnlibStatus.UNSAT:
-        say("about the real-valued function of the stored weights")
+    tell(f"{cases}, {', '.join(found.engines) or 'none to decide'}, {found.seconds:.2f} s")
+    if found.answer.value == "unsat":
+        tell("about the real-valued function of the stored weights")
     if found.reason is not None:
-        say(f"because: {found.reason}")
+        tell(f"because: {found.reason}")
     if found.claimed:
-        say(f"unsat rests on the word of {', '.join(found.claimed)}, within its tolerances; --method bnb takes no such word")
+        tell(f"unsat rests on the word of {', '.join(found.claimed)}, within its tolerances; --method bnb takes no such word")
     if saved is not None:
-        say(f"certificate: {saved} (--check {saved} re-proves it)")
+        tell(f"certificate: {saved} (--check {saved} re-proves it)")
     if found.rounded:
-        say(f"rounded when folded, so that this is about the folded network: {', '.join(found.rounded)}")
+        tell(f"rounded when folded, so that this is about the folded network: {', '.join(found.rounded)}")
     if found.assignment is not None and found.assignment.agrees is False:
-        say("onnxruntime's float32 outputs do not meet the query at this assignment; exact arithmetic does")
+        tell("onnxruntime's float32 outputs do not meet the query at this assignment; exact arithmetic does")
 
 
 def _answer(path: Path, found: QueryAnswer, text: str) -> VerifyAnswer:
-    unsat = found.answer is VnnlibStatus.UNSAT
+    unsat = found.answer.value == "unsat"
     return VerifyAnswer(
         query=str(path), answer=found.answer.value, reason=found.reason, assignment=text.splitlines() if text else None,
         float32_agrees=found.assignment.agrees if found.assignment is not None else None, cases=found.cases,
         engines=list(found.engines), trust=None if not unsat else "claimed" if found.claimed else "proved",
         claimed=list(found.claimed), rounded=list(found.rounded), seconds=found.seconds,
     )
+
+
+SYSTEM = System(
+    verb="verify", help=HELPS["verify"], settings=VerifySettings, inputs=Settings,
+    run=("timeout", "nodes", "seed", "certificate", "json_file", "exit_verdict"), defaults={"timeout": 60.0},
+    helps={
+        "timeout": "Seconds for the query.", "certificate": "Write the proof of an unsat here (.json, .json.gz).",
+        "exit_verdict": "Exit with 0 unsat, 10 sat, 20 otherwise.",
+    },
+)
+app = app_of(SYSTEM, run)

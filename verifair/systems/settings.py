@@ -18,8 +18,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 class Option:
     """How a field looks on the command line, where that does not follow from its name and type.
 
-    name: the option, such as "--json".   argument: it is positional.   type: of what is typed, before the field's own validators
-    (dictionaries are typed as texts "name=value").   hidden: keys of the audit file alone.
+    name: the option, such as "--json", or what the usage line calls an argument.   argument: it is positional.
+    type: of what is typed, before the field's own validators (dictionaries are typed as texts "name=value").
+    hidden: keys of the audit file alone.
     unsaid: without the option the field is not set, so that another file may say its value; the default is what counts then.
     """
 
@@ -40,7 +41,7 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(), arbitrary_types_allowed=True
     )
 
-    def check_options(self, inputs: Inputs, run: Run) -> None:
+    def check_options(self, inputs: Any, run: Run) -> None:
         """Raise ValueError for options that do not go together; asked of the command line alone, before anything is read."""
 
     @property

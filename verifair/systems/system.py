@@ -49,7 +49,7 @@ class System:
     verb: str
     help: str
     settings: type[Settings]
-    inputs: type[Inputs] = Inputs
+    inputs: type[Settings] = Inputs
     run: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     helps: Mapping[str, str] = field(default_factory=dict)

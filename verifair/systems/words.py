@@ -10,7 +10,7 @@ from typing import Any
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Standing, WitnessRow
-from verifair.systems.result import WitnessShape
+from verifair.systems.verdicts import WitnessShape
 
 
 def value_words(schema: Schema, name: str, value: Any) -> str:

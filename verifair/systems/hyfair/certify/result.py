@@ -11,18 +11,8 @@ from encoders.network import Array, Integers
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason, Status, Verdict
-from verifair.systems.result import (
-    Count,
-    FairnessQuery,
-    Gap,
-    GapQuery,
-    Result,
-    Seconds,
-    Shape,
-    Share,
-    VerdictShape,
-    WitnessShape,
-)
+from verifair.systems.result import Count, Result, Seconds, Shape, Share
+from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
 EVIDENCE: dict[str, Any] = {

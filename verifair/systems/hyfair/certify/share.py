@@ -22,7 +22,7 @@ from verifair.engine.questions import Pairs, box_of, goals_of
 from verifair.engine.verdict import Reason, Witness
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCounts, PartitionSummary, RowCounts, VolumeShares
-from verifair.systems.result import WitnessShape
+from verifair.systems.verdicts import WitnessShape
 
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""

@@ -28,9 +28,9 @@ from verifair.systems.hyfair.certify.result import (
 )
 from verifair.systems.hyfair.certify.settings import CertifySettings
 from verifair.systems.hyfair.certify.share import summary
-from verifair.systems.result import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.settings import parsed_box
 from verifair.systems.subject import Subject
+from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.work import Interrupted, Work
 
 UNPROVED = {

@@ -29,8 +29,8 @@ from verifair.systems.hyfair.certify.result import (
 )
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
-from verifair.systems.result import Gap, VerdictShape
 from verifair.systems.subject import Subject
+from verifair.systems.verdicts import Gap, VerdictShape
 from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 

@@ -22,7 +22,7 @@ from verifair.systems.hyfair.certify.result import (
     TargetedResult,
     VerdictResult,
 )
-from verifair.systems.result import VerdictShape, WitnessShape
+from verifair.systems.verdicts import VerdictShape, WitnessShape
 from verifair.systems.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}

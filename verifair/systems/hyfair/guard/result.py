@@ -12,7 +12,8 @@ from verifair.engine.queries import KDiscrimination
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tighten import Tightened
-from verifair.systems.result import Answer, Count, Gap, Seconds, Seed, Shape
+from verifair.systems.result import Answer, Count, Seconds, Seed, Shape
+from verifair.systems.verdicts import Gap
 
 
 class StepShape(Shape):
