@@ -112,5 +112,7 @@ def _curved(a: arb, slope: float, kind: int) -> arb:
             return sigmoid(a)
         case Curve.TANH:
             return a.tanh()
-        case _:
+        case Curve.BENT:
             return a if slope == 1 else a.max(slope * a)
+        case _:
+            raise ValueError(f"no enclosure is known for the activation of kind {kind}")

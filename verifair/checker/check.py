@@ -1,17 +1,18 @@
 """The re-checker: does a certificate prove what it says?
 
 Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact arithmetic and
-the schema. The engine's neuron branching asks the checker's kernel, so of its proofs the two are no independent witnesses yet.
+the schema. The engine's neuron branching uses the checker's kernel: a proof by neuron
+branching is not yet checked by independent code.
 
 For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
 (one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
 
     observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
     no-flip    not (g(x) > 0 and g(x') < 0), which holds where one of -g(x), g(x'), (g(x') - g(x)) / 2 is >= 0
-    factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`check_counterfactuals`)
+    factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`kinds.counterfactuals`)
 
 at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
-claimed bound is one: by its own bounds (`check_bounds`), else by cutting the leaf further, down to single points that
+claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
 exact arithmetic decides. Every proof is about the real-valued function of the stored weights, at every input that the
 raw box maps to.
 """

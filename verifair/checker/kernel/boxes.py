@@ -1,7 +1,7 @@
 """Confirming leaves: boxes on which a goal is claimed to hold, bounded, cut further where need be, decided exactly at points.
 
 The checker's working part (see `check` for what is claimed). Depth first over the boxes that leaves are cut into; a leaf is
-confirmed by the bounds of `check_bounds`, by exact arithmetic where it is one single input, or because no row in it is legal.
+confirmed by the bounds of `kernel.bounds`, by exact arithmetic where it is one single input, or because no row in it is legal.
 """
 
 from __future__ import annotations

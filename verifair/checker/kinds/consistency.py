@@ -9,7 +9,7 @@ single logit of the real-valued network, and b the pair's baseline:
     with  g_j = (x_j - b_j) int_0^1 df/dx_j (b + alpha (x - b)) dalpha,  g~ the same of x~, and epsilon = 1e-8.
 
 Imports neither what found the bounds, nor any of the engine's; shared with it are the network, the domain and the schema. Boxes are
-bounded by `check_explanations`, cut where that does not suffice, and points get more slices of their paths.
+bounded by `ExplanationBounds`, cut where that does not suffice, and points get more slices of their paths.
 """
 
 from __future__ import annotations

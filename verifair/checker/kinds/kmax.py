@@ -5,7 +5,7 @@
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
 arithmetic and the schema. The tree must cover the box, and on every leaf the claimed count is proved again: with the bounds of
-`check_bounds` for every copy and for its difference from one reference copy, else by cutting the leaf further, down to single
+`kernel.bounds` for every copy and for its difference from one reference copy, else by cutting the leaf further, down to single
 points that exact arithmetic decides.
 """
 
