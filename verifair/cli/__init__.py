@@ -1,4 +1,4 @@
-"""The command line: one file per verb, `main` turns every error a user can cause into one line and an exit code."""
+"""The command line: `command` makes a verb of each system, the other verbs have a file each, `main` ends with an exit code."""
 
 from verifair.cli.main import main
 

@@ -1,4 +1,7 @@
-"""The verbs and the exit codes: 0 an answer, 2 usage or bad input, 3 unsupported model, 4 backend, 5 internal, 6 disagreement."""
+"""The verbs and the exit codes: 0 an answer, 2 usage or bad input, 3 unsupported model, 4 backend, 5 internal, 6 disagreement.
+
+Beside these: 1 of `check` that did not accept, 10 and 20 of --exit-verdict, 130 after Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ from verifair.cli.command import app_of
 from verifair.cli.helps import HELPS
 from verifair.systems.system import SYSTEMS, system
 
-VERBS = (
-    "pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst", "train", "export", "verify", "bench", "audit",
-    "doctor", "schema",
-)  # fmt: skip
-"""Each a module of this package, in the order of the help."""
+OWN = ("check", "train", "export", "verify", "bench", "audit", "doctor", "schema")
+"""Verbs that are no systems, each a module of this package."""
+ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
+"""What comes first in the help, in this order."""
+
+
+def verbs() -> tuple[str, ...]:
+    """Return every verb: the systems' and our own."""
+    return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OWN)))
 
 
 class Verbs(TyperGroup):
@@ -33,16 +40,16 @@ class Verbs(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        return list(verbs())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return what the list of verbs shows of one; `resolve_command` finds the command itself."""
-        return TyperCommand(name=cmd_name, help=_help(cmd_name)) if cmd_name in VERBS else None
+        return TyperCommand(name=cmd_name, help=_help(cmd_name)) if cmd_name in verbs() else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in VERBS:
+        if args and args[0] in verbs():
             return args[0], get_command(_app(args[0])), args[1:]
-        self.commands.update({verb: self.get_command(ctx, verb) for verb in VERBS})  # for "did you mean"
+        self.commands.update({verb: self.get_command(ctx, verb) for verb in verbs()})  # for "did you mean"
         return super().resolve_command(ctx, args)
 
 

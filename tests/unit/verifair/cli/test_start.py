@@ -10,7 +10,7 @@ import pytest
 import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
-from verifair.cli.main import VERBS
+from verifair.cli.main import verbs
 
 
 @pytest.mark.parametrize("name", vf.__all__)
@@ -61,7 +61,7 @@ def test_a_module_that_hides_ours_is_told_in_one_line(start: list[str], name: st
 
 def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:
     screen = command("--help").stdout
-    assert all(f" {verb} " in screen for verb in VERBS)
+    assert all(f" {verb} " in screen for verb in verbs())
     wrong = command("aduit")
     assert wrong.returncode == 2
     assert "Did you mean 'audit'?" in flat(wrong.stderr)
