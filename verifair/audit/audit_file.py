@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verifair.audit.settings import ANALYSES, SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked
+from verifair.audit.settings import SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked, known_analyses
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.systems.cst.causal.checks import nearest
@@ -129,14 +129,14 @@ def _misfits(found: Mapping[str, Any]) -> list[str]:
 
 
 def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
-    known = ", ".join(f"[analyses.{one}]" for one in ANALYSES)
+    known = ", ".join(f"[analyses.{one}]" for one in known_analyses())
     if not isinstance(content, Mapping) or not content:
         lines.append(f"[analyses]: names no analysis; add one or more of {known}")
         return {}
     out = {}
     for title, section in content.items():
-        if title not in ANALYSES:
-            lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, ANALYSES)}")
+        if title not in known_analyses():
+            lines.append(f"[analyses.{title}]: unknown analysis; {nearest(title, known_analyses())}")
             continue
         read = _read(partial(asked, title), section, f"[analyses.{title}]", lines)
         if read is not None:

@@ -26,7 +26,7 @@ from solvers.outcome import BackendError
 from verifair.audit.audit_file import AuditFile
 from verifair.audit.page import page
 from verifair.audit.result import AuditResult
-from verifair.audit.settings import ANALYSES, Analysis
+from verifair.audit.settings import Analysis, known_analyses
 from verifair.audit.subject import AuditSubject
 from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
@@ -117,7 +117,7 @@ def run(
 
 def _turn(key: str) -> tuple[int, int]:
     """When an analysis has its turn."""
-    return (LAST.index(key) + 1, 0) if key in LAST else (0, -ANALYSES.index(key))
+    return (LAST.index(key) + 1, 0) if key in LAST else (0, -known_analyses().index(key))
 
 
 def _section(key: str, asked: Analysis, subject: AuditSubject, work: Work) -> Section:

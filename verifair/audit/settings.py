@@ -86,8 +86,9 @@ class Sensitive(TomlSection):
         return self
 
 
-ANALYSES = tuple(verb for verb in SYSTEMS if system(verb).about)
-"""Every analysis that an audit file may ask for."""
+def known_analyses() -> tuple[str, ...]:
+    """Return every analysis that an audit file may ask for."""
+    return tuple(verb for verb in SYSTEMS if system(verb).about)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from verifair.audit.settings import ANALYSES
+from verifair.audit.settings import known_analyses
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
@@ -140,8 +140,8 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in ANALYSES:
-            raise QueryError(f"--only {name}: there is no such analysis; {nearest(name, ANALYSES)}")
+        if name not in known_analyses():
+            raise QueryError(f"--only {name}: there is no such analysis; {nearest(name, known_analyses())}")
         if name not in asked:
             has = ", ".join(asked)
             raise QueryError(f"--only {name}: the audit file does not ask for it; add [analyses.{name}] there (it has {has})")

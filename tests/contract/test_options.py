@@ -1,0 +1,80 @@
+"""Options are declared once: fields of settings, of inputs and of `Run` are their only source."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import verifair as vf
+from verifair.cli.command import app_of, marker, option_name
+from verifair.cli.main import verbs
+from verifair.systems.settings import Run, Settings
+from verifair.systems.system import SYSTEMS, System, system
+
+MADE = [verb for verb in verbs() if verb != "schema"]
+"""Verbs that are made from settings; schema has two verbs of its own."""
+WRITTEN = {"command.py", "main.py", "schema.py"}
+"""Files that may name Typer's options: what makes them of fields, --version, and the two verbs of schema."""
+
+
+def made(verb: str) -> System:
+    found: System = system(verb) if verb in SYSTEMS else import_module(f"verifair.cli.{verb}").SYSTEM
+    return found
+
+
+def declared(found: System) -> list[tuple[str, str, str | None]]:
+    """Return group, option and help of every field that is an option of a verb."""
+    groups: tuple[type[Settings], ...] = (found.inputs, found.settings, Run)
+    return [
+        (group.__name__, option_name(name, one), found.helps.get(name, one.description))
+        for group in groups for name, one in group.model_fields.items()
+        if (group is not Run or name in found.run) and not marker(one).hidden
+    ]
+
+
+def test_options_are_declared_as_fields_alone() -> None:
+    package = Path(str(vf.__file__)).parent
+    found = {
+        file.name for file in package.rglob("*.py") if re.search(r"typer\.(Option|Argument)\(", file.read_text(encoding="utf-8"))
+    }
+    assert found <= WRITTEN
+
+
+@pytest.mark.parametrize("verb", MADE)
+def test_every_option_has_one_declaration_and_a_help(verb: str) -> None:
+    found = made(verb)
+    assert set(found.run) <= set(Run.model_fields)
+    options = Counter(option for _, option, _ in declared(found))
+    assert not [option for option, count in options.items() if count > 1]
+    assert not [option for _, option, help_text in declared(found) if not help_text]
+    shown = [name for one in get_command(app_of(found)).params for name in (one.opts if one.opts[0].startswith("--") else [])]
+    assert set(shown) == {option.partition("/")[0] for option in options if option.startswith("--")}
+
+
+@pytest.mark.parametrize("verb", MADE)
+def test_every_setting_is_described(verb: str) -> None:
+    fields = made(verb).settings.model_fields
+    assert not [name for name, one in fields.items() if not one.description and not marker(one).hidden]
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_help_is_shown_before_anything_heavy_is_imported(verb: str) -> None:
+    program = f"""
+import sys
+from verifair.cli import main
+sys.argv = ["verifair", {verb!r}, "--help"]
+try:
+    main()
+finally:
+    print("loaded:", {{"numpy", "pandas", "onnx", "sklearn", "torch"}} & set(sys.modules))
+"""
+    wide = os.environ | {"COLUMNS": "200"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=wide)
+    assert "loaded: set()" in done.stdout
+    assert f"verifair {verb}" in done.stdout, "the help has an example"
