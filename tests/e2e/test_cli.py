@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.bench_support import Fake
-from tests.command_line import is_drawn, verifair
+from tests.command_line import RUN, is_drawn, verifair
 from verifair import datasets
 from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
@@ -77,7 +78,9 @@ def test_resume_asks_nothing_twice(german: Path, tmp_path: Path) -> None:
         "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",
         "--protected", "sex", "--delta", 1, "--store", tmp_path / "v.sqlite",
     )
-    first = verifair(*command, "--timeout", 0.001, "--json", tmp_path / "first.json")
+    # In a process of its own: one that is warm decides everything before it looks at the clock.
+    cold = [*RUN, *map(str, command), "--timeout", "0.001", "--json", str(tmp_path / "first.json")]
+    first = subprocess.run(cold, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     assert json.loads((tmp_path / "first.json").read_text())["counts"]["unknown"] > 0, "a time-out is unknown"
     second = verifair(*command, "--resume", "--json", tmp_path / "second.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -113,16 +113,28 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     rest = {key: value for key, value in content.items() if key not in keys}
     lines = [f"{key}: is missing; add it" for key in found.required if key not in given]
     made: list[Any] = []
+    lines += [f"{key}: List should have at least 1 item, found []" for key, value in given.items() if value == []]
     for kind, values in ((found.settings, {**found.audit_defaults, **given}), (_Timeout, rest)):
         try:
             made.append(kind.model_validate(values))
         except ValidationError as error:
             lines += (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
+    lines += _converted(given, made[0]) if not lines else []
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
     return Analysis(settings=made[0], timeout=made[1].timeout)
 
 
+def _converted(given: Mapping[str, Any], made: Any) -> Iterator[str]:
+    """Tell the values that are of another type than their setting: "20" is no number, and 1 is neither true nor false."""
+    for key, value in given.items():
+        kind = type(getattr(made, key))
+        if kind in VALID and type(value) is not kind and not (kind is float and type(value) is int):
+            yield f"{key}: Input should be a valid {VALID[kind]}, found {schema_file.shown(value)}"
+
+
+VALID = {bool: "boolean", int: "integer", float: "number"}
+"""Types that TOML has, as messages call them."""
 SECTIONS: dict[str, type[TomlSection]] = {"model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
 
 

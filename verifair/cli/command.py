@@ -96,7 +96,10 @@ def build(group: type[Settings], given: dict[str, Any], defaults: Any = ()) -> A
     try:
         return group.model_validate({**dict(defaults), **own}, context="command line")
     except ValidationError as error:
-        raise QueryError("\n".join(_told(group, one) for one in error.errors(include_url=False))) from None
+        problems = error.errors(include_url=False)
+        deeper = {one["loc"][0] for one in problems if len(one["loc"]) > 1}  # a refused item is not also a missing one
+        kept = [one for one in problems if one["type"] != "too_short" or one["loc"][0] not in deeper]
+        raise QueryError("\n".join(_told(group, one) for one in kept)) from None
 
 
 def _told(group: type[Settings], problem: Any) -> str:

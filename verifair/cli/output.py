@@ -94,7 +94,7 @@ def work(run: Run, subject: Any, started: float) -> Work:
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
-        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn,
+        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=console().print,
     )
 
 

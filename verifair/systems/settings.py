@@ -133,7 +133,7 @@ def widths(texts: Sequence[str]) -> dict[str, int]:
 
 def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
     """Return the validator that parses what the command line has as texts, and passes on what an audit file has as a table."""
-    return BeforeValidator(lambda value: parse(value) if isinstance(value, (list, tuple)) else value)
+    return BeforeValidator(lambda value, info: parse(value) if info.context and isinstance(value, (list, tuple)) else value)
 
 
 def parsed_box(texts: Sequence[str]) -> dict[str, Any]:

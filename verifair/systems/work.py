@@ -45,6 +45,7 @@ class Work:
     on with them.   certificate: where the user wants the proofs.   cluster: address of a dask scheduler.
     options: those that name model and schema to `verifair check`.
     bar: gives the progress callback of a label, within which it is shown.   warn: told what the user should know at once.
+    say: told what the question means, before the work begins.
     shown: what a page calls the folder.   checks: the share of the time that is left for re-checking proofs in this run.
     """
 
@@ -65,6 +66,7 @@ class Work:
     bar: Callable[[str], AbstractContextManager[Any]] = lambda label: nullcontext(lambda done, total: None)
     tell: Tell = lambda what, done, total: None
     warn: Callable[[str], None] = lambda text: None
+    say: Callable[[str], None] = lambda text: None
 
     @property
     def left(self) -> float:

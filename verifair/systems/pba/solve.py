@@ -46,6 +46,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     names = list(dict.fromkeys(settings.protected))
     for name in names:
         _check_groups(schema, table, name)
+        work.say(_moves(schema, name))
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
         kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta)) for name in names for kind in kinds
@@ -96,3 +97,16 @@ def _check_groups(schema: Schema, table: Table, name: str) -> None:
             f"feature {name!r}: all {len(table.raw)} rows are {schema.format(name, found[0])}, there is none of {missing}; "
             "comparing groups needs rows of at least two: name a table with both, or leave the feature out"
         )
+
+
+def _moves(schema: Schema, name: str) -> str:
+    """Return which features one unit of delta moves when asked about `name`, and by how much."""
+    steps = schema.steps([name])
+    moved = [
+        f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
+        for feature, step in zip(schema.features, steps, strict=True)
+        if step
+    ]
+    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
+    held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
+    return f"{name}: one unit of delta moves {', '.join(moved)}.{held} Categories stay."

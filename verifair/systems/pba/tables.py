@@ -10,7 +10,6 @@ from rich.table import Table as Grid
 
 from verifair.checker.envelope import semantics
 from verifair.engine.store import to_jsonl
-from verifair.schema.schema import Schema
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.words import cell
@@ -21,8 +20,6 @@ RATES = ("SP", "TPR", "FPR", "CFA")
 def show(result: PbaResult, console: Console) -> None:
     """Print one table a protected feature, then how many questions were decided, and what the proofs are about."""
     schema, verdicts, counts = result.described, result.verdicts, result.counts
-    for name in result.protected:
-        console.print(_moves(schema, name))
     for name in result.protected:
         console.print(screen_table(name, result.rates, result.shares))
         if len(schema.values(name)) > 2:
@@ -55,19 +52,6 @@ def write(result: PbaResult, folder: Path) -> None:
         kind = "certificate" if one.is_bias else "certificate-robustness"
         file = folder / f"{kind}{result.suffix(one.sensitive)}.json.gz"
         certificate_of(one.query, result.table, one.verdicts).save(file)
-
-
-def _moves(schema: Schema, name: str) -> str:
-    """Return which features one unit of delta moves when asked about `name`, and by how much."""
-    steps = schema.steps([name])
-    moved = [
-        f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
-        for feature, step in zip(schema.features, steps, strict=True)
-        if step
-    ]
-    still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
-    held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
-    return f"{name}: one unit of delta moves {', '.join(moved)}.{held} Categories stay."
 
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:

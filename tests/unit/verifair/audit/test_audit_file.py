@@ -7,6 +7,7 @@ import pytest
 from verifair import datasets
 from verifair.audit.audit_file import AuditFile, load, loads
 from verifair.audit.example import EXAMPLE
+from verifair.audit.settings import asked
 from verifair.audit.subject import read
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.hyfair.certify.settings import CertifySettings
@@ -182,3 +183,26 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
     drawn, words = subject.some(5, 0)
     assert len(drawn) == 5
     assert "5 of the table's 19 rows, drawn with seed 0" in words
+
+
+@pytest.mark.parametrize(
+    ("verb", "content", "said"),
+    [
+        ("pba", {"robustness": "no"}, "robustness: Input should be a valid boolean, found 'no'"),
+        ("certify", {"maximise": 1}, "maximise: Input should be a valid boolean, found 1"),
+        ("certify", {"partition": "10"}, "partition: Input should be a valid integer, found '10'"),
+        ("certify", {"epsilon": "0.1"}, "epsilon: Input should be a valid number, found '0.1'"),
+        ("certify", {"protected": []}, "protected: List should have at least 1 item"),
+        ("certify", {"box": ["age=3"]}, "expected { feature = value }"),
+        ("kmax", {"buckets": 20.0}, "buckets: Input should be a valid integer, found 20.0"),
+    ],
+)
+def test_values_of_another_type_and_texts_of_a_command_are_refused(verb: str, content: dict[str, object], said: str) -> None:
+    with pytest.raises(SchemaError) as met:
+        asked(verb, content)
+    assert said.replace("'", '"') in str(met.value).replace("'", '"')
+
+
+def test_whole_numbers_stand_for_others() -> None:
+    assert asked("certify", {"timeout": 5}).timeout == 5
+    assert asked("pba", {"delta": [1, 2.5]}).settings.delta == (1.0, 2.5)
