@@ -32,7 +32,7 @@ from verifair.systems.cst.robustness.certified import (
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.testing import Method
-from verifair.systems.result import json_text
+from verifair.systems.files import json_text
 
 ROWS, SAMPLES = 8, 150
 NUMBERS = ("a", "b", "c", "hidden")

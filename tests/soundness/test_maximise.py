@@ -28,7 +28,7 @@ from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere
-from verifair.systems.result import json_text
+from verifair.systems.files import json_text
 from verifair.systems.verdicts import Gap
 
 from .random_twins import FLIP, STYLES, nasty_network, random_problem

@@ -165,10 +165,8 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
 
 def _without(key: str, asked: Analysis, subject: AuditSubject, told: str, standing: Standing) -> Section:
     """A section that has nothing to say but why."""
-    about = system(key).about
-    assert about is not None
     return Section(
-        key=key, title=about.title, question=about.question, method="", source=about.source, semantics=semantics(subject.network),
+        **system(key).heading, method="", semantics=semantics(subject.network),
         statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),),
         settings=asked.settings.model_dump(exclude_none=True),
     )

@@ -12,13 +12,9 @@ from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.file import TomlSection
 from verifair.systems.cst.settings import Name
+from verifair.systems.settings import Positive
 from verifair.systems.system import SYSTEMS, system
 
-Whole = Annotated[int, Field(strict=True, ge=1)]
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Units = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
-Names = Annotated[tuple[Name, ...], Field(min_length=1)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 

@@ -57,9 +57,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.audit.run import run as run_audit
     from verifair.audit.subject import read
     from verifair.cli.locks import alone
-    from verifair.cli.output import INTERRUPTED, budget, console, tell
+    from verifair.cli.output import INTERRUPTED, console, tell
     from verifair.engine import parallel
     from verifair.systems.findings import Standing
+    from verifair.systems.work import budget
 
     _, settings, files = asked(system, given)
     if settings.write_example is not None:
@@ -72,7 +73,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     file = load(path, root=settings.root)
     timeout = file.head.timeout if settings.timeout is None else settings.timeout
     seed = file.head.seed if settings.seed is None else settings.seed
-    budget(files.model_copy(update={"timeout": timeout, "seed": seed}))
+    budget(timeout, files.nodes, seed)
     chosen = _only(settings.only, list(file.analyses))
     places.check()
     subject, screen = read(file), console()

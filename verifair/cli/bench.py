@@ -65,13 +65,14 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.locks import alone
-    from verifair.cli.output import INTERRUPTED, budget, check_outputs, console, save_answer, tell
+    from verifair.cli.output import INTERRUPTED, check_outputs, console, save_answer, tell
     from verifair.systems.files import plain
+    from verifair.systems.work import budget
 
     _, settings, files = asked(system, given)
     out, seed, json = settings.out, files.seed, files.json_file
     rounds, seconds = (1, 1.0) if settings.quick else (3, 5.0)
-    limit = budget(files.model_copy(update={"timeout": seconds if settings.timeout is None else settings.timeout})).seconds
+    limit = budget(seconds if settings.timeout is None else settings.timeout, files.nodes, files.seed).seconds
     cases = chosen(QUICK if settings.quick else settings.cases, seed)
     everybody = selected(competitors(), _names(settings.methods), _names(settings.solvers))
     screen = console()

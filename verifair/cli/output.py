@@ -22,15 +22,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from solvers.outcome import Budget
 from verifair.cli.command import option_name
 from verifair.engine.parallel import check_address
 from verifair.errors import QueryError
-from verifair.systems.files import save_table, save_text
-from verifair.systems.result import Answer, Result, json_text
+from verifair.systems.files import save_json, save_table, save_text
+from verifair.systems.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
-from verifair.systems.work import Interrupted, OutOfTime, Work
+from verifair.systems.work import Interrupted, OutOfTime, Work, budget
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -48,15 +47,7 @@ def check(system: System, run: Run, settings: Settings) -> None:
             raise QueryError(f"--out {run.out}: is a file; name a folder")
         check_outputs({"--out": run.out / text_file(system)})
     check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
-    budget(run)
-
-
-def budget(run: Run) -> Budget:
-    """Return the time, the nodes and the seed of a run. Raises QueryError for those that no run can have."""
-    try:
-        return Budget(seconds=run.timeout, nodes=run.nodes, seed=run.seed)
-    except ValueError as error:
-        raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+    budget(run.timeout, run.nodes, run.seed)
 
 
 def check_workers(jobs: int, cluster: str | None) -> None:
@@ -139,13 +130,12 @@ def ending() -> Iterator[None]:
 def save_answer(path: Path | None, answer: Answer) -> None:
     """Write the JSON of an answer, where one was asked for."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_text(path, json_text(answer))
+        save_json(path, answer)
 
 
-def finish(system: System, run: Run, result: Result) -> None:
+def finish(system: System, run: Run, result: SystemAnswer) -> None:
     """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
-    show: Callable[[Result, Console], None] = system.part("tables", "show")
+    show: Callable[[SystemAnswer, Console], None] = system.part("tables", "show")
     interrupted = result.interrupted
     if run.out is not None:
         try:
@@ -164,7 +154,7 @@ def finish(system: System, run: Run, result: Result) -> None:
         raise typer.Exit(result.exit_code)
 
 
-def _write(system: System, out: Path, result: Result) -> None:
+def _write(system: System, out: Path, result: SystemAnswer) -> None:
     """Write the screen's text, the tables, the pictures and what else there is into the folder of --out."""
     out.mkdir(parents=True, exist_ok=True)
     screen, text = StringIO(), system.optional("tables", "text") or system.part("tables", "show")

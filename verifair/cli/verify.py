@@ -78,9 +78,10 @@ class VerifyAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Read the query, decide it, and say so."""
     from encoders.vnnlib.reader import read_vnnlib
-    from verifair.cli.output import budget, progress_bar, save_answer, work
+    from verifair.cli.output import progress_bar, save_answer, work
     from verifair.interop.decide import check_types, decide, networks_of
     from verifair.interop.witness import written
+    from verifair.systems.work import budget
 
     _, settings, files = asked(system, given)
     query = read_vnnlib(settings.query)
@@ -91,7 +92,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         return
     with progress_bar("cases") as shown:
         found = decide(
-            query, networks, budget=budget(files), method=settings.method, solver=settings.solver,
+            query, networks, budget=budget(files.timeout, files.nodes, files.seed), method=settings.method, solver=settings.solver,
             progress=lambda done: shown(done, done + 1),
         )
     text = written(query, found.assignment) if found.assignment is not None else ""

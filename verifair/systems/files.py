@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel
 
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
 
@@ -45,10 +46,15 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON for {value!r} ({type(value).__name__})")
 
 
-def save_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file, there whole or not at all; its folder is made. All in ASCII: names may hold what no file can be written with."""
+def json_text(content: Any) -> str:
+    """Return the JSON of a result or of plain values, in ASCII: names may hold what no file can be written with."""
+    return json.dumps(plain(content.model_dump() if isinstance(content, BaseModel) else content), indent=1, allow_nan=False) + "\n"
+
+
+def save_json(path: Path, content: Any) -> None:
+    """Write a JSON file, there whole or not at all; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_text(path, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
+    save_text(path, json_text(content))
 
 
 def versions() -> dict[str, str]:

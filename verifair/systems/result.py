@@ -6,8 +6,7 @@ with the docstrings of the fields as descriptions.
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -75,7 +74,22 @@ class Answer(Shape):
     """Package -> version, of what made the answer."""
 
 
-class Result(Answer):
+class SystemAnswer(Answer):
+    """The answer of a system, which may have been cut short."""
+
+    interrupted: str | None = Field(default=None, exclude=True)
+    """What became of the run after Ctrl-C, where some of it is kept."""
+    exit_code: int = Field(default=0, exclude=True)
+    """Of the command, with --exit-verdict."""
+
+    def whole(self) -> Self:
+        """Return the answer. Raises KeyboardInterrupt for that of a run that Ctrl-C cut short."""
+        if self.interrupted is not None:
+            raise KeyboardInterrupt
+        return self
+
+
+class Result(SystemAnswer):
     """What a system found, and which model and schema it is about."""
 
     model_sha256: Sha256
@@ -84,10 +98,6 @@ class Result(Answer):
     """Of the schema, as it was understood."""
     seconds: Seconds
     seed: Seed
-    interrupted: str | None = Field(default=None, exclude=True)
-    """What became of the run after Ctrl-C, where some of it is kept."""
-    exit_code: int = Field(default=0, exclude=True)
-    """Of the command, with --exit-verdict."""
 
 
 class Interval(Shape):
@@ -128,10 +138,3 @@ def _plain(node: Any, *, named: bool = False) -> Any:
         return {name: _plain(value) for name, value in node.items()}
     kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator", "readOnly")}
     return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in kept.items()}
-
-
-def json_text(content: Any) -> str:
-    """Return the JSON of a result or of plain values, in ASCII: names may hold what no file can be written with."""
-    from verifair.systems.files import plain
-
-    return json.dumps(plain(content.model_dump() if isinstance(content, BaseModel) else content), indent=1, allow_nan=False) + "\n"

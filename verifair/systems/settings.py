@@ -86,7 +86,7 @@ class Run(Settings):
     json_file: Annotated[Path | None, Option(name="--json")] = None
     """Write the whole answer to this JSON file."""
     certificate: Path | None = None
-    """Write the proofs here (.json or .json.gz), for `verifair check`."""
+    """Write these proofs here (.json or .json.gz), for `verifair check`."""
     plot: Path | None = None
     """Draw the answer (PNG, PDF or SVG)."""
     store: Path | None = None

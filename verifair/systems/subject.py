@@ -92,9 +92,8 @@ def read(inputs: Inputs) -> Subject:
             raise QueryError(
                 f"--demo {inputs.demo}: expected german or adult; others bring no network: pass MODEL, --schema and --data"
             )
-        dataset: Dataset | None = datasets.load(inputs.demo)
-        assert dataset is not None
-        schema, model, frame = dataset.schema, datasets.network_path(inputs.demo), dataset.frame
+        dataset: Dataset | None = (shipped := datasets.load(inputs.demo))
+        schema, model, frame = shipped.schema, datasets.network_path(inputs.demo), shipped.frame
         words, options = f"shipped example {inputs.demo}", f"--demo {inputs.demo}"
     else:
         if inputs.model is None or inputs.schema_file is None:

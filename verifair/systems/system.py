@@ -61,6 +61,12 @@ class System:
     required: tuple[str, ...] = ()
 
     @property
+    def heading(self) -> dict[str, Any]:
+        """Return what a section of the page begins with: key, title, question and source."""
+        assert self.about is not None, f"{self.verb} is no analysis of the audit"
+        return {"key": self.verb, **vars(self.about)}
+
+    @property
     def package(self) -> str:
         """The folder, as a package."""
         return self.settings.__module__.rpartition(".")[0]

@@ -84,10 +84,7 @@ class Work:
 
     def budget(self, share: float = 1.0) -> Budget:
         """Return a share of the time that is left, with the node limit and the seed. Raises QueryError."""
-        try:
-            return Budget(seconds=max(self.left * share * (1 - self.checks), 1e-9), nodes=self.nodes, seed=self.seed)
-        except ValueError as error:
-            raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
+        return budget(max(self.left * share * (1 - self.checks), 1e-9), self.nodes, self.seed)
 
     def progress(self, what: str) -> Progress:
         """Return the callback of work that watches the time itself."""
@@ -162,6 +159,14 @@ class Work:
             file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves,
             command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}", checked=said,
         )
+
+
+def budget(seconds: float, nodes: int | None, seed: int) -> Budget:
+    """Return the limits of a run. Raises QueryError for those that no run can have."""
+    try:
+        return Budget(seconds=seconds, nodes=nodes, seed=seed)
+    except ValueError as error:
+        raise QueryError(f"{str(error).removeprefix('budget: ')} (--timeout, --nodes, --seed)") from error
 
 
 def called(name: str) -> str:

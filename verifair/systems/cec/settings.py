@@ -73,7 +73,6 @@ With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --prote
     helps={
         "protected": "Column that makes groups, input or not; several combine.",
         "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
-        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
         "jobs": "Threads for the attributions.",
     },
     about=About(

@@ -42,9 +42,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     for n, name in enumerate(names):
         split = {one: cuts for one, cuts in settings.split.items() if one == name}
         share = replace(work, top=SHOWN, checks=1 - PROOFS / (len(names) - n))
-        found = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share)
-        if found.interrupted:
-            raise KeyboardInterrupt
+        found = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
         statements += _measured(subject, name, found)
         if found.certified is not None:
             proof, said = _certified(found.certified, subject, name, work)
@@ -58,9 +56,8 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     if asked < everybody:
         who = f"{asked:,} of the table's {everybody:,} people, drawn with seed {work.seed}"
     rows = who + subject.without
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"Asked of {rows}: each is compared with the person of every other group who has the same true outcome and is nearest "
             f"in merit ({', '.join(found.query.merit)}). Reasons are integrated gradients ({found.query.attributions}). Above a "

@@ -135,7 +135,6 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
     defaults={"jobs": 2},
     helps={
         "demo": "Shipped table and causal model: loan, german, adult (law_school: with --data).",
-        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
         "out": "Folder for tables (CSV), plots (PNG), case files and the screen's text.",
         "jobs": "Threads of the neighbour search.",
         "timeout": "Seconds for tests and proofs.",

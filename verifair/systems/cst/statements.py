@@ -43,9 +43,7 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
         frame=frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
         asked=f"[{TITLE}]: ",
     )
-    result = solve(settings.model_copy(update={"cases": 0}), asked, work)
-    if result.interrupted is not None:
-        raise KeyboardInterrupt
+    result = solve(settings.model_copy(update={"cases": 0}), asked, work).whole()
     statements: list[Statement] = []
     evidence: list[Evidence] = []
     for n, one in enumerate(result.tests):
@@ -56,9 +54,8 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
             statements.append(_certified(result.certified[n], proof))
     statements += [Statement(text=missing_line(name), standing=Standing.UNKNOWN, tone=Tone.WATCH) for name in result.not_tested]
     statements.append(Statement(text=honest_line(), standing=Standing.MEASURED, tone=Tone.PLAIN))
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"Asked of {rows}: everybody of a protected group is put beside the k most similar people of that group, and, as who "
             "they would have been by the causal model, beside the k most similar of the other group. Are the first refused more "

@@ -120,7 +120,6 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
     defaults={"jobs": 2, "timeout": 600.0},
     helps={
         "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",
-        "certificate": "Write these proofs here (.json or .json.gz), for `verifair check`.",
         "plot": "Draw the groups side by side (PNG, PDF or SVG).",
         "jobs": "Threads for graph and densities.",
     },

@@ -39,9 +39,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
     for n, name in enumerate(names):
         own = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
         deadline = time.monotonic() + work.left / (len(names) - n)
-        result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline))
-        if result.interrupted is not None:
-            raise KeyboardInterrupt
+        result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline)).whole()
         drawn = result.drawn
         statements += [*_groups(result), *_compared(name, result)]
         if result.robust is not None:
@@ -57,9 +55,8 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
         tables += [_advice(name, result), _comparison(name, result)]
         graph = result.graph.model_dump(include={"nodes", "edges", "eps"})
         answers.append({"protected": name, **result.model_dump(include=ANSWER), "graph": graph})
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"A graph over {drawn}: steps between people that only change what may change, in the allowed direction. For each "
             f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "

@@ -18,6 +18,7 @@ from verifair.systems.pba.scores import complementary, group_rates, proved_share
 from verifair.systems.pba.settings import PbaSettings
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
+from verifair.systems.words import moves
 from verifair.systems.work import Interrupted, Work
 
 
@@ -102,11 +103,6 @@ def _check_groups(schema: Schema, table: Table, name: str) -> None:
 def _moves(schema: Schema, name: str) -> str:
     """Return which features one unit of delta moves when asked about `name`, and by how much."""
     steps = schema.steps([name])
-    moved = [
-        f"{feature.name} by {step:g}{' ' + feature.unit_name if feature.unit_name else ''}"
-        for feature, step in zip(schema.features, steps, strict=True)
-        if step
-    ]
     still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
     held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""
-    return f"{name}: one unit of delta moves {', '.join(moved)}.{held} Categories stay."
+    return f"{name}: one unit of delta moves {moves(schema, [name])}.{held} Categories stay."

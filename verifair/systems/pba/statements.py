@@ -49,9 +49,8 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
         statements += _rates(subject, result.rates[result.rates["sensitive"] == name], name, len(result.table.raw))
         for one in (one for one in proved if one.query.sensitive == name):
             statements += _biased(subject, one) if isinstance(one.query, PersistentBias) else _robust(subject, one)
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"Asked of {result.rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
             f"everybody near them: one unit moves {moves(subject.schema, result.protected)}; categories stay. Bounds and "

@@ -61,7 +61,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
         positive="logit > 0",
     )
     frame = pd.DataFrame({"group": ["a"], "age": [0]})
-    found = certify._Decided(answer=[{}])
+    found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
     certify._exchange(SimpleNamespace(schema=schema, network=network, rows=lambda: frame), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1

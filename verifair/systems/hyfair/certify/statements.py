@@ -39,7 +39,7 @@ SHOWN = 300
 
 
 @dataclass(kw_only=True)
-class _Decided:
+class _SectionParts:
     """What is collected on the way."""
 
     statements: list[Statement] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Decided:
 
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of individual fairness, of each protected feature alone."""
-    names, found = subject.names(settings.protected), _Decided()
+    names, found = subject.names(settings.protected), _SectionParts()
     modes: list[dict[str, Any]] = [{"maximise": False, "partition": None}]
     modes += [{"maximise": True, "partition": None}] if settings.maximise else []
     modes += [{"maximise": False}] if settings.partition is not None else []
@@ -76,9 +76,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
             mine = replace(work, deadline=work.deadline - work.left * (1 - 1 / left))
             if mode.get("partition", settings.partition) is not None:
                 mine = _stored(own, query, mine)
-            result = solve(own.model_copy(update=mode), subject, mine)
-            if result.interrupted is not None:
-                raise KeyboardInterrupt
+            result = solve(own.model_copy(update=mode), subject, mine).whole()
             match result:
                 case VerdictResult():
                     _box(own, subject, result, mine, found)
@@ -90,9 +88,8 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
         if found.open is not None and found.broken is not None:
             found.statements[found.open] = _refuted(settings, subject, query, found.broken, found.leads)
     where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"Asked of all pairs of people who differ in the sensitive feature alone, {where}: bounds, branch-and-bound on inputs "
             "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was decided in "
@@ -147,7 +144,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)
 
 
-def _exchange(subject: Subject, query: IndividualFairness, found: _Decided) -> None:
+def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts) -> None:
     """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
     schema, network, name = subject.schema, subject.network, query.protected[0]
     raw, v = schema.raw(subject.rows()), schema.index(name)
@@ -210,7 +207,7 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
     return out
 
 
-def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _Decided) -> None:
+def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _SectionParts) -> None:
     """One verdict about the whole box."""
     query, verdict = result.question, result.verdict
     name, where, asked = query.protected[0], _anywhere(subject, settings), _asked(query)
@@ -237,7 +234,7 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads))
 
 
-def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _Decided) -> None:
+def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _SectionParts) -> None:
     """The largest change of the probability, from both sides."""
     query, gap = result.question, result.gap
     name, where = query.protected[0], _anywhere(subject, settings)
@@ -265,7 +262,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
             found.broken = found.broken or row.sentence
 
 
-def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Decided) -> None:
+def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _SectionParts) -> None:
     """The certified share of the box, and of the table's people."""
     query = parts.question
     assert work.store is not None

@@ -12,7 +12,7 @@ from verifair.engine.queries import KDiscrimination
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tighten import Tightened
-from verifair.systems.result import Answer, Count, Seconds, Seed, Shape
+from verifair.systems.result import Count, Seconds, Seed, Shape, SystemAnswer
 from verifair.systems.verdicts import Gap
 
 
@@ -35,7 +35,7 @@ class InstanceCounts(Shape):
     rows: Count
 
 
-class GuardResult(Answer):
+class GuardResult(SystemAnswer):
     """`verifair guard`: a network that refuses what rules say."""
 
     guarded: str
@@ -49,8 +49,6 @@ class GuardResult(Answer):
     effects: list[Effect]
     seconds: Seconds
     seed: Seed
-    interrupted: str | None = Field(default=None, exclude=True)
-    exit_code: int = Field(default=0, exclude=True)
     query: KDiscrimination = Field(exclude=True)
     given: RuleFile = Field(exclude=True)
     tightened: Tightened | None = Field(exclude=True)

@@ -34,9 +34,8 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
     row, k = _witness(subject, result), result.lower
     open_ = " The truth lies between the two: the time was up." if result.gap else ""
     outcomes = result.outcomes
-    assert SYSTEM.about is not None
     return Section(
-        key=SYSTEM.verb, title=SYSTEM.about.title, question=SYSTEM.about.question, source=SYSTEM.about.source,
+        **SYSTEM.heading,
         method=(
             f"Simulated annealing from {'the table and' if subject.frame is not None else ''} the solver's seeds for a person "
             "(counted exactly), then branch-and-bound for a bound that holds for everybody. Sound; complete within the time."

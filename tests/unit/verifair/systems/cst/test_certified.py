@@ -30,7 +30,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
-from verifair.systems.result import json_text
+from verifair.systems.files import json_text
 
 SCHEMA = schema_of(
     real("income", 0, 10),
