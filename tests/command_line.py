@@ -12,8 +12,10 @@ from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 from jsonschema import Draft202012Validator
 
+from verifair import datasets
 from verifair.cli import main
 from verifair.cli import schema as json_schemas
 
@@ -84,3 +86,11 @@ def is_drawn(path: Path) -> bool:
     """Whether a PNG has more than a few hundred pixels a side."""
     head = path.read_bytes()[:24]
     return head[:8] == b"\x89PNG\r\n\x1a\n" and min(struct.unpack(">II", head[16:24])) > 300
+
+
+def german_files(folder: Path, rows: pd.DataFrame) -> Path:
+    """The folder with model and schema of German Credit, and a table of these rows."""
+    datasets.load("german").schema.save(folder / "german.toml")
+    rows.to_csv(folder / "german.csv", index=False)
+    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
+    return folder

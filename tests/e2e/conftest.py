@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import checked_json, flat
+from tests.command_line import checked_json, flat, german_files
+from verifair import datasets
 from verifair.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -66,3 +67,9 @@ def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(owner, name, interrupted)
 
     return install
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with model, schema and the held-out rows of German Credit."""
+    return german_files(tmp_path_factory.mktemp("german"), datasets.load("german").test)

@@ -20,17 +20,6 @@ from verifair.bench.competitors import Competitor
 
 
 @pytest.fixture(scope="module")
-def german(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with model, schema and table of German Credit."""
-    folder = tmp_path_factory.mktemp("german")
-    dataset = datasets.load("german")
-    dataset.schema.save(folder / "german.toml")
-    dataset.test.to_csv(folder / "german.csv", index=False)
-    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
-    return folder
-
-
-@pytest.fixture(scope="module")
 def audit(german: Path) -> Path:
     """One PBA run with everything written."""
     out = german / "out"

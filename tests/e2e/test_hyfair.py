@@ -11,7 +11,7 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
-from tests.command_line import verifair
+from tests.command_line import german_files, verifair
 from verifair import datasets
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
@@ -23,10 +23,7 @@ from verifair.systems.hyfair.search import annealing
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """German Credit as files, explained with everything written."""
     folder = tmp_path_factory.mktemp("german")
-    dataset = datasets.load("german")
-    dataset.schema.save(folder / "german.toml")
-    dataset.frame.to_csv(folder / "german.csv", index=False)
-    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
+    german_files(folder, datasets.load("german").frame)
     done = verifair(
         "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
         "--iterations", 100, "--samples", 3000, "--lime", "--out", "explain", "--json", "explain.json", cwd=folder,
@@ -254,17 +251,6 @@ def test_help_shows_an_example() -> None:
 
 
 # verifair kmax as a user meets it.
-
-
-@pytest.fixture(scope="module")
-def german(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with model, schema and table of German Credit."""
-    folder = tmp_path_factory.mktemp("german")
-    dataset = datasets.load("german")
-    dataset.schema.save(folder / "german.toml")
-    dataset.test.to_csv(folder / "german.csv", index=False)
-    (folder / "german.onnx").write_bytes(datasets.network_path("german").read_bytes())
-    return folder
 
 
 def where(folder: Path) -> tuple[object, ...]:
