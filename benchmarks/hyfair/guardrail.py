@@ -60,7 +60,7 @@ def subjects() -> list[Subject]:
         return found
     schema = fairify_schema(folder, "adult", named=True)
     frame = datasets.read_table(folder / "encoded" / "adult.csv.gz")
-    frame = frame[schema.inside(schema.raw(frame, outside="keep"))].reset_index(drop=True)
+    frame = frame[schema.fitting(frame)].reset_index(drop=True)
     dataset = Dataset(name="adult-encoded", frame=frame, schema=schema)
     nets = [Subject(name=n, model=folder / "nets" / f"{n}.onnx", dataset=dataset, protected=("sex",)) for n in NETS]
     return found + nets

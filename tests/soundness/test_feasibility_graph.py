@@ -187,7 +187,7 @@ def check_reachability(graph: FeasibilityGraph, truth: nx.DiGraph) -> Reachabili
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_components_and_reachability_are_those_of_networkx(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reachability, "CHUNK", chunk)
+    monkeypatch.setattr(reachability, "EDGES", chunk)
     graphs = 0
     for rng, table in cases(range(3000 + chunk % 97, 3060 + chunk % 97)):
         found = some_graph(rng, table)

@@ -31,7 +31,7 @@ from typing import Any
 from verifair.audit.settings import SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked, known_analyses
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
-from verifair.systems.cst.causal.checks import nearest
+from verifair.schema.spelling import nearest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -140,7 +140,7 @@ def _fitting(schema: Schema, frame: pd.DataFrame, outside: str, words: str) -> t
             remedy = "(--outside drop)"
             raise DataError(str(error).replace(remedy, '([data] outside = "drop")')) from None
         return frame, 0
-    inside = schema.inside(schema.raw(frame, outside="keep"))
+    inside = schema.fitting(frame)
     if not inside.any():
         raise DataError(f"{words}: no row lies within the schema's ranges; correct the table, or widen the ranges")
     kept = frame[inside].reset_index(drop=True)

@@ -137,7 +137,7 @@ def _in_use(places: Places) -> str:
 def _only(text: str | None, asked: list[str]) -> list[str]:
     if text is None:
         return []
-    from verifair.systems.cst.causal.checks import nearest
+    from verifair.schema.spelling import nearest
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

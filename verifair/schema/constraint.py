@@ -12,7 +12,6 @@ meet A and not B. `verifair.schema.constraint` turns either into closed boxes of
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import inf, prod
@@ -29,6 +28,7 @@ from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import Feature, number, text
+from verifair.schema.spelling import nearest
 
 Word = str | float
 
@@ -227,9 +227,7 @@ def _resolved(conditions: Mapping[str, Condition], features: Sequence[Feature], 
     found = {}
     for name, condition in conditions.items():
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
-            lines.append(f"there is no feature {name!r} in the schema; {hint}")
+            lines.append(f"there is no feature {name!r} in the schema; {nearest(name, names)}")
             continue
         try:
             feature = features[names.index(name)]

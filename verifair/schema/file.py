@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -13,6 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verifair.errors import SchemaError
+from verifair.schema.spelling import nearest
 
 Change = Literal["increase", "decrease", "fixed", "free"]
 """How a feature may move: the words of a schema's `change`."""
@@ -172,8 +172,7 @@ def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
         given = problem["input"]
         match problem["type"]:
             case "extra_forbidden":
-                close = difflib.get_close_matches(where, known, n=1)
-                yield f"{where}: unknown key; " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}")
+                yield f"{where}: unknown key; {nearest(where, known)}"
             case "missing":
                 yield f"{where}: is missing; add it"
             case "value_error" if not where or where in ("features", "constraints"):

@@ -5,7 +5,6 @@ Rows are called by the label of the table's index: in a table as read from a fil
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +16,8 @@ from encoders.network import Array, Integers
 from verifair.errors import DataError, SchemaError
 from verifair.schema.feature import Feature, text
 from verifair.schema.file import shown
+from verifair.schema.spelling import closest, listed
 
-SHOWN = 8
 """So many known names stand in a message, no more."""
 
 
@@ -49,14 +48,14 @@ def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
         numbers = numeric(pd.Series(names, dtype=object))
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
             raise DataError(
-                f"label {label!r} holds {_listed(sorted(names))}, not class numbers 0, 1, ...; name the positive value in the "
+                f"label {label!r} holds {listed(sorted(names))}, not class numbers 0, 1, ...; name the positive value in the "
                 "schema: positive_label = ..."
             )
         return np.asarray(numbers[place], dtype=np.int64)
     # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
     if positive not in names and len(names) > 1:
         raise DataError(
-            f"label {label!r}: no row holds positive_label = {positive!r}; found {_listed(sorted(names))}; correct the schema's "
+            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(names))}; correct the schema's "
             "positive_label"
         )
     return np.asarray(np.array([name == positive for name in names], dtype=np.int64)[place])
@@ -90,8 +89,8 @@ def raw_value(feature: Feature, value: Any) -> float:
 def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     known = [str(column) for column in frame.columns]
     if name not in frame.columns:
-        hint = f"it has {_listed(known)}"
-        for close in difflib.get_close_matches(name, known, n=1) or [k for k in known if k.casefold() == name.casefold()]:
+        hint = f"it has {listed(known)}"
+        if (close := closest(name, known)) is not None:
             hint = f'did you mean {close!r}? Then name it in the schema: {"label" if what == "label" else "column"} = "{close}"'
         raise DataError(f"{what}: the table has no column {name!r}; {hint}")
     column = frame[name]
@@ -150,14 +149,9 @@ def _read_by_code(feature: Feature) -> bool:
 
 def _unknown(feature: Feature, found: str) -> str:
     categories = feature.categories or ()
-    close = difflib.get_close_matches(found, categories, n=1)
-    hint = f"did you mean {close[0]!r}? Known are " if close else "known are "
-    return f"an unknown category; {hint}{_listed(categories)}"
-
-
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    close = closest(found, categories)
+    hint = f"did you mean {close!r}? Known are " if close is not None else "known are "
+    return f"an unknown category; {hint}{listed(categories)}"
 
 
 def numeric(cells: pd.Series) -> Array:
@@ -205,7 +199,7 @@ def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Arra
     absent = [name for name in block if name not in frame.columns]
     if absent:
         raise DataError(
-            f"{what}: the table has some of its one-hot columns but not {_listed(absent)}; add these (a block with a dropped "
+            f"{what}: the table has some of its one-hot columns but not {listed(absent)}; add these (a block with a dropped "
             f"category cannot be read), or give one column {feature.source!r} of names"
         )
     values = np.column_stack([numeric(_column(frame, n, what)) for n in block])

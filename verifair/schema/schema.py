@@ -8,7 +8,6 @@ the file format.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -28,6 +27,7 @@ from verifair.schema import rows as schema_rows
 from verifair.schema.constraint import Constraint, broken, forbidden, nothing_left, violations
 from verifair.schema.feature import Feature, Scale, repeated, text
 from verifair.schema.infer import inferred
+from verifair.schema.spelling import nearest
 
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
@@ -133,9 +133,7 @@ class Schema(BaseModel):
         names = [feature.name for feature in self.features]
         if name in names:
             return names.index(name)
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
-        raise SchemaError(f"there is no feature {name!r} in the schema; {hint}")
+        raise SchemaError(f"there is no feature {name!r} in the schema; {nearest(name, names)}")
 
     def __getitem__(self, name: str) -> Feature:
         return self.features[self.index(name)]
@@ -234,6 +232,10 @@ class Schema(BaseModel):
             if outside == "error" and not self.inside(raw).all():
                 self._raise_outside(raw, frame.index)
             return raw
+
+    def fitting(self, frame: pd.DataFrame) -> Booleans:
+        """Return (N,) which rows of a table are legal. Raises DataError for cells that are no values of their feature."""
+        return self.inside(self.raw(frame, outside="keep"))
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
         v = next((v for v in range(len(self.features)) if not self._legal(raw, v).all()), None)

@@ -51,7 +51,7 @@ def rows_of(settings: Grouped, subject: Subject, verb: str) -> Rows:
     chosen, audited = _audited(settings.audit, subject, frame)
     rows = len(frame)
     if settings.outside == "drop":
-        inside = schema.inside(schema.raw(frame, outside="keep"))
+        inside = schema.fitting(frame)
         frame, chosen = frame[inside], chosen[inside]
     if not len(frame):
         raise DataError("the table has no rows left to ask about")

@@ -17,8 +17,8 @@ from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.work import Progress
 
-CHUNK = 4096
-"""Attributions between two signs of progress."""
+ATTRIBUTIONS = 4096
+"""Between two signs of progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,11 +117,11 @@ def _measured(
 
     def explained(inputs: Array, baselines: Array, before: int) -> Explanations:
         g = np.empty_like(inputs)
-        for start in range(0, len(inputs), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(inputs), ATTRIBUTIONS):
+            part = slice(start, start + ATTRIBUTIONS)
             g[part] = explanations(network, inputs[part], baselines[part], steps, threads=threads)
             if progress is not None:
-                progress(before + min(start + CHUNK, len(inputs)), total)
+                progress(before + min(start + ATTRIBUTIONS, len(inputs)), total)
         return Explanations(g=g, decision=decisions(network, inputs), probability=probability(network, inputs))
 
     own, other = explained(x, baseline, 0), explained(x_tilde, baseline[place], len(x))

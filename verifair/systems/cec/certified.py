@@ -38,8 +38,8 @@ from verifair.systems.work import Progress
 
 AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""
-CHUNK = 32
-"""Pairs under way at once."""
+PAIRS = 32
+"""Under way at once."""
 SLICES, FINE_SLICES, MOST_SLICES = 16, 64, 1024
 """Of every path at first; where boxes are cut, twice as many with every third cut; and of points, four times as many each time."""
 NODES = 256
@@ -135,8 +135,8 @@ def certify_consistency(
     raw, other = raw_rows(schema, people.x), raw_rows(schema, reference.people.x)
     status, reason = np.full(len(audit.score), UNKNOWN, dtype="<U15"), np.full(len(audit.score), ELSEWHERE, dtype="<U15")
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
-    for start in range(0, len(candidates), CHUNK):
-        part = candidates[start : start + CHUNK]
+    for start in range(0, len(candidates), PAIRS):
+        part = candidates[start : start + PAIRS]
         person, counterpart = audit.individual[part], audit.counterpart[part]
         near = boxes(schema, raw[person], delta), boxes(schema, other[counterpart], delta)
         pairs = _decided(network, schema, baseline[person], near, audit.threshold, most, deadline)
@@ -144,7 +144,7 @@ def certify_consistency(
             status[k], reason[k] = (CERTIFIED, "") if pair.proved else (UNKNOWN, pair.reason or TIME)
             bound[k], count[k] = pair.bound if pair.proved else np.nan, pair.boxes
         if progress is not None:
-            progress(min(start + CHUNK, len(candidates)), len(candidates))
+            progress(min(start + PAIRS, len(candidates)), len(candidates))
     proved = np.flatnonzero(status == CERTIFIED)
     distinct, which = np.unique(baseline[audit.individual[proved]], axis=0, return_inverse=True)
     query = ConsistencyQuery(

@@ -30,8 +30,8 @@ from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.settings import Ties
 
 TIES: tuple[Ties, ...] = get_args(Ties)
-CHUNK = 4096
-"""Centers between two signs of progress."""
+CENTERS = 4096
+"""Between two signs of progress."""
 CELLS = 4_000_000
 """Distances held at once."""
 MANY = 16
@@ -141,14 +141,14 @@ def negatives(
         raise QueryError(f"ties = {ties!r}: expected one of {', '.join(TIES)}")
     found = np.empty((len(k), len(centers)))
     mine = None if own is None else pool.own(own)
-    for begin in range(0, len(centers), CHUNK):
-        left = np.arange(begin, min(begin + CHUNK, len(centers)))
+    for begin in range(0, len(centers), CENTERS):
+        left = np.arange(begin, min(begin + CENTERS, len(centers)))
         width = min(len(pool.points), max(k) + 2)
         while len(left):
             left = left[_step(pool, centers, left, k, mine, ties, width, threads, found)]
             width = min(len(pool.points), 2 * width)
         if progress is not None:
-            progress(min(begin + CHUNK, len(centers)))
+            progress(min(begin + CENTERS, len(centers)))
     return found
 
 

@@ -13,9 +13,9 @@ from verifair import datasets
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
+from verifair.schema.spelling import nearest
 from verifair.systems.cst.case import Case, place_of
 from verifair.systems.cst.causal import file as causal_file
-from verifair.systems.cst.causal.checks import nearest
 from verifair.systems.cst.causal.file import CausalFile
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, LinearRule, NetworkDecider, Recorded, counterfactually, reads

@@ -83,7 +83,7 @@ def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[pd.Data
     if settings.limit is not None:
         frame = frame.head(settings.limit)
     if settings.outside == "drop":
-        frame = frame[subject.schema.inside(subject.schema.raw(frame, outside="keep"))]
+        frame = frame[subject.schema.fitting(frame)]
     if not len(frame):
         raise DataError("the table has no rows left to ask about")
     return frame.reset_index(drop=True), words

@@ -272,7 +272,7 @@ def test_codes_of_categories() -> None:
     assert schema.raw(pd.DataFrame({"grade": ["high", "low"]})).ravel().tolist() == [2, 0]
     assert schema.raw(pd.DataFrame({"grade": [3, -3, 0]})).ravel().tolist() == [2, 0, 1]
     assert schema.raw_value("grade", -3) == 0
-    assert schema.inside(schema.raw(pd.DataFrame({"grade": [3, 1, 6]}), outside="keep")).tolist() == [True, False, False]
+    assert schema.fitting(pd.DataFrame({"grade": [3, 1, 6]})).tolist() == [True, False, False]
     with pytest.raises(DataError, match=r"feature 'grade': 1 row lies outside the declared codes -3 .. 3, first row 1 with 6"):
         schema.raw(pd.DataFrame({"grade": [0, 6]}))
 

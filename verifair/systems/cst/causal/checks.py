@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -12,15 +11,9 @@ import pandas as pd
 
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import text
+from verifair.schema.spelling import listed, nearest
 from verifair.systems.cst.causal.design import shown
 from verifair.systems.cst.causal.nodes import Node
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """'did you mean ...?' or the names there are."""
-    names = list(map(str, known))
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names[:20])}"
 
 
 def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
@@ -109,7 +102,6 @@ def known_value(name: str, value: Any, known: pd.Series) -> Any:
         match |= {word: one for one in known.tolist() for word in ((str(int(one)), str(one).lower()))}
     word = text(int(value)) if isinstance(value, (bool, np.bool_)) and text(value) not in match else text(value)
     if word not in match:
-        names = [text(one) for one in known.tolist()]
-        more = f" and {len(names) - 12} others" if len(names) > 12 else ""
-        raise QueryError(f"do {name} = {value!r}: no row has that value; known are {', '.join(sorted(names)[:12])}{more}")
+        names = sorted(text(one) for one in known.tolist())
+        raise QueryError(f"do {name} = {value!r}: no row has that value; known are {listed(names, 12)}")
     return match[word]

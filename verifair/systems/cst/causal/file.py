@@ -33,8 +33,9 @@ from sklearn.ensemble import (
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.file import TomlSection
+from verifair.schema.spelling import nearest
 from verifair.systems.cst.causal.categorical import Categorical
-from verifair.systems.cst.causal.checks import graph_of, nearest
+from verifair.systems.cst.causal.checks import graph_of
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear, Spec
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.settings import Name, Situation, Value

@@ -19,6 +19,7 @@ import pandas as pd
 
 from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
+from verifair.schema.spelling import nearest
 from verifair.systems.cst.causal import checks as causal_checks
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.design import is_number, shown
@@ -80,7 +81,7 @@ class CausalModel:
         names = [of] if isinstance(of, str) else list(of)
         for name in names:
             if name not in self.graph:
-                raise QueryError(f"{name!r} is no node of the causal model; {causal_checks.nearest(name, self.graph)}")
+                raise QueryError(f"{name!r} is no node of the causal model; {nearest(name, self.graph)}")
         below = set().union(*(nx.descendants(self.graph, name) for name in names)) - set(names)
         return tuple(name for name in self.order if name in below)
 

@@ -34,8 +34,8 @@ POINTS = 4
 """So many times k of the nearest points are looked at; what may be farther counts as unknown."""
 GOLDEN = 60
 """Steps towards the least lower limit of an interval."""
-CHUNK = 2048
-"""Complainants, or parts, whose surroundings are held at once."""
+SURROUNDINGS = 2048
+"""Of complainants, or of parts, that are held at once."""
 NARROW = 1e-9
 """Parts are not halved below this width."""
 AT_ONCE = 4
@@ -83,8 +83,8 @@ class Around:
 def safe(what: WhatIf, most: float) -> Array:
     """(C,) sizes t, in standard errors, up to `most`, of coefficients' boxes within which no verdict flips."""
     found = np.zeros(len(what))
-    for start in range(0, len(what), CHUNK):
-        who = np.arange(start, min(start + CHUNK, len(what)))
+    for start in range(0, len(what), SURROUNDINGS):
+        who = np.arange(start, min(start + SURROUNDINGS, len(what)))
         found[who] = _largest(Bounds(what, who, np.tile(what.effects.estimates, (len(who), 1))), most)
     return found
 
@@ -291,8 +291,8 @@ def _held(what: WhatIf, taken: list[tuple[int, Part]]) -> Booleans:
     who = np.array([k for k, _ in taken], dtype=np.int64)
     low, high = (np.array([part[end] for _, part in taken]) * what.effects.errors + what.effects.estimates for end in (2, 3))
     found = np.empty(len(who), dtype=bool)
-    for start in range(0, len(who), CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, len(who), SURROUNDINGS):
+        part = slice(start, start + SURROUNDINGS)
         middle = low[part] + (high[part] - low[part]) / 2
         found[part] = Bounds(what, who[part], middle).holds(low[part], high[part])
     return found

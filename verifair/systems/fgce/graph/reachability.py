@@ -21,14 +21,14 @@ from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, chun
 from verifair.systems.fgce.space import Moves
 
 WORD = 64
-CHUNK = 1 << 20
-"""Edges that are joined at once."""
+EDGES = 1 << 20
+"""Joined at once."""
 
 
 def weak_components(graph: FeasibilityGraph) -> Integers:
     """Return (N,) number of the weakly connected component of each node; rows are joined in chunks, so that memory stays small."""
     nodes, label = len(graph), np.arange(len(graph))
-    borders = np.unique(np.append(np.searchsorted(graph.indptr, np.arange(0, graph.edges, CHUNK)), nodes))
+    borders = np.unique(np.append(np.searchsorted(graph.indptr, np.arange(0, graph.edges, EDGES)), nodes))
     for first, last in itertools.pairwise(borders):
         begin, end = graph.indptr[first], graph.indptr[last]
         data, starts = np.ones(end - begin, dtype=np.int8), np.clip(graph.indptr, begin, end) - begin

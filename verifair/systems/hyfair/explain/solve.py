@@ -76,7 +76,7 @@ def legal_rows(dataset: Dataset, outside: str) -> tuple[Array, Dataset]:
     """Return raw rows (N, V), and the table of the same rows. Raises DataError for rows outside the schema that are not dropped."""
     frame = dataset.frame
     if outside == "drop":
-        frame = frame[dataset.schema.inside(dataset.schema.raw(frame, outside="keep"))].reset_index(drop=True)
+        frame = frame[dataset.schema.fitting(frame)].reset_index(drop=True)
     if not len(frame):
         raise DataError(f"{dataset.name}: no row lies within the schema's ranges and constraints")
     return dataset.schema.raw(frame), Dataset(name=dataset.name, frame=frame, schema=dataset.schema)
