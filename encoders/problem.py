@@ -137,6 +137,36 @@ class Domain:
         """(B,) which raw points (B, V) are legal rows: within the ranges and not forbidden."""
         return np.asarray(self.within(raw) & ~self.impossible(raw, raw))
 
+    def middle(self, lower: Array, upper: Array) -> Array:
+        """A legal raw point (B, V) in the middle of each raw box lower, upper (B, V), and where to cut it.
+
+        Of an interval with several whole numbers it is one below the upper end. Requires whole ends of at most 2^53 where values
+        are whole. NaN where an end is NaN, or both are infinite.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = upper - lower
+            middle = lower + width / 2
+            if np.isinf(width).any():  # ends too far apart for float64
+                middle = np.where(np.isinf(width), lower / 2 + upper / 2, middle)
+        # Beyond 2^52 the middle of two neighbouring whole numbers rounds up: the cut has to stay below the upper end.
+        return np.where(self.integer, np.minimum(np.floor(middle), np.maximum(upper - 1, lower)), middle)
+
+    def divisible(self, lower: Array, upper: Array) -> Booleans:
+        """(B, V) along which variables raw boxes can be cut: a real interval needs a float64 strictly inside. False where an end
+        is NaN or infinite."""
+        middle = self.middle(lower, upper)
+        return np.asarray((middle < upper) & (middle + self.integer > lower))
+
+    def halves(self, lower: Array, upper: Array, variable: npt.ArrayLike, cut: npt.ArrayLike) -> tuple[Array, Array]:
+        """The ends (2 B, V), (2 B, V) of raw boxes cut along a variable (B,): all left halves, up to the cut, then all right ones.
+
+        A real interval shares its cut; of whole numbers the right half begins at the next one.
+        """
+        at = (np.arange(len(lower)), np.asarray(variable))
+        left, right = upper.copy(), lower.copy()
+        left[at], right[at] = cut, np.where(self.integer[at[1]], np.asarray(cut) + 1, cut)
+        return np.concatenate([lower, right]), np.concatenate([left, upper])
+
     def impossible(self, lower: Array, upper: Array) -> Booleans:
         """(B,) which raw boxes hold no legal row (of those forbidden as a whole; see `Forbidden.contain`)."""
         return np.zeros(len(lower), dtype=bool) if self.forbidden is None else self.forbidden.contain(lower, upper)
@@ -173,11 +203,6 @@ class TwinBatch:
     def second(self, raw: Array) -> Array:
         """Raw points x' (B, V) of raw points x (B, V)."""
         return np.where(self.protected, self.prime, raw if self.offset is None else raw + self.offset)
-
-    def centre(self, domain: Domain) -> Array:
-        """A legal raw point (B, V) in the middle of each box."""
-        middle = self.lower + (self.upper - self.lower) / 2
-        return np.where(domain.integer, np.floor(middle), np.clip(middle, self.lower, self.upper))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -50,7 +50,7 @@ def _open_at_root(problems: list[TwinProblem]) -> list[TwinProblem]:
         question = np.arange(len(problem.batch))
         low, high = twin.local.box(problem.batch.lower[:, twin.variables], problem.batch.upper[:, twin.variables])
         lower = goal_bounds(twin, question, low, high, np.ones((len(question), len(problem.rows)))).lower
-        middle = problem.batch.centre(problem.domain)[:, twin.variables]
+        middle = problem.domain.middle(problem.batch.lower, problem.batch.upper)[:, twin.variables]
         values = twin.evaluate(question, twin.local.encode(middle)) @ problem.rows.T
         open_ = ~problem.rows_met(lower) & problem.rows_met(values)
         for g, goal in enumerate(problem.goals):

@@ -91,7 +91,7 @@ class LeafChecker:
         for bad in leaf[~(np.isfinite(low) & np.isfinite(high) & np.isfinite(low2) & np.isfinite(high2)).all(axis=1)]:
             self._reject(int(bad), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1)
-        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self._divisible(lower, upper).any(axis=1)]:
+        for bad in leaf[~point & np.isnan(self.leaves.bound[leaf]) & self.domain.divisible(lower, upper).any(axis=1)]:
             self._reject(int(bad), "a leaf without a bound must be one single point")
         # Several raw rows may be one input: where the lowest of them is not legal, the others may be, and the box is cut further.
         point &= self.domain.legal(lower) & self.domain.legal(other[0])
@@ -110,8 +110,7 @@ class LeafChecker:
             toward[open_] = slope @ indicator
             open_ = open_[~done]
         corner = np.where(toward > 0, lower, upper)
-        middle = np.clip(lower + (upper - lower) / 2, lower, upper)
-        middle = np.where(self.domain.integer, np.floor(middle), middle)
+        middle = self.domain.middle(lower, upper)
         corner = np.where(self.domain.one_hot, middle, corner)
         for sample in (corner, middle):
             self._refute(leaf[open_], sample[open_])
@@ -276,23 +275,14 @@ class LeafChecker:
 
     def _halves(self, leaf: Integers, lower: Array, upper: Array, score: Array, middle: Array) -> tuple[Integers, Array, Array]:
         """Return both halves of each box along its heaviest variable."""
-        after = np.where(self.domain.integer, middle + 1, middle)
-        can = self._divisible(lower, upper)
+        can = self.domain.divisible(lower, upper)
         share = (upper - lower) / np.maximum(self.domain.upper - self.domain.lower, np.finfo(float).tiny)
         score = np.where(can, score + 1e-9 * share * score.max(axis=1, keepdims=True, initial=0) + 1e-300 * share, -np.inf)
         for small in np.flatnonzero(~can.any(axis=1)):
             self._decide_corners(leaf[small], lower[small], upper[small])
         keep = np.flatnonzero(can.any(axis=1))
-        at = (np.arange(len(keep)), np.argmax(score[keep], axis=1))
-        left, right = upper[keep].copy(), lower[keep].copy()
-        left[at], right[at] = middle[keep][at], after[keep][at]
-        two = np.concatenate([leaf[keep], leaf[keep]])
-        return two, np.concatenate([lower[keep], right]), np.concatenate([left, upper[keep]])
-
-    def _divisible(self, lower: Array, upper: Array) -> Booleans:
-        """Return (B, V) along which features boxes can be cut: a real interval needs a float64 strictly inside."""
-        middle = lower + (upper - lower) / 2
-        return np.where(self.domain.integer, upper > lower, (middle > lower) & (middle < upper))
+        v = np.argmax(score[keep], axis=1)
+        return np.tile(leaf[keep], 2), *self.domain.halves(lower[keep], upper[keep], v, middle[keep, v])
 
     def _decide_corners(self, leaf: np.int64, lower: Array, upper: Array) -> None:
         """A box whose real features hold two neighbouring float64 each, and nothing else: its corners are all its points."""

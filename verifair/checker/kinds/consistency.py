@@ -158,17 +158,14 @@ def _cut(network: Network, domain: Domain, work: _BoxPairs, one: ExplanationBoun
     strays = [explanation.strays + 1e9 * (explanation.decision is None) for explanation in (one, two)]
     reach = np.abs(network.layers[0].weight).sum(axis=0)
     for side in np.argsort([-v for v in strays]):
-        lower, upper = work.lower[0, side], work.upper[0, side]
-        low, high = domain.box(lower[None], upper[None])
+        lower, upper = work.lower[:, side], work.upper[:, side]
+        low, high = domain.box(lower, upper)
         effect = np.where(domain.one_hot, 0.0, ((high - low)[0] * reach)[domain.start])
-        middle = lower + (upper - lower) / 2
-        middle = np.where(domain.integer, np.floor(middle), middle)
-        effect[~((middle < upper) & (domain.integer | (middle > lower)))] = 0.0
+        effect[~domain.divisible(lower, upper)[0]] = 0.0
         v = int(effect.argmax())
         if effect[v] > 0:
             halves = work.take(np.zeros(2, dtype=np.int64))
-            halves.upper[0, side, v] = middle[v]
-            halves.lower[1, side, v] = middle[v] + domain.integer[v]
+            halves.lower[:, side], halves.upper[:, side] = domain.halves(lower, upper, [v], domain.middle(lower, upper)[:, v])
             cuts = halves.cuts + 1
             return replace(halves, cuts=cuts, slices=np.maximum(halves.slices, np.minimum(SLICES << cuts // 3, FINE_SLICES)))
     if work.slices[0] >= MOST_SLICES:

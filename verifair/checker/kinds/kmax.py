@@ -21,7 +21,6 @@ from flint import arb, ctx, fmpq
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
-from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
@@ -82,7 +81,7 @@ class _KmaxChecker:
         self.order = np.array([schema.index(name) for name in query.protected])
         self.lower, self.upper, self.claim = leaves.lower, leaves.upper, leaves.claim
         self.border_low, self.border_high = _borders(query.buckets)
-        centres = _middle(self.domain, self.lower[:256], self.upper[:256])
+        centres = self.domain.middle(self.lower[:256], self.upper[:256])
         logits = self._logits(centres)
         self.reference = int(np.abs(logits - np.median(logits, axis=1, keepdims=True)).sum(axis=0).argmin())
 
@@ -116,7 +115,7 @@ class _KmaxChecker:
         low, high = self.domain.box(lower, upper)
         if not (np.isfinite(low) & np.isfinite(high)).all():
             return self._text(int(leaf[0]), "its network inputs are no float32 numbers")
-        middle = _middle(self.domain, lower, upper)
+        middle = self.domain.middle(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
         claim = self.claim[leaf]
         point = (low == high).all(axis=1)
@@ -224,30 +223,18 @@ class _KmaxChecker:
     def _halves(self, leaf: Integers, lower: Array, upper: Array, middle: Array) -> tuple[Integers, Array, Array] | str:
         """Return both halves of each box along the variable whose halves have the narrowest differences, all of them tried:
         expensive, but few boxes come here, and a poor choice costs many more."""
-        whole = self.domain.integer
-        can = np.where(whole, upper > lower, (middle > lower) & (middle < upper))
+        can = self.domain.divisible(lower, upper)
         if not can.any(axis=1).all():
             return self._text(int(leaf[~can.any(axis=1)][0]), "not confirmed, and too small to be cut")
         width = np.full(lower.shape, np.inf)
         for v in np.flatnonzero(can.any(axis=0)):
             some = np.flatnonzero(can[:, v])
-            halves = self._cut(lower[some], upper[some], middle[some], np.full(len(some), v))
+            halves = self.domain.halves(lower[some], upper[some], np.full(len(some), v), middle[some, v])
             bounds = self._enclosed(*halves, close=True)
             span = (bounds.d_high - bounds.d_low + SPREAD * (bounds.high - bounds.low)).sum(axis=1)
             width[some, v] = np.nan_to_num(span, nan=1e300, posinf=1e300).reshape(2, -1).sum(axis=0)
-        return np.tile(leaf, 2), *self._cut(lower, upper, middle, width.argmin(axis=1))
-
-    def _cut(self, lower: Array, upper: Array, middle: Array, variable: Integers) -> tuple[Array, Array]:
-        """Return all left halves, then all right ones."""
-        at = (np.arange(len(lower)), variable)
-        left, right = upper.copy(), lower.copy()
-        left[at], right[at] = middle[at], np.where(self.domain.integer, middle + 1, middle)[at]
-        return np.concatenate([lower, right]), np.concatenate([left, upper])
-
-
-def _middle(domain: Domain, lower: Array, upper: Array) -> Array:
-    middle = np.clip(lower + (upper - lower) / 2, lower, upper)
-    return np.where(domain.integer, np.minimum(np.floor(middle), np.maximum(upper - 1, lower)), middle)
+        v = width.argmin(axis=1)
+        return np.tile(leaf, 2), *self.domain.halves(lower, upper, v, middle[np.arange(len(v)), v])
 
 
 def _borders(buckets: int) -> tuple[Array, Array]:

@@ -219,7 +219,7 @@ class _KmaxSearch:
         """Bound the newest boxes of the highest bound; what stays above the best point is split."""
         boxes = self._next(top)
         self.boxes += len(boxes)
-        centre = self._centre(boxes)
+        centre = self.copies.domain.middle(boxes.lower, boxes.upper)
         self.search.look(centre)
         boxes, centre = self._without_points(boxes, centre)
         if not len(boxes):
@@ -251,12 +251,6 @@ class _KmaxSearch:
             parts.append(part)
         return _Boxes.join(parts)
 
-    def _centre(self, boxes: _Boxes) -> Array:
-        """Return points (N, V) in the middle of the boxes, whole where they must be."""
-        middle = np.clip(boxes.lower + (boxes.upper - boxes.lower) / 2, boxes.lower, boxes.upper)
-        whole = np.minimum(np.floor(middle), np.maximum(boxes.upper - 1, boxes.lower))
-        return np.where(self.copies.domain.integer, whole, middle)
-
     def _without_points(self, boxes: _Boxes, centre: Array) -> tuple[_Boxes, Array]:
         """Decide exactly the boxes that hold one network input, and return the others."""
         low, high = self.copies.domain.box(boxes.lower, boxes.upper)
@@ -273,24 +267,16 @@ class _KmaxSearch:
         if not len(boxes):
             return
         domain, variables = self.copies.domain, self.copies.variables
-        low, high, middle = boxes.lower[:, variables], boxes.upper[:, variables], centre[:, variables]
-        whole = domain.integer[variables]
-        can = np.where(whole, high > low, (middle > low) & (middle < high))
-        relative = (high - low) / np.maximum(self.upper - self.lower, 1e-300)[variables]
+        can = domain.divisible(boxes.lower, boxes.upper)[:, variables]
+        relative = ((boxes.upper - boxes.lower) / np.maximum(self.upper - self.lower, 1e-300))[:, variables]
         score = np.where(can, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
         # A real interval without a float64 inside, yet two float32 inputs: it stays a leaf with its bound, and open.
         rows = np.flatnonzero(can.any(axis=1))
-        best = score[rows].argmax(axis=1)
-        at, v = (rows, best), variables[best]
-        cut = middle[at]
-        left_upper, right_lower = boxes.upper[rows].copy(), boxes.lower[rows].copy()
-        index = np.arange(len(rows))
-        left_upper[index, v], right_lower[index, v] = cut, np.where(domain.integer[v], cut + 1, cut)
+        v = variables[score[rows].argmax(axis=1)]
+        cut = centre[rows, v]
+        lower, upper = domain.halves(boxes.lower[rows], boxes.upper[rows], v, cut)
         children = self.tree.split(boxes.node[rows], v, cut)
-        both = _Boxes(
-            node=np.concatenate([children, children + 1]), lower=np.concatenate([boxes.lower[rows], right_lower]),
-            upper=np.concatenate([left_upper, boxes.upper[rows]]),
-        )
+        both = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
         level = np.concatenate([bound[rows]] * 2)
         for k in np.unique(level):
             self.open[int(k)].append(both.take(level == k))

@@ -27,11 +27,9 @@ from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
     Nodes,
     ProofTrees,
-    centre,
     corner,
     cuts,
     divide,
-    divisible,
     impossible,
     legal_pairs,
     roots,
@@ -213,7 +211,7 @@ class InputSearch:
         gone = impossible(self.twin, nodes)
         self._close(nodes.ids[gone], np.ones((int(gone.sum()), 2), dtype=bool))
         nodes, bound, slope = nodes.take(~gone), bound[~gone], slope[~gone]
-        self.meet(nodes, centre(self.twin, nodes))
+        self.meet(nodes, self.twin.local.middle(nodes.lower, nodes.upper))
         for start in range(0, len(nodes), LINEAR):
             part = slice(start, start + LINEAR)
             self._bound(nodes.take(part), bound[part].copy(), slope[part].copy())
@@ -259,7 +257,7 @@ class InputSearch:
         """Close what can be closed; list the rest with where to cut it."""
         self.meet(nodes.take(point), nodes.lower[point])
         alive = nodes.open & (bound > self.known)
-        can = np.asarray(divisible(self.twin, nodes).any(axis=1))
+        can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
         stuck = np.flatnonzero(alive.any(axis=1) & ~can)
         np.maximum.at(self.stuck, nodes.question[stuck], np.where(alive, bound, -np.inf)[stuck])
         self._close(nodes.ids, nodes.open & ~(alive & can[:, None]))

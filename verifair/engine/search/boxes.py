@@ -1,4 +1,4 @@
-"""Batches of boxes of the moving variables: their centres, their likeliest corners, and how they are halved."""
+"""Batches of boxes of the moving variables: their likeliest corners, and where they are cut."""
 
 from __future__ import annotations
 
@@ -40,14 +40,6 @@ def rows_at(twin: Twin, question: Integers, point: Array) -> Array:
     return np.asarray(raw)
 
 
-def centre(twin: Twin, nodes: Nodes) -> Array:
-    """Return a legal raw point (N, v) in the middle of each box."""
-    middle = np.clip(nodes.lower + (nodes.upper - nodes.lower) / 2, nodes.lower, nodes.upper)
-    # Beyond 2^52 the middle of two neighbouring whole numbers rounds up: the cut has to stay below the upper end.
-    whole = np.minimum(np.floor(middle), np.maximum(nodes.upper - 1, nodes.lower))
-    return np.where(twin.local.integer, whole, middle)
-
-
 def anywhere(twin: Twin, nodes: Nodes, rng: np.random.Generator) -> Array:
     """Return a uniformly random legal raw point (N, v) of each box."""
     share = rng.random(nodes.lower.shape)
@@ -77,37 +69,26 @@ def corner(twin: Twin, nodes: Nodes, slope: Array) -> Array:
     return np.asarray(point)
 
 
-def divisible(twin: Twin, nodes: Nodes) -> Booleans:
-    """Return (N, v) along which variables a box can be halved: a real interval needs a float64 strictly inside."""
-    middle = centre(twin, nodes)
-    inside = (middle > nodes.lower) & (middle < nodes.upper)
-    return np.asarray(np.where(twin.local.integer, nodes.upper > nodes.lower, inside), dtype=bool)
-
-
 def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
     """Return (N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
     by_variable = np.add.reduceat(score, local.start, axis=1)
     relative = (nodes.upper - nodes.lower) / np.maximum(local.upper - local.lower, 1e-300)
-    by_variable = np.where(divisible(twin, nodes), np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
+    by_variable = np.where(local.divisible(nodes.lower, nodes.upper), np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)
     return np.asarray(by_variable.argmax(axis=1))
 
 
 def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array, ids: Integers) -> Nodes:
-    """Return all left parts of boxes divided at a cut (N,) along a variable (N,), numbered `ids`, then all right ones, `ids` + 1. A
-    real interval shares its cut, an integer one does not."""
-    at = (np.arange(len(nodes)), variable)
-    left_upper, right_lower = nodes.upper.copy(), nodes.lower.copy()
-    left_upper[at] = cut
-    right_lower[at] = np.where(twin.local.integer[variable], cut + 1, cut)
-    return Nodes.join([replace(nodes, ids=ids, upper=left_upper), replace(nodes, ids=ids + 1, lower=right_lower)])
+    """Return all left halves of boxes cut along a variable (N,), numbered `ids`, then all right ones, `ids` + 1."""
+    lower, upper = twin.local.halves(nodes.lower, nodes.upper, variable, cut)
+    return replace(Nodes.join([nodes, nodes]), ids=np.concatenate([ids, ids + 1]), lower=lower, upper=upper)
 
 
 def cuts(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
     """Return (N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables
     given."""
     along, edge = borders(twin, nodes)
-    middle = centre(twin, nodes)[np.arange(len(nodes)), variable]
+    middle = twin.local.middle(nodes.lower, nodes.upper)[np.arange(len(nodes)), variable]
     return np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle)
 
 

@@ -26,11 +26,9 @@ from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import (
     Nodes,
     anywhere,
-    centre,
     corner,
     cuts,
     divide,
-    divisible,
     impossible,
     legal_pairs,
     roots,
@@ -97,7 +95,7 @@ class _BranchAndBound:
             return False
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
         nodes = self._without_impossible(nodes)
-        margins = self.goals.look_at(nodes, centre(self.twin, nodes))
+        margins = self.goals.look_at(nodes, self.twin.local.middle(nodes.lower, nodes.upper))
         nodes, kept = self.goals.alive(nodes)
         if not len(nodes):
             return True
@@ -190,7 +188,7 @@ class _BranchAndBound:
         return replace(nodes.take(kept), open=left[kept]), kept
 
     def _split(self, nodes: Nodes, score: Array) -> None:
-        can = np.asarray(divisible(self.twin, nodes).any(axis=1))
+        can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
         self.goals.decide_corners(nodes.take(~can))  # nothing between the ends, yet two different inputs
         nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):

@@ -10,7 +10,7 @@ Reference: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Ve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,15 +104,12 @@ class RegionRelaxation:
 
     def halves(self, regions: Regions, feature: int, cut: float) -> Regions:
         """Return the two regions (B = 2) that a split of one (B = 1) leaves."""
-        lower, upper, active, inactive = (
-            np.concatenate([one, one]) for one in (regions.lower, regions.upper, regions.active, regions.inactive)
-        )
+        both = Regions.join([regions, regions])
         if feature < -1:
-            inactive[0, -2 - feature] = active[1, -2 - feature] = True
-        else:
-            upper[0, feature] = cut
-            lower[1, feature] = cut + 1 if self.domain.integer[feature] else cut
-        return Regions(lower=lower, upper=upper, active=active, inactive=inactive)
+            both.inactive[0, -2 - feature] = both.active[1, -2 - feature] = True
+            return both
+        lower, upper = self.domain.halves(regions.lower, regions.upper, [feature], [cut])
+        return replace(both, lower=lower, upper=upper)
 
     def rows_near(self, regions: Regions, raw: Array) -> Array:
         """Return raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""
@@ -197,14 +194,12 @@ class RegionRelaxation:
         """Return the input that matters most where the LP's point is no legal value, else in the middle."""
         lower, upper = region.lower[0], region.upper[0]
         whole, width = self.domain.integer, upper - lower
-        middle = lower + width / 2
-        middle = np.where(whole, np.minimum(np.floor(middle), upper - 1), middle)
-        can = np.where(whole, width >= 1, (middle > lower) & (middle < upper))
+        can = self.domain.divisible(lower, upper)
         if not can.any():
             return -1, 0.0
         weight = np.array([np.abs(slope[s : s + w]).max() for s, w in zip(self.domain.start, self.domain.width, strict=True)])
         weight = weight / np.where(self.domain.one_hot, 1.0, self.domain.scale)
-        cut = middle
+        cut = self.domain.middle(lower, upper)
         score = (weight + 1e-9 * weight.max() + 1e-300) * width
         if raw is not None:
             broken = np.where(whole & can, np.abs(raw - np.rint(raw)), 0.0)

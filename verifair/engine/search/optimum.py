@@ -15,7 +15,7 @@ from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from verifair.engine.search.boxes import Nodes, centre, corner, divide, divisible, roots, rows_at, widest
+from verifair.engine.search.boxes import Nodes, corner, divide, roots, rows_at, widest
 from verifair.engine.search.branch_and_bound import STEP_BOXES
 from verifair.errors import QueryError
 
@@ -58,17 +58,17 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
         if time.monotonic() > deadline:
             np.minimum.at(lower, nodes.question, known)
             continue
-        meet(nodes, centre(twin, nodes))
+        meet(nodes, twin.local.middle(nodes.lower, nodes.upper))
         low, high = twin.local.box(nodes.lower, nodes.upper)
         bounds = goal_bounds(twin, nodes.question, low, high, np.ones((len(nodes), 1)))
         known = np.maximum(known, bounds.lower[:, 0])  # bounds are not monotone under splitting, the truth is
         meet(nodes, corner(twin, nodes, bounds.slope[:, 0]))
         near = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
-        done = (known >= upper[nodes.question] - near) | ~divisible(twin, nodes).any(axis=1)
+        done = (known >= upper[nodes.question] - near) | ~twin.local.divisible(nodes.lower, nodes.upper).any(axis=1)
         np.minimum.at(lower, nodes.question[done], known[done])
         rest = nodes.take(~done)
         if len(rest):
             variable = widest(twin, rest, bounds.score[~done])
-            halves = divide(twin, rest, variable, centre(twin, rest)[np.arange(len(rest)), variable], rest.ids)
-            stack.append((halves, np.concatenate([known[~done]] * 2)))
+            cut = twin.local.middle(rest.lower, rest.upper)[np.arange(len(rest)), variable]
+            stack.append((divide(twin, rest, variable, cut, rest.ids), np.concatenate([known[~done]] * 2)))
     return RowMinimum(lower=lower, upper=upper, point=point)

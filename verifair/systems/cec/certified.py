@@ -367,20 +367,13 @@ def bounded(
 
 
 def halves(network: Network, domain: Domain, part: SubBox) -> tuple[Array, Array] | None:
-    """The raw boxes lower, upper (2, V) of a part's halves along the variable that moves the first layer most; None for a point.
-
-    Whole numbers are divided between the halves, a real interval shares its cut.
-    """
-    low, high = domain.box(part.lower[None], part.upper[None])
+    """The raw boxes (2, V), (2, V) of a part's halves along the variable that moves the first layer most; None for a point."""
+    lower, upper = part.lower[None], part.upper[None]
+    low, high = domain.box(lower, upper)
     reach = (high - low)[0] * np.linalg.norm(network.layers[0].weight, axis=0)
     by_variable = np.where(domain.one_hot, 0.0, reach[domain.start])
-    middle = part.lower + (part.upper - part.lower) / 2
-    middle = np.where(domain.integer, np.floor(middle), middle)
-    inside = (middle < part.upper) & (domain.integer | (middle > part.lower))
+    inside = domain.divisible(lower, upper)[0]
     if not (inside & (by_variable > 0)).any():
         return None
     v = int(np.where(inside, by_variable, -1.0).argmax())
-    lower, upper = np.tile(part.lower, (2, 1)), np.tile(part.upper, (2, 1))
-    upper[0, v] = middle[v]
-    lower[1, v] = middle[v] + 1 if domain.integer[v] else middle[v]
-    return lower, upper
+    return domain.halves(lower, upper, [v], domain.middle(lower, upper)[:, v])

@@ -97,7 +97,9 @@ class Cells:
             if self.count[part.row] >= self.most:
                 stuck.append(part)
                 continue
-            tried = self._enclosed([half for k in np.flatnonzero(part.high > part.low) for half in _halves(part, int(k))])
+            loose = np.flatnonzero(part.high > part.low).tolist()
+            boxes = [box for k in loose for box in halved(part.low, part.high, k)]
+            tried = self._enclosed([Part(row=part.row, low=low, high=high) for low, high in boxes])
             pairs = list(zip(tried[::2], tried[1::2], strict=True))
             best = min(pairs, key=lambda pair: pair[0].width + pair[1].width, default=None)
             if best is None or best[0].width + best[1].width >= 2 * part.width:
@@ -116,8 +118,8 @@ class Cells:
         return parts
 
 
-def _halves(part: Part, k: int) -> tuple[Part, Part]:
-    middle = part.low[k] + (part.high[k] - part.low[k]) / 2
-    left, right = part.high.copy(), part.low.copy()
-    left[k] = right[k] = middle
-    return Part(row=part.row, low=part.low, high=left), Part(row=part.row, low=right, high=part.high)
+def halved(low: Array, high: Array, k: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """The boxes low .. high (p,) of coefficients on both sides of the middle of coefficient k."""
+    left, right = high.copy(), low.copy()
+    left[k] = right[k] = low[k] + (high[k] - low[k]) / 2
+    return (low, left), (right, high)

@@ -24,6 +24,7 @@ import numpy as np
 from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.deciders import LinearRule, counterfactually, decided
 from verifair.systems.cst.neighbours import NeighbourPool
+from verifair.systems.cst.robustness.cells import halved
 from verifair.systems.cst.robustness.effects import PAD, Effects
 from verifair.systems.cst.robustness.exact_flips import accepts, scores
 from verifair.systems.cst.robustness.what_if import WhatIf
@@ -269,7 +270,7 @@ def refined(
         for (k, (near, _, low, high)), proved in zip(taken, held, strict=True):
             if not proved:
                 j = int(np.argmax(weight[k] * (high - low)))
-                for half_low, half_high in _halves(low, high, j):
+                for half_low, half_high in halved(low, high, j):
                     heapq.heappush(heaps[k], (max(near, _nearness(half_low, half_high)), next(number), half_low, half_high))
         if progress is not None:
             progress(step + 1, rounds)
@@ -311,13 +312,6 @@ def _slabs(safe: float, upper: float, loose: Integers, p: int, number: count[int
             parts.append((safe, next(number), one, other))
     heapq.heapify(parts)
     return parts
-
-
-def _halves(low: Array, high: Array, j: int) -> list[tuple[Array, Array]]:
-    middle = low[j] + (high[j] - low[j]) / 2
-    left, right = high.copy(), low.copy()
-    left[j] = right[j] = middle
-    return [(low, left), (right, high)]
 
 
 def _nearness(low: Array, high: Array) -> float:
