@@ -92,7 +92,7 @@ def _groups(certificate: Certificate, network: Network, schema: Schema, found: l
         elif isinstance(proof.evidence, Claim):
             leaves = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
         else:
-            leaves = leaves_of(proof.evidence, task, schema.domain.integer)
+            leaves = leaves_of(proof.evidence, task, schema.domain)
         if isinstance(leaves, str) or isinstance(task, str):
             found.append(Rejection(proof=number, reason=str(leaves)))
         else:

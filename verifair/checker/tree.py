@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Booleans, Integers
+from encoders.problem import Batched, Domain
 from verifair.checker.envelope import NO_MORE, Index, Number
 
 
@@ -102,38 +102,70 @@ class PhaseFile:
         return PhaseTree(**whole, cut=np.array(self.cut, dtype=float), value=np.array(self.value, dtype=float))
 
 
-def halves(lower: Array, upper: Array, v: int, cut: float, integer: Booleans) -> tuple[Array, Array] | str:
-    """Return the left half's upper and the right half's lower end (V,) of a raw box cut along feature v, or why it cannot be cut
-    so."""
-    if not 0 <= v < len(lower):
-        return f"the tree splits feature {v}, which does not exist"
-    last = upper[v] - 1 if integer[v] else upper[v]
-    if not lower[v] <= cut <= last or (integer[v] and cut != np.floor(cut)):
-        return f"the tree cuts feature {v} at {cut:g}, outside the box {lower[v]:g} .. {upper[v]:g}"
-    left, right = upper.copy(), lower.copy()
-    left[v], right[v] = cut, cut + 1 if integer[v] else cut
-    return left, right
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regions(Batched):
+    """B raw boxes lower, upper (B, V) with signs: active, inactive (B, N) hidden neurons with a >= 0, with a <= 0."""
+
+    lower: Array
+    upper: Array
+    active: Booleans
+    inactive: Booleans
+
+    @staticmethod
+    def whole(lower: Array, upper: Array, neurons: int = 0) -> Regions:
+        """Return one box (V,), (V,), no sign fixed."""
+        free = np.zeros((1, neurons), dtype=bool)
+        return Regions(lower=lower[None], upper=upper[None], active=free, inactive=free)
+
+    def halves(self, domain: Domain, feature: Integers, cut: Array) -> Regions:
+        """Return the regions that splits (B,) leave, as nodes of a tree name them: all first halves, then all second ones."""
+        both, count = Regions.join([self, self]), len(self)
+        box, sign = np.flatnonzero(feature >= 0), np.flatnonzero(feature < -1)
+        at = np.concatenate([box, count + box])
+        both.lower[at], both.upper[at] = domain.halves(self.lower[box], self.upper[box], feature[box], cut[box])
+        both.inactive[sign, -2 - feature[sign]] = both.active[count + sign, -2 - feature[sign]] = True
+        return both
+
+    def flaw(self, domain: Domain, feature: Integers, cut: Array) -> str | None:
+        """Return why the boxes cannot be cut so, or None."""
+        box = np.flatnonzero(feature >= 0)
+        v, at = feature[box], cut[box]
+        low, high, whole = self.lower[box, v], self.upper[box, v], domain.integer[v]
+        inside = (low <= at) & (at <= np.where(whole, high - 1, high)) & (~whole | (at == np.floor(at)))
+        for k in np.flatnonzero(~inside)[:1]:
+            return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
+        return None
 
 
-def leaf_boxes(
-    feature: Sequence[int], cut: Sequence[float], lower: Array, upper: Array, integer: Booleans
-) -> tuple[Integers, Array, Array] | str:
-    """Return the nodes (L,) and raw boxes (L, V), (L, V) of the leaves, or why the arrays are no tree over the box lower, upper
-    (V,)."""
-    pending, nodes, boxes = [(lower, upper)], [], []
-    for node, (v, at) in enumerate(zip(feature, cut, strict=True)):
-        if not pending:
-            return "the tree has nodes left over after its last leaf"
-        low, high = pending.pop()
-        if v == -1:
-            nodes.append(node)
-            boxes.append((low, high))
-            continue
-        cuts = halves(low, high, v, at, integer)
-        if isinstance(cuts, str):
-            return cuts
-        pending += [(cuts[1], high), (low, cuts[0])]
-    if pending:
-        return f"the tree ends before its box is covered: {len(pending)} leaves are missing"
-    lowers, uppers = (np.array(ends) for ends in zip(*boxes, strict=True))
-    return np.array(nodes, dtype=np.int64), lowers, uppers
+def leaf_regions(feature: Integers, cut: Array, root: Regions, domain: Domain) -> tuple[Integers, Regions] | str:
+    """Return the nodes (L,) and regions (L) of a tree's leaves, or why its arrays (K,), (K,) are no tree over the root (B = 1)."""
+    stray = feature[(feature >= root.lower.shape[1]) | (feature < -1 - root.active.shape[1])]
+    for one in stray[:1].tolist():
+        return f"the tree splits {'feature' if one >= 0 else 'neuron'} {max(one, -2 - one)}, which does not exist"
+    inner = feature != -1
+    missing = 1 + np.cumsum(np.where(inner, 1, -1))  # subtrees that are still to come, after every node
+    if (missing[:-1] == 0).any():
+        return "the tree has nodes left over after its last leaf"
+    if not len(missing) or missing[-1] != 0:
+        return f"the tree ends before its box is covered: {missing[-1] if len(missing) else 1} leaves are missing"
+    second, waiting = np.zeros(len(inner), dtype=np.int64), list[int]()
+    for node, splits in enumerate(inner.tolist()):  # after a leaf comes the second subtree of the last node that waits for it
+        if splits:
+            waiting.append(node)
+        elif waiting:
+            second[waiting.pop()] = node + 1
+    nodes, regions, found = np.zeros(1, dtype=np.int64), root, list[tuple[Integers, Regions]]()
+    while True:  # level by level
+        split = inner[nodes]
+        found.append((nodes[~split], regions.take(~split)))
+        nodes, regions = nodes[split], regions.take(split)
+        if not len(nodes):
+            break
+        flaw = regions.flaw(domain, feature[nodes], cut[nodes])
+        if flaw is not None:
+            return flaw
+        regions = regions.halves(domain, feature[nodes], cut[nodes])
+        nodes = np.concatenate([nodes + 1, second[nodes]])
+    every = np.concatenate([one for one, _ in found])
+    order = np.argsort(every)
+    return every[order], Regions.join([one for _, one in found]).take(order)

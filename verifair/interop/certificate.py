@@ -129,7 +129,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
         case PhaseTree() as phases:
             return phase_flaw(phases, task, problem.network, problem.domain)
         case Tree() as tree:
-            leaves = leaves_of(tree, task, problem.domain.integer)
+            leaves = leaves_of(tree, task, problem.domain)
             if isinstance(leaves, str):
                 return leaves
             lower, upper, bound = leaves

@@ -22,7 +22,7 @@ from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree, leaf_boxes
+from verifair.checker.tree import Regions, Tree, leaf_regions
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
@@ -253,10 +253,9 @@ def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
     """Return whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to
     be single network inputs."""
-    box = problem.batch.lower[0], problem.batch.upper[0]
-    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), *box, problem.domain.integer)
+    found = leaf_regions(tree.feature, tree.cut, Regions.whole(problem.batch.lower[0], problem.batch.upper[0]), problem.domain)
     if isinstance(found, str):
         return False
-    nodes, lower, upper = found
-    low, high = problem.domain.box(lower, upper)
+    nodes, regions = found
+    low, high = problem.domain.box(regions.lower, regions.upper)
     return not (np.isnan(tree.bound[nodes]) & (low != high).any(axis=1)).any()

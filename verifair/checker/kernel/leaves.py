@@ -14,10 +14,10 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
-from encoders.problem import GapGoal
+from encoders.problem import Domain, GapGoal
 from verifair.checker.certificate import Proof
 from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
-from verifair.checker.tree import Tree, leaf_boxes
+from verifair.checker.tree import Regions, Tree, leaf_regions
 from verifair.schema.schema import Schema
 
 GOALS = {
@@ -212,14 +212,14 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tu
     return lower, upper
 
 
-def leaves_of(tree: Tree, task: Task, integer: Booleans) -> tuple[Array, Array, Array] | str:
+def leaves_of(tree: Tree, task: Task, domain: Domain) -> tuple[Array, Array, Array] | str:
     """Return the leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
     alone = len(task.asked.rows) == 1  # of several rows a bound says no more than that one of them holds
     useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & (task.asked.strict and alone)))
     if useless.any():
         return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
-    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), task.lower, task.upper, integer)
-    return found if isinstance(found, str) else (found[1], found[2], tree.bound[found[0]])
+    found = leaf_regions(tree.feature, tree.cut, Regions.whole(task.lower, task.upper), domain)
+    return found if isinstance(found, str) else (found[1].lower, found[1].upper, tree.bound[found[0]])
 
 
 def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:

@@ -20,10 +20,10 @@ import numpy as np
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Batched, Domain, GapGoal
+from encoders.problem import Domain, GapGoal
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.kernel.leaves import Task
-from verifair.checker.tree import PhaseTree, halves
+from verifair.checker.tree import PhaseTree, Regions, leaf_regions
 
 LEAVES_PROVED = 64
 """Leaves re-proved at once."""
@@ -48,7 +48,7 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
     flaw = claim.flaw(network, domain) or _misfit(tree)
     if flaw is not None:
         return flaw
-    walked = _leaves(tree, Regions.whole(claim, network), domain)
+    walked = leaf_regions(tree.feature, tree.cut, claim.whole(network), domain)
     if isinstance(walked, str):
         return walked
     nodes, regions = walked
@@ -118,34 +118,6 @@ def _misfit(tree: PhaseTree) -> str | None:
     return None
 
 
-def _leaves(tree: PhaseTree, root: Regions, domain: Domain) -> tuple[Integers, Regions] | str:
-    """Return the node numbers (L,) and regions (L) of the leaves, or why the tree does not cover the root."""
-    pending = [(root.lower[0], root.upper[0], root.active[0], root.inactive[0])]
-    nodes, found = [], []
-    for node, (v, cut) in enumerate(zip(tree.feature.tolist(), tree.cut.tolist(), strict=True)):
-        if not pending:
-            return "the tree has nodes left over after its last leaf"
-        lower, upper, active, inactive = pending.pop()
-        if v == -1:
-            nodes.append(node)
-            found.append((lower, upper, active, inactive))
-        elif v < -1:
-            if -2 - v >= len(active):
-                return f"the tree splits neuron {-2 - v}, which does not exist"
-            on, off = active.copy(), inactive.copy()
-            on[-2 - v] = off[-2 - v] = True
-            pending += [(lower, upper, on, inactive), (lower, upper, active, off)]
-        else:
-            cuts = halves(lower, upper, v, cut, domain.integer)
-            if isinstance(cuts, str):
-                return cuts
-            pending += [(cuts[1], upper, active, inactive), (lower, cuts[0], active, inactive)]
-    if pending:
-        return f"the tree ends before its box is covered: {len(pending)} leaves are missing"
-    lower, upper, active, inactive = (np.array(part) for part in zip(*found, strict=True))
-    return np.array(nodes, dtype=np.int64), Regions(lower=lower, upper=upper, active=active, inactive=inactive)
-
-
 def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> tuple[Array, Array, Array] | str:
     """Return slopes (L, 2 H), NaN where left out, weights (L, R), and slopes of own lines (L,), NaN for none; or what is wrong."""
     table = np.full((len(nodes), neurons + rows + 1), np.nan)
@@ -188,6 +160,10 @@ class PhaseClaim:
         """Return raw points x' (B, V) of raw points x."""
         return np.where(self.differs, self.prime, raw if self.offset is None else raw + self.offset)
 
+    def whole(self, network: Network) -> Regions:
+        """Return the claim's box, no sign fixed."""
+        return Regions.whole(self.lower, self.upper, 2 * sum(network.hidden))
+
     def own_row(self, m: float) -> tuple[Array, float]:
         """Return the row (2,) and the constant of the line of slope m under the curve of a probability gap; NaN where there is
         none."""
@@ -218,22 +194,6 @@ class PhaseClaim:
         plain = domain.integer & ~domain.one_hot & (domain.scale == 1) & (size < 2.0**24)
         plain &= (self.offset == np.floor(self.offset)) & (domain.offset == np.floor(domain.offset))
         return "a feature is shifted that is not fed to the network as a plain whole number" if (moved & ~plain).any() else None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Regions(Batched):
-    """B boxes with signs. lower, upper: (B, V). active, inactive: (B, 2 H) neurons with a >= 0, with a <= 0, as in `PhaseTree`."""
-
-    lower: Array
-    upper: Array
-    active: Booleans
-    inactive: Booleans
-
-    @staticmethod
-    def whole(claim: PhaseClaim, network: Network) -> Regions:
-        """Return the claim's box, no sign fixed."""
-        free = np.zeros((1, 2 * sum(network.hidden)), dtype=bool)
-        return Regions(lower=claim.lower[None], upper=claim.upper[None], active=free, inactive=free)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -21,10 +21,11 @@ from flint import arb, ctx, fmpq
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
+from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import leaf_boxes
+from verifair.checker.tree import Regions, leaf_regions
 from verifair.schema.schema import Schema
 
 PAIRS = 1024
@@ -51,7 +52,7 @@ def check_kmax(
     count, reason = 0, next(given.misfits(network, schema, many if network.outputs > 2 else None), None)
     if reason is None:
         root = root_of(given, schema)
-        leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain.integer)
+        leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain)
         if isinstance(leaves, str):
             reason = leaves
         else:
@@ -285,7 +286,7 @@ def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array]
     return lower, upper
 
 
-def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], integer: Booleans) -> CountedLeaves | str:
+def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain) -> CountedLeaves | str:
     """Return the leaves of the tree, or why its arrays are no tree over the root box whose claims add up to the certificate's."""
     tree, names = certificate.tree, certificate.features
     leaf = tree.feature == -1
@@ -295,8 +296,8 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], integer: 
     for v in tree.feature[~leaf].tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
             return f"the tree splits {names[v]!r}, which is protected"
-    found = leaf_boxes(tree.feature.tolist(), tree.cut.tolist(), *root, integer)
+    found = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain)
     if isinstance(found, str):
         return found
-    nodes, lower, upper = found
-    return CountedLeaves(lower=lower, upper=upper, claim=tree.bound[nodes].astype(np.int64))
+    nodes, regions = found
+    return CountedLeaves(lower=regions.lower, upper=regions.upper, claim=tree.bound[nodes].astype(np.int64))

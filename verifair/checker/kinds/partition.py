@@ -27,7 +27,7 @@ from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, aske
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import PhaseTree, leaf_boxes
+from verifair.checker.tree import PhaseTree, Regions, leaf_regions
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
@@ -216,12 +216,11 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
             lower, upper = lower[:0], upper[:0]
         elif chunk.size[q] > 1:
             nodes = slice(int(ends[q] - chunk.size[q]), int(ends[q]))
-            feature, cut = chunk.feature[nodes].tolist(), chunk.cut[nodes].tolist()
-            found_leaves = leaf_boxes(feature, cut, lower[0], upper[0], schema.domain.integer)
+            found_leaves = leaf_regions(chunk.feature[nodes], chunk.cut[nodes], Regions.whole(lower[0], upper[0]), schema.domain)
             if isinstance(found_leaves, str):
                 reasons.append(found_leaves)
             else:
-                _, lower, upper = found_leaves
+                lower, upper = found_leaves[1].lower, found_leaves[1].upper
         elif chunk.feature[ends[q] - 1] != -1:
             reasons.append("its tree has no leaf")
         found += [Rejection(proof=part, reason=reason) for reason in reasons]

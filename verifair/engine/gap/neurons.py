@@ -21,8 +21,8 @@ from scipy.special import expit
 
 from encoders.network import Array, Booleans
 from encoders.problem import Goal
-from verifair.checker.kernel.phases import PhaseClaim, Regions, check_phases
-from verifair.checker.tree import PhaseTree
+from verifair.checker.kernel.phases import PhaseClaim, check_phases
+from verifair.checker.tree import PhaseTree, Regions
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
@@ -95,7 +95,7 @@ class PhaseSearch:
         """Split regions until none is left that may hold more than is known, or time or nodes are up."""
         with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
             if not self.nodes and self.possible:
-                whole = Regions.whole(self._relaxation.claim, self._problem.network)
+                whole = self._relaxation.claim.whole(self._problem.network)
                 self._look(whole, [self._tree.node()], None, deadline)
             while not self.finished and self.nodes < most and time.monotonic() < deadline:
                 self._step(deadline)
@@ -105,7 +105,7 @@ class PhaseSearch:
         if not self._aim():
             return
         _, _, leaf = heapq.heappop(self._heap)
-        halves = self._relaxation.halves(leaf.region, leaf.feature, leaf.cut)
+        halves = leaf.region.halves(self._problem.domain, np.array([leaf.feature]), np.array([leaf.cut]))
         self._look(halves, list(self._tree.split(leaf.number, leaf.feature, leaf.cut)), leaf, deadline)
 
     def _aim(self) -> bool:

@@ -10,7 +10,7 @@ Reference: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Ve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from encoders.problem import Domain
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
 from solvers.outcome import Outcome
-from verifair.checker.kernel.phases import LeafBounds, PhaseBounds, PhaseClaim, Regions, holds_at, vacuous
+from verifair.checker.kernel.phases import LeafBounds, PhaseBounds, PhaseClaim, holds_at, vacuous
+from verifair.checker.tree import Regions
 
 NEAR = 1e-6
 """LP values down to -NEAR (relative to the rows' size) are worth asking the kernel about; gaps below it count as none."""
@@ -101,15 +102,6 @@ class RegionRelaxation:
     def bounded(self, regions: Regions, weights: Array, slopes: Array) -> LeafBounds:
         """Return what multipliers, (B, R) and (B, 2 H), prove of regions."""
         return PhaseBounds(self.network, self.domain, self.claim, regions).lagrange(weights, slopes)
-
-    def halves(self, regions: Regions, feature: int, cut: float) -> Regions:
-        """Return the two regions (B = 2) that a split of one (B = 1) leaves."""
-        both = Regions.join([regions, regions])
-        if feature < -1:
-            both.inactive[0, -2 - feature] = both.active[1, -2 - feature] = True
-            return both
-        lower, upper = self.domain.halves(regions.lower, regions.upper, [feature], [cut])
-        return replace(both, lower=lower, upper=upper)
 
     def rows_near(self, regions: Regions, raw: Array) -> Array:
         """Return raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""

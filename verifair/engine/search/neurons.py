@@ -22,8 +22,8 @@ import numpy as np
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
-from verifair.checker.kernel.phases import PhaseClaim, Regions
-from verifair.checker.tree import PhaseTree
+from verifair.checker.kernel.phases import PhaseClaim
+from verifair.checker.tree import PhaseTree, Regions
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.verdict import Reason, Status
 
@@ -88,7 +88,7 @@ class _NeuronSearch:
         self.witness: tuple[Array, Array] | None = None
 
     def run(self) -> PhaseAnswer:
-        self._look(Regions.whole(self.claim, self.network), [self.tree.node()], None)
+        self._look(self.claim.whole(self.network), [self.tree.node()], None)
         while self.heap and self.witness is None:
             if time.monotonic() > self.deadline:
                 return self._unknown(Reason.TIME)
@@ -98,7 +98,7 @@ class _NeuronSearch:
             feature, cut = node.relaxed.feature, node.relaxed.cut
             if feature == -1:
                 return self._unknown(Reason.NUMERICAL)
-            halves = self.relaxation.halves(node.region, feature, cut)
+            halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
             self._look(halves, list(self.tree.split(node.number, feature, cut)), node.relaxed.basis)
         if self.witness is not None:
             raw, margins = self.witness

@@ -13,8 +13,8 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
-from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, Regions, check_phases
-from verifair.checker.tree import PhaseTree
+from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, check_phases
+from verifair.checker.tree import PhaseTree, Regions
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neurons import claim_of, decide_by_phases
 from verifair.engine.verdict import Status
@@ -119,7 +119,7 @@ def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise
     claim = claim_of(problem)
     (_,), margins = exact_copies(problem, points(claim))
     slope, rng = 2.0**m, np.random.default_rng(seed)
-    bounds = PhaseBounds(problem.network, problem.domain, claim, Regions.whole(claim, problem.network))
+    bounds = PhaseBounds(problem.network, problem.domain, claim, claim.whole(problem.network))
     slopes = np.where(rng.random((1, 18)) < 0.5, np.nan, rng.standard_normal((1, 18)))
     found = bounds.lagrange(np.zeros((1, len(claim.rows))), slopes, np.array([slope]))
     (p, q), constant = claim.own_row(slope)
@@ -134,7 +134,7 @@ def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise
 def test_no_other_goal_has_lines_of_its_own() -> None:
     problem = problem_of(0, (5, 4), 0.0)
     claim = claim_of(problem)
-    bounds = PhaseBounds(problem.network, problem.domain, claim, Regions.whole(claim, problem.network))
+    bounds = PhaseBounds(problem.network, problem.domain, claim, claim.whole(problem.network))
     assert bounds.lagrange(np.zeros((1, 3)), np.full((1, 18), np.nan), np.array([1.0])).bound[0] == -np.inf
 
 
