@@ -3,7 +3,7 @@
 PuLP's own interface is not used: the program goes to CBC as an MPS file written from its arrays (CBC reads the numbers to within
 two roundings), and comes back as CBC's binary solution (PuLP reads eight digits, and calls a time-limited point optimal). Why CBC
 stopped is in two places, the first line of its text solution and the `Result` line of its log; neither says it alone. The files
-lie in a temporary folder that goes.
+lie in a temporary folder that goes. CBC knows no stop of a budget: its cutoff changes the problem, and its log is buffered.
 
 CBC looks at its clock now and then only: a run may take up to OVERTIME + PATIENCE seconds more than its budget; then it is ended
 and has no point. Ctrl-C is passed on to CBC, which writes its best point, and gives back an Outcome with LIMIT / INTERRUPTED.

@@ -7,6 +7,7 @@ or a column without bounds, is refused. Ctrl-C gives back an Outcome with LIMIT 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,14 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         return run.outcome(Termination.INFEASIBLE, "an integer column or an empty row has no value between its bounds")
     solver = cp_model.CpSolver()
     _configure(solver.parameters, budget, presolve, left)
-    status, interrupted = run_interruptible(lambda: solver.solve(model), solver.stop_search)
+    decided = _stops(solver, budget, lambda scaled: float(np.ldexp(scaled, -objective_exponent)) + program.constant)
+    status, interrupted = run_interruptible(lambda: solver.solve(model, decided), solver.stop_search)
     name = solver.status_name(status)
     # CP-SAT says FEASIBLE or UNKNOWN for every early stop and not by which limit.
     out_of_time = run.end() >= 0.9 * solver.parameters.max_time_in_seconds
-    early = Limit.INTERRUPTED if interrupted else Limit.TIME if out_of_time else Limit.OTHER
+    early = (
+        Limit.INTERRUPTED if interrupted else Limit.DECIDED if decided.reached else Limit.TIME if out_of_time else Limit.OTHER
+    )
     known = reasons({Termination.OPTIMAL: ["OPTIMAL"], Termination.INFEASIBLE: ["INFEASIBLE"], early: ["FEASIBLE", "UNKNOWN"]})
     values = np.array(solver.values(columns), dtype=np.float64) if name in ("OPTIMAL", "FEASIBLE") else None
     dual_bound = None
@@ -41,6 +45,30 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         dual_bound = float(np.ldexp(solver.best_objective_bound, -objective_exponent)) + program.constant
     reason = known.get(name, Termination.ERROR)  # MODEL_INVALID
     return run.outcome(reason, name, values=values, dual_bound=dual_bound, nodes=int(solver.num_branches))
+
+
+def _stops(solver: Any, budget: Budget, objective: Callable[[float], float]) -> Any:
+    """The callback of points, which ends the search at a good one; that of bounds is set here.   objective: from what CP-SAT says
+    of its scaled one."""
+    from ortools.sat.python import cp_model
+
+    class Stops(cp_model.CpSolverSolutionCallback):
+        reached = False
+
+        def on_solution_callback(self) -> None:
+            if budget.stop_below is not None and objective(self.objective_value) <= budget.stop_below:
+                self.reached = True
+                self.stop_search()
+
+    stops = Stops()
+
+    def bounded(bound: float) -> None:
+        if budget.stop_above is not None and objective(bound) >= budget.stop_above:
+            stops.reached = True
+            solver.stop_search()
+
+    solver.best_bound_callback = bounded
+    return stops
 
 
 def _configure(parameters: Any, budget: Budget, presolve: bool | None, seconds: float) -> None:

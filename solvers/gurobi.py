@@ -31,7 +31,8 @@ _REASONS = reasons({
     Limit.TIME: [9],
     Limit.INTERRUPTED: [11],
     Limit.MEMORY: [17],
-    Limit.OTHER: [6, 10, 15, 16],  # CUTOFF, SOLUTION_LIMIT, USER_OBJ_LIMIT, WORK_LIMIT
+    Limit.DECIDED: [15],  # USER_OBJ_LIMIT, for BestObjStop and BestBdStop alike
+    Limit.OTHER: [6, 10, 16],  # CUTOFF, SOLUTION_LIMIT, WORK_LIMIT
 })
 
 
@@ -104,6 +105,10 @@ def _configure(env: Any, budget: Budget, presolve: bool | None) -> None:
         env.setParam("NodeLimit", float(budget.nodes))
     if budget.memory_mb is not None:
         env.setParam("SoftMemLimit", budget.memory_mb / 1000.0)
+    if budget.stop_below is not None:
+        env.setParam("BestObjStop", budget.stop_below)
+    if budget.stop_above is not None:
+        env.setParam("BestBdStop", budget.stop_above)
 
 
 def _load(model: Any, program: Program, matrix: sp.csr_array, sense: Any, side: Array) -> tuple[Any, Any]:

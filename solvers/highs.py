@@ -27,7 +27,8 @@ _REASONS = reasons({
     Limit.ITERATIONS: ["kIterationLimit"],
     Limit.MEMORY: ["kMemoryLimit"],
     Limit.INTERRUPTED: ["kInterrupt", "kHighsInterrupt"],
-    Limit.OTHER: ["kObjectiveBound", "kObjectiveTarget"],
+    Limit.DECIDED: ["kObjectiveTarget"],
+    Limit.OTHER: ["kObjectiveBound"],
 })
 
 
@@ -49,9 +50,10 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         return highs.run()
 
     highs.HandleUserInterrupt = True
-    run_interruptible(work, highs.cancelSolve)
+    decided = _stop_above(highs, budget)
+    interrupted = run_interruptible(work, highs.cancelSolve)[1]
     run.end()
-    return _read(highs, run)
+    return _read(highs, run, decided=bool(decided) and not interrupted)
 
 
 class HotStart:
@@ -89,12 +91,29 @@ class HotStart:
         return _read(self._highs, run), self._highs.getBasis() if optimal and not program.mixed_integer else None
 
 
-def _read(highs: Any, run: BackendRun) -> Outcome:
-    """What HiGHS says after a run."""
+def _stop_above(highs: Any, budget: Budget) -> list[float]:
+    """End a search once its dual bound is large enough, which no option of HiGHS says; the bound that was is put into the list."""
+    reached: list[float] = []
+    threshold = budget.stop_above
+    if threshold is not None:
+
+        def stop(event: Any) -> None:
+            if event.data_out.mip_dual_bound >= threshold:
+                reached.append(event.data_out.mip_dual_bound)
+                event.interrupt()
+
+        highs.cbMipInterrupt.subscribe(stop)
+    return reached
+
+
+def _read(highs: Any, run: BackendRun, *, decided: bool = False) -> Outcome:
+    """What HiGHS says after a run.   decided: an interruption is our own, of a bound that suffices."""
     import highspy
 
     status = highs.getModelStatus()
     reason, program = _REASONS.get(status.name, Termination.ERROR), run.program
+    if reason is Limit.INTERRUPTED and decided:
+        reason = Limit.DECIDED
     info = highs.getInfo()
     feasible = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
     multipliers = dual_bound = None
@@ -127,6 +146,8 @@ def _configure(highs: Any, budget: Budget, presolve: bool | None) -> bool:
         options["presolve"] = "on" if presolve else "off"
     if budget.nodes is not None:
         options["mip_max_nodes"] = budget.nodes
+    if budget.stop_below is not None:
+        options["objective_target"] = budget.stop_below
     return all(highs.setOptionValue(name, value) == highspy.HighsStatus.kOk for name, value in options.items())
 
 

@@ -40,18 +40,26 @@ class Limit(Enum):
     MEMORY = "memory"
     ITERATIONS = "iterations"
     INTERRUPTED = "interrupted"
+    DECIDED = "decided"  # the budget's stop_below or stop_above was reached: see values and dual_bound
     OTHER = "other"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a run may use. seconds: wall clock; nodes: branch-and-bound nodes; memory_mb; threads; seed of every draw."""
+    """What a run may use, and what ends it before its optimum.
+
+    seconds: wall clock.   nodes: branch-and-bound nodes.   memory_mb.   threads.   seed: of every draw.
+    stop_below: a feasible point with an objective of at most this ends the run.   stop_above: a dual bound of at least this does.
+    Both are about the search of a program with an objective; an LP is solved to its optimum, save by exact backends.
+    """
 
     seconds: float = 60.0
     nodes: int | None = None
     memory_mb: int | None = None
     threads: int = 1
     seed: int = 0
+    stop_below: float | None = None
+    stop_above: float | None = None
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
@@ -62,6 +70,10 @@ class Budget:
             raise ValueError(f"budget: threads = {self.threads}, expected at least 1")
         if self.seed < 0:
             raise ValueError(f"budget: seed = {self.seed}, expected 0 or more")
+        below = -np.inf if self.stop_below is None else self.stop_below
+        above = np.inf if self.stop_above is None else self.stop_above
+        if not below <= above:
+            raise ValueError(f"budget: stop_below = {below}, stop_above = {above}, expected numbers that rise")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

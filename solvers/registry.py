@@ -41,6 +41,8 @@ class Capability(Enum):
     MEMORY_LIMIT = "memory limit"
     THREADS = "threads"
     SEED = "seed"
+    STOP_BELOW = "stop at a point that is good enough"
+    STOP_ABOVE = "stop at a bound that suffices"
 
 
 class _Solve(Protocol):
@@ -50,7 +52,8 @@ class _Solve(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """One solver.   package: what is imported; distribution: its name on PyPI; extra: verifair's pip extra, None for a core
-    dependency; max_columns, max_rows: what the licence that comes with the package solves, None for no limit."""
+    dependency; tolerance: up to which its claims hold; max_columns, max_rows: what the licence that comes with the package solves,
+    None for no limit."""
 
     name: str
     package: str
@@ -58,6 +61,7 @@ class Backend:
     extra: str | None
     capabilities: frozenset[Capability]
     run: _Solve
+    tolerance: float
     max_columns: int | None = None
     max_rows: int | None = None
 
@@ -115,11 +119,14 @@ class Backend:
     def _ignored(self, program: Program, budget: Budget) -> list[str]:
         """The parts of the budget that were asked for and that this backend has no notion of."""
         branches = needs(program) != {Capability.LP}
+        searches = branches and program.objective is not None
         asked = {
             Capability.NODE_LIMIT: budget.nodes is not None and branches,
             Capability.MEMORY_LIMIT: budget.memory_mb is not None,
             Capability.THREADS: budget.threads > 1,
             Capability.SEED: budget.seed != 0,
+            Capability.STOP_BELOW: budget.stop_below is not None and searches,
+            Capability.STOP_ABOVE: budget.stop_above is not None and searches,
         }
         return [capability.value for capability, wanted in asked.items() if wanted and capability not in self.capabilities]
 
@@ -176,27 +183,31 @@ def _texts(capabilities: Collection[Capability]) -> str:
 
 _MIXED = frozenset({Capability.LP, Capability.PURE_INTEGER, Capability.MIP, Capability.NODE_LIMIT, Capability.SEED})
 _DUAL = frozenset({Capability.DUALS, Capability.RAY})
+_STOPS = frozenset({Capability.STOP_BELOW, Capability.STOP_ABOVE})
 
 _BACKENDS = (
     Backend(name="highs", package="highspy", distribution="highspy", extra=None, run=highs.solve,
-            capabilities=_MIXED | _DUAL | {Capability.THREADS}),
+            tolerance=highs.TOLERANCE, capabilities=_MIXED | _DUAL | _STOPS | {Capability.THREADS}),
     Backend(name="gurobi", package="gurobipy", distribution="gurobipy", extra="gurobi", run=gurobi.solve,
-            capabilities=_MIXED | _DUAL | {Capability.THREADS, Capability.MEMORY_LIMIT},
+            tolerance=gurobi.TOLERANCE, capabilities=_MIXED | _DUAL | _STOPS | {Capability.THREADS, Capability.MEMORY_LIMIT},
             max_columns=gurobi.BUNDLED_LIMIT, max_rows=gurobi.BUNDLED_LIMIT),
     Backend(name="scip", package="pyscipopt", distribution="pyscipopt", extra="scip", run=scip.solve,
-            capabilities=_MIXED | {Capability.MEMORY_LIMIT}),
+            tolerance=scip.TOLERANCE, capabilities=_MIXED | _STOPS | {Capability.MEMORY_LIMIT}),
     Backend(name="ortools-glop", package="ortools", distribution="ortools", extra="ortools", run=ortools.solve_glop,
-            capabilities=frozenset({Capability.LP, Capability.DUALS, Capability.SEED})),
+            tolerance=ortools.TOLERANCE, capabilities=frozenset({Capability.LP, Capability.DUALS, Capability.SEED})),
     Backend(name="ortools-pdlp", package="ortools", distribution="ortools", extra="ortools", run=ortools.solve_pdlp,
-            capabilities=frozenset({Capability.LP, Capability.DUALS, Capability.RAY, Capability.THREADS})),
+            tolerance=ortools.TOLERANCE,
+            capabilities=_DUAL | {Capability.LP, Capability.THREADS}),
     Backend(name="ortools-cpsat", package="ortools", distribution="ortools", extra="ortools", run=cpsat.solve,
-            capabilities=frozenset({Capability.PURE_INTEGER, Capability.EXACT, Capability.MEMORY_LIMIT, Capability.THREADS,
-                                    Capability.SEED})),
+            tolerance=cpsat.TOLERANCE,
+            capabilities=_STOPS | {Capability.PURE_INTEGER, Capability.EXACT, Capability.MEMORY_LIMIT, Capability.THREADS,
+                                   Capability.SEED}),
     Backend(name="ortools-scip", package="ortools", distribution="ortools", extra="ortools", run=ortools.solve_scip,
-            capabilities=_MIXED | {Capability.MEMORY_LIMIT}),
+            tolerance=ortools.TOLERANCE, capabilities=_MIXED | {Capability.MEMORY_LIMIT}),
     Backend(name="cbc", package="pulp", distribution="pulp", extra="pulp", run=cbc.solve,
-            capabilities=_MIXED | {Capability.DUALS}),
+            tolerance=cbc.TOLERANCE, capabilities=_MIXED | {Capability.DUALS}),
     Backend(name="z3", package="z3", distribution="z3-solver", extra="z3", run=z3.solve,
-            capabilities=frozenset({Capability.LP, Capability.PURE_INTEGER, Capability.MIP, Capability.RELU, Capability.CLAUSES,
-                                    Capability.EXACT, Capability.SEED})),
+            tolerance=z3.TOLERANCE,
+            capabilities=_STOPS | {Capability.LP, Capability.PURE_INTEGER, Capability.MIP, Capability.RELU, Capability.CLAUSES,
+                                   Capability.EXACT, Capability.SEED}),
 )

@@ -25,7 +25,8 @@ _REASONS = reasons({
     Limit.NODES: ["nodelimit", "totalnodelimit", "stallnodelimit"],
     Limit.MEMORY: ["memlimit"],
     Limit.INTERRUPTED: ["userinterrupt"],
-    Limit.OTHER: ["gaplimit", "sollimit", "bestsollimit", "restartlimit", "primallimit", "duallimit"],
+    Limit.DECIDED: ["primallimit", "duallimit"],
+    Limit.OTHER: ["gaplimit", "sollimit", "bestsollimit", "restartlimit"],
 })
 
 
@@ -37,6 +38,10 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     model = pyscipopt.Model()
     columns = _load(model, program)
     _configure(model, budget, presolve)
+    if program.mixed_integer and program.objective is not None:  # an LP is solved within SCIP's presolve, or in its one node
+        for limit, value in (("limits/primal", budget.stop_below), ("limits/dual", budget.stop_above)):
+            if value is not None:
+                model.setParam(limit, value)
     model.setParam("limits/time", max(run.begin(budget), 0.0))
     try:
         run_interruptible(model.optimizeNogil, model.interruptSolve)

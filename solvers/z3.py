@@ -6,7 +6,8 @@ context of its own, so solves in different threads do not meet. Ctrl-C gives bac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from solvers.outcome import BackendRun, Budget, Limit, Outcome, Reason, Termination, UnsupportedProgram, run_interruptible
-from solvers.program import Program
+from solvers.program import Array, Program
 
 NAME, DISTRIBUTION, TOLERANCE = "z3", "z3-solver", 0.0
 
@@ -34,50 +35,105 @@ _UNKNOWN: dict[str, Reason] = {
 def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome:
     """Write, parse, check, read back. values are rounded from exact_values. presolve has no meaning here.
 
+    The stops of a budget are asked about first: is there a point with an objective of at most stop_above, at most stop_below?
+
     Raises UnsupportedProgram for an objective beside strict clauses: its infimum need not be attained.
     """
-    import z3
-
     if program.objective is not None and any(clause.strict.any() for clause in program.clauses):
         raise UnsupportedProgram("z3: an objective beside strict clauses need not have an optimum; ask a feasibility question "
                                  "or make the clauses non-strict")
     run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
-    context = z3.Context()
-    solver = z3.Solver(ctx=context) if program.objective is None else z3.Optimize(ctx=context)
     columns = _columns(program)
     text = "".join(_statements(program, columns))
-    if program.objective is not None:
-        text += f"(minimize {_linear(program.objective, columns)})"
-    solver.from_string(text)
-    variables = [(z3.Int if integer else z3.Real)(f"v{j}", context) for j, integer in enumerate(program.integer.tolist())]
-    _configure(solver, budget, run.begin(budget))
-    try:
-        status, interrupted = run_interruptible(solver.check, context.interrupt)
-    except z3.Z3Exception as error:
-        run.end()
-        return run.outcome(Limit.MEMORY if "memory" in str(error) else Termination.ERROR, str(error))
-    run.end()
-    if status == z3.unsat:
-        return run.outcome(Termination.INFEASIBLE, "unsat")
-    if status != z3.sat:
-        said = solver.reason_unknown()
-        reason = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(said, Termination.ERROR)
-        if reason is Termination.ERROR and said == "unknown" and run.build_seconds + run.solve_seconds >= budget.seconds:
-            reason = Limit.TIME  # an optimisation that runs into its timer has no better word for it
-        return run.outcome(reason, said)
-    model = solver.model()
-    exact = tuple(_fraction(model.eval(variable, model_completion=True)) for variable in variables)
-    point = np.array([float(value) for value in exact])
+    deadline = time.perf_counter() + run.begin(budget)
     if program.objective is None:
-        return run.outcome(Termination.OPTIMAL, "sat", values=point, exact_values=exact)
+        return _satisfy(run, text, budget, deadline)[0]
+    goal = _linear(program.objective, columns)
+    for most in _thresholds(budget):
+        limited = f"{text}(assert (<= {goal} {_numeral(Fraction(most) - Fraction(program.constant))}))"
+        outcome, exact = _satisfy(run, limited, budget, deadline)
+        if outcome.termination is Termination.INFEASIBLE and most == budget.stop_above:
+            return run.outcome(Limit.DECIDED, f"unsat at most {most}", dual_bound=most)
+        if exact is not None and budget.stop_below is not None and _value(program, exact) <= Fraction(budget.stop_below):
+            return run.outcome(Limit.DECIDED, f"sat at most {most}", values=outcome.values, exact_values=exact)
+        if exact is None and outcome.termination is not Termination.INFEASIBLE:
+            return outcome  # out of time, say
+    return _minimise(run, f"{text}(minimize {goal})", budget, deadline)
+
+
+def _thresholds(budget: Budget) -> list[float]:
+    """The values of the objective that are asked about before its optimum is, which takes Z3 many times as long."""
+    return [most for most in (budget.stop_above, budget.stop_below) if most is not None]
+
+
+def _value(program: Program, point: Sequence[Fraction]) -> Fraction:
+    return sum((Fraction(c) * v for c, v in zip(program.costs.tolist(), point, strict=True)), Fraction(program.constant))
+
+
+def _satisfy(run: BackendRun, text: str, budget: Budget, deadline: float) -> tuple[Outcome, tuple[Fraction, ...] | None]:
+    """Is there a point?  The outcome and, where there is one, the point."""
+    import z3
+
+    context = z3.Context()
+    failed, solver = _check(run, z3.Solver(ctx=context), context, text, budget, deadline)
+    if failed is not None:
+        return failed, None
+    exact = _point(run.program, solver.model(), context)
+    return run.outcome(Termination.OPTIMAL, "sat", values=_rounded(exact), exact_values=exact), exact
+
+
+def _minimise(run: BackendRun, text: str, budget: Budget, deadline: float) -> Outcome:
+    import z3
+
+    context, program = z3.Context(), run.program
+    failed, solver = _check(run, z3.Optimize(ctx=context), context, text, budget, deadline)
+    if failed is not None:
+        return failed
+    exact = _point(program, solver.model(), context)
     # Z3 gives the infimum as  coefficient * infinity + value + coefficient * epsilon.
     infinite, infimum, epsilon = (_fraction(part) for part in z3.OptimizeObjective(solver, 0, False).lower_values())
     if infinite != 0:
         return run.outcome(Termination.UNBOUNDED, "sat, infimum -oo")
-    best = sum((Fraction(cost) * value for cost, value in zip(program.objective.tolist(), exact, strict=True)), Fraction(0))
-    reason = Termination.OPTIMAL if best == infimum and epsilon == 0 else Limit.OTHER
-    bound = float(infimum + Fraction(program.constant))
-    return run.outcome(reason, f"sat, infimum {infimum}", values=point, exact_values=exact, dual_bound=bound)
+    infimum += Fraction(program.constant)
+    reason = Termination.OPTIMAL if _value(program, exact) == infimum and epsilon == 0 else Limit.OTHER
+    said = f"sat, infimum {infimum}"
+    return run.outcome(reason, said, values=_rounded(exact), exact_values=exact, dual_bound=float(infimum))
+
+
+def _check(
+    run: BackendRun, solver: Any, context: Any, text: str, budget: Budget, deadline: float
+) -> tuple[Outcome | None, Any]:
+    """Parse and check. The outcome where there is no model; the solver that has one."""
+    import z3
+
+    solver.from_string(text)
+    _configure(solver, budget, deadline - time.perf_counter())
+    try:
+        status, interrupted = run_interruptible(solver.check, context.interrupt)
+    except z3.Z3Exception as error:
+        run.end()
+        return run.outcome(Limit.MEMORY if "memory" in str(error) else Termination.ERROR, str(error)), solver
+    run.end()
+    if status == z3.unsat:
+        return run.outcome(Termination.INFEASIBLE, "unsat"), solver
+    if status == z3.sat:
+        return None, solver
+    said = solver.reason_unknown()
+    reason = Limit.INTERRUPTED if interrupted else _UNKNOWN.get(said, Termination.ERROR)
+    if reason is Termination.ERROR and said == "unknown" and run.build_seconds + run.solve_seconds >= budget.seconds:
+        reason = Limit.TIME  # an optimisation that runs into its timer has no better word for it
+    return run.outcome(reason, said), solver
+
+
+def _point(program: Program, model: Any, context: Any) -> tuple[Fraction, ...]:
+    import z3
+
+    variables = [(z3.Int if integer else z3.Real)(f"v{j}", context) for j, integer in enumerate(program.integer.tolist())]
+    return tuple(_fraction(model.eval(variable, model_completion=True)) for variable in variables)
+
+
+def _rounded(point: Sequence[Fraction]) -> Array:
+    return np.array([float(value) for value in point])
 
 
 def _configure(solver: Any, budget: Budget, seconds: float) -> None:
@@ -127,8 +183,8 @@ def _linear(objective: Any, columns: list[str]) -> str:
     return next(_terms(sp.csr_array(objective[None, :]), columns))
 
 
-def _numeral(value: float) -> str:
-    """The exact value of a float as an SMT-LIB term."""
+def _numeral(value: float | Fraction) -> str:
+    """The exact value of a number as an SMT-LIB term."""
     top, bottom = value.as_integer_ratio()
     text = f"{abs(top)}.0" if bottom == 1 else f"(/ {abs(top)}.0 {bottom}.0)"
     return f"(- {text})" if top < 0 else text

@@ -53,6 +53,7 @@ def test_lp_with_free_columns_equality_and_infinite_sides(name: str, presolve: b
     outcome = registry.solve(ROWS, backend=name, budget=BUDGET, presolve=presolve)
     assert outcome.termination is Termination.OPTIMAL
     assert outcome.limit is None
+    assert outcome.tolerance == registry.get(name).tolerance
     assert outcome.primal_bound == pytest.approx(11.0, abs=SLACK)  # by hand: v = (2, 0, 1)
     assert outcome.dual_bound == pytest.approx(11.0, abs=SLACK)
     sound(ROWS, outcome, SLACK)
@@ -231,14 +232,97 @@ def test_node_limit_is_a_limit(name: str) -> None:
     assert outcome.nodes <= 10
 
 
+BELOW, ABOVE = 900.0, -0.5
+"""Of the market split, whose slacks sum to 0 at best: any decent point, and less than its relaxation's bound."""
+
+
+@having(Capability.STOP_BELOW)
+@pytest.mark.parametrize("constant", [0.0, 1000.0])
+def test_a_point_that_is_good_enough_ends_the_search(name: str, constant: float) -> None:
+    asked = replace(market_split(), constant=constant)
+    for above in (None, BELOW + constant):
+        outcome = registry.solve(asked, backend=name, budget=Budget(seconds=60, stop_below=BELOW + constant, stop_above=above))
+        assert (outcome.termination, outcome.limit) == (Termination.LIMIT, Limit.DECIDED)
+        assert outcome.values is not None
+        assert violation(asked, outcome.values) <= SLACK
+        assert outcome.primal_bound is not None
+        assert outcome.primal_bound <= BELOW + constant + SLACK
+        assert outcome.dual_bound is None or outcome.dual_bound <= constant + SLACK  # never above the optimum
+
+
+@having(Capability.STOP_ABOVE)
+@pytest.mark.parametrize("constant", [0.0, 1000.0])
+def test_a_bound_that_suffices_ends_the_search(name: str, constant: float) -> None:
+    asked = replace(market_split(), constant=constant)
+    for below in (None, ABOVE + constant - 1):
+        outcome = registry.solve(asked, backend=name, budget=Budget(seconds=60, stop_below=below, stop_above=ABOVE + constant))
+        assert (outcome.termination, outcome.limit) == (Termination.LIMIT, Limit.DECIDED)
+        assert outcome.dual_bound is not None
+        assert ABOVE + constant - SLACK <= outcome.dual_bound <= constant + SLACK
+
+
+@having(Capability.PURE_INTEGER)
+@pytest.mark.parametrize("stops", [(-40.0, None), (None, -20.0), (-40.0, -20.0), (-22.0, -22.0), (-23.0, -21.0)])
+def test_stops_at_and_beyond_the_optimum_never_change_what_is_claimed(name: str, stops: tuple[float | None, float | None]) -> None:
+    """The knapsack's optimum is -22: a stop that is never reached leaves it to be found; one at the edge may be used or not."""
+    optimum = solve(KNAPSACK, name).primal_bound
+    assert optimum == pytest.approx(-22.0, abs=SLACK)
+    outcome = registry.solve(KNAPSACK, backend=name, budget=Budget(seconds=60, stop_below=stops[0], stop_above=stops[1]))
+    decided = outcome.limit is Limit.DECIDED
+    assert decided or outcome.termination is Termination.OPTIMAL
+    assert outcome.dual_bound is None or outcome.dual_bound <= optimum + SLACK
+    assert outcome.primal_bound is None or outcome.primal_bound >= optimum - SLACK
+    if decided:
+        good = stops[0] is not None and outcome.primal_bound is not None and outcome.primal_bound <= stops[0] + SLACK
+        enough = stops[1] is not None and outcome.dual_bound is not None and outcome.dual_bound >= stops[1] - SLACK
+        assert good or enough
+
+
+@having(Capability.LP, Capability.EXACT)
+def test_an_exact_backend_decides_at_the_edge(name: str) -> None:
+    """minimise v on [third, 1]: at most the optimum itself is met, less than it is not."""
+    third = program(lower=[0], upper=[1], rows=[[3.0]], row_lower=[1], row_upper=[INF], objective=[1.0])
+    met = registry.solve(third, backend=name, budget=Budget(seconds=60, stop_below=0.5))
+    assert met.limit is Limit.DECIDED
+    assert met.exact_values is not None
+    assert Fraction(1, 3) <= met.exact_values[0] <= Fraction(1, 2)
+    below = float(np.nextafter(1 / 3, 0))
+    assert Fraction(below) < Fraction(1, 3)
+    bounded = registry.solve(third, backend=name, budget=Budget(seconds=60, stop_above=below))
+    assert (bounded.limit, bounded.dual_bound) == (Limit.DECIDED, below)
+    beyond = registry.solve(third, backend=name, budget=Budget(seconds=60, stop_below=below, stop_above=0.5))
+    assert beyond.termination is Termination.OPTIMAL
+    assert beyond.exact_values == (Fraction(1, 3),)
+
+
+@having()
+def test_stops_leave_linear_programs_and_feasibility_questions_alone(name: str) -> None:
+    if Capability.LP not in registry.get(name).capabilities:
+        pytest.skip("takes no linear programs")
+    budget = Budget(seconds=60, stop_below=100.0, stop_above=100.0)
+    outcome = registry.solve(ROWS, backend=name, budget=budget)
+    assert outcome.termination is Termination.OPTIMAL or outcome.limit is Limit.DECIDED
+    assert outcome.primal_bound is not None
+    assert 11.0 - SLACK <= outcome.primal_bound <= 100.0
+    question = replace(ROWS, objective=None)
+    assert registry.solve(question, backend=name, budget=budget).termination is Termination.SATISFIED
+
+
+def test_a_budget_refuses_stops_that_cross_or_are_no_numbers() -> None:
+    for below, above in ((1.0, 0.0), (float("nan"), None), (None, float("nan"))):
+        with pytest.raises(ValueError, match="stop_below"):
+            Budget(stop_below=below, stop_above=above)
+
+
 @having()
 def test_what_a_backend_cannot_obey_is_said(name: str) -> None:
     capabilities = registry.get(name).capabilities
     asked = KNAPSACK if Capability.PURE_INTEGER in capabilities else ROWS
-    outcome = registry.solve(asked, backend=name, budget=Budget(seconds=60, nodes=10_000, memory_mb=4000, threads=2, seed=7))
+    limits = Budget(seconds=60, nodes=10_000, memory_mb=4000, threads=2, seed=7, stop_below=-1e6, stop_above=1e6)
+    outcome = registry.solve(asked, backend=name, budget=limits)
     assert outcome.termination is Termination.OPTIMAL
     budget = {Capability.MEMORY_LIMIT, Capability.THREADS, Capability.SEED}
-    budget |= {Capability.NODE_LIMIT} if asked is KNAPSACK else set()
+    budget |= {Capability.NODE_LIMIT, Capability.STOP_BELOW, Capability.STOP_ABOVE} if asked is KNAPSACK else set()
     for capability in budget:
         assert (f"no {capability.value}" in outcome.message) == (capability not in capabilities)
 
