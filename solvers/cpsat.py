@@ -52,7 +52,7 @@ def _stops(solver: Any, budget: Budget, objective: Callable[[float], float]) -> 
     of its scaled one."""
     from ortools.sat.python import cp_model
 
-    class Stops(cp_model.CpSolverSolutionCallback):
+    class Stops(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         reached = False
 
         def on_solution_callback(self) -> None:

@@ -36,14 +36,10 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
 
     run = BackendRun(program, NAME, DISTRIBUTION, TOLERANCE)
     model = pyscipopt.Model()
-    columns = _load(model, program)
-    _configure(model, budget, presolve)
-    if program.mixed_integer and program.objective is not None:  # an LP is solved within SCIP's presolve, or in its one node
-        for limit, value in (("limits/primal", budget.stop_below), ("limits/dual", budget.stop_above)):
-            if value is not None:
-                model.setParam(limit, value)
-    model.setParam("limits/time", max(run.begin(budget), 0.0))
     try:
+        columns = _load(model, program)
+        _configure(model, program, budget, presolve)
+        model.setParam("limits/time", max(run.begin(budget), 0.0))
         run_interruptible(model.optimizeNogil, model.interruptSolve)
     except Exception as error:  # PySCIPOpt raises bare Exception for every SCIP return code but okay
         run.end()
@@ -61,7 +57,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     return run.outcome(reason, status, values=values, dual_bound=dual_bound, nodes=nodes)
 
 
-def _configure(model: Any, budget: Budget, presolve: bool | None) -> None:
+def _configure(model: Any, program: Program, budget: Budget, presolve: bool | None) -> None:
     from pyscipopt import SCIP_PARAMSETTING
 
     model.hideOutput()
@@ -74,6 +70,10 @@ def _configure(model: Any, budget: Budget, presolve: bool | None) -> None:
         model.setParam("limits/totalnodes", budget.nodes)
     if budget.memory_mb is not None:
         model.setParam("limits/memory", float(budget.memory_mb))
+    if program.mixed_integer and program.objective is not None:  # an LP is solved within SCIP's presolve, or in its one node
+        for limit, value in (("limits/primal", budget.stop_below), ("limits/dual", budget.stop_above)):
+            if value is not None:
+                model.setParam(limit, value)
 
 
 def _load(model: Any, program: Program) -> list[Any]:

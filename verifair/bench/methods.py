@@ -19,7 +19,7 @@ from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
 from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, RelaxationQuestion
 from verifair.bench.records import Reply, unknown
-from verifair.engine.answer import GoalAnswer
+from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
 from verifair.engine.search.optimum import minimum
 from verifair.engine.solver import limit_reason
@@ -54,7 +54,7 @@ def together(answers: Sequence[GoalAnswer], *, comparable: bool) -> Reply:
         comparable=comparable,
         solve_seconds=sum(outcome.solve_seconds for outcome in outcomes) if outcomes else None,
         version=outcomes[-1].version if outcomes else "",
-        engine="+".join(sorted({answer.engine for answer in answers})),
+        engine=engines(answers),
         note=next((outcome.message for outcome in outcomes if outcome.termination is Termination.ERROR), ""),
     )
 

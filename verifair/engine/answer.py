@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,14 @@ class GoalAnswer:
     outcomes: tuple[Outcome, ...]
     nodes: int
 
+    @classmethod
+    def blank(cls, engine: str, reason: Reason) -> GoalAnswer:
+        """Return the answer of somebody who knows nothing."""
+        return cls(
+            status=Status.UNKNOWN, reason=reason, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None, agrees=None,
+            engine=engine, outcomes=(), nodes=0,
+        )
+
     @property
     def claim(self) -> Claim:
         """The word of the solver that was asked last."""
@@ -56,6 +64,11 @@ class GoalAnswer:
     def evidence(self) -> Tree | PhaseTree | Claim:
         """What stands behind a proof: its tree, else a solver's word."""
         return self.claim if self.tree is None else self.tree
+
+
+def engines(answers: Iterable[GoalAnswer]) -> str:
+    """Return who decided, or tried to; nobody did with what is moot."""
+    return "+".join(sorted({answer.engine for answer in answers if answer.reason is not Reason.MOOT}))
 
 
 def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list[GoalAnswer]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from verifair.engine.answer import GoalAnswer, replayed
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.open_goals import OPEN, PROVED, VIOLATED, BatchDecision
-from verifair.engine.solver import ask, left
+from verifair.engine.solver import ask
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
@@ -59,11 +60,14 @@ def solve(
             if method == "auto" and not smooth:
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
         case "lp" | "milp" | "smt":
-            twin, count = Twin.of(problem), len(problem.goals)
-            answers = [
-                [ask(twin, q, g, method, solver, left(budget, deadline), None) for g in range(count)]
-                for q in range(len(problem.batch))
-            ]
+            twin = Twin.of(problem)
+            answers = [[GoalAnswer.blank(method, Reason.MOOT)] * len(problem.goals) for _ in range(len(problem.batch))]
+            pairs = list(product(range(len(problem.batch)), range(len(problem.goals))))
+
+            def alone(q: int, g: int, seconds: float) -> GoalAnswer:
+                return ask(twin, q, g, method, solver, replace(budget, seconds=seconds), None)
+
+            _share_out(answers, pairs, alone, deadline, group)
         case _:
             raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     return replayed(problem, answers)
@@ -78,12 +82,19 @@ def _answer(decision: BatchDecision, q: int, g: int) -> GoalAnswer:
     violated = status == VIOLATED
     return GoalAnswer(
         status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED}[status],
-        reason=None if status != OPEN else {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL),
+        reason=_open_for(decision, q) if status == OPEN else None,
         lower=float(decision.lower[q, g]), upper=float(decision.upper[q, g]),
         tree=decision.trees.tree(q, g) if status == PROVED else None, witness=decision.witness[q, g] if violated else None,
         margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None, agrees=None,
         engine="branch-and-bound", outcomes=(), nodes=int(decision.nodes[q]),
     )
+
+
+def _open_for(decision: BatchDecision, q: int) -> Reason:
+    """Return why a goal of a question was left open."""
+    if decision.out_of[q] == "" and decision.refuted[decision.group[q]]:
+        return Reason.MOOT
+    return {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL)
 
 
 def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
@@ -100,8 +111,7 @@ def _settle_the_rest(
     """Return what ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
 
     def open_goals() -> list[tuple[int, int]]:
-        violated = [q for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)]
-        refuted = set() if group is None else {group[q] for q in violated}
+        refuted = set() if group is None else _refuted(answers, group)
         return [
             (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
             if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
@@ -126,9 +136,44 @@ def _settle_the_rest(
             pending = open_goals()
     if pending:
         twin = Twin.of(problem)
-        for q, g in pending:
-            answers[q][g] = ask(twin, q, g, "milp", solver, left(budget, deadline), answers[q][g])
+
+        def exactly(q: int, g: int, seconds: float) -> GoalAnswer:
+            return ask(twin, q, g, "milp", solver, replace(budget, seconds=seconds), answers[q][g])
+
+        _share_out(answers, pending, exactly, deadline, group)
     return answers
+
+
+def _share_out(
+    answers: list[list[GoalAnswer]], pending: list[tuple[int, int]], decide_one: Callable[[int, int, float], GoalAnswer],
+    deadline: float, group: Integers | None,
+) -> None:
+    """Decide the pending goals one after the other, until a violation has decided their group.
+
+    Each gets its share of the seconds that are left, and leaves to the next ones what it does not need. Those that ran out of
+    theirs are asked once more where there is half as much again for each: a solver begins anew.
+    """
+    given, interrupted = 0.0, False
+    while pending and not interrupted and (deadline - time.monotonic()) / len(pending) >= 1.5 * given:
+        again: list[tuple[int, int]] = []
+        for k, (q, g) in enumerate(pending):
+            if group is not None and group[q] in _refuted(answers, group):
+                continue
+            seconds = (deadline - time.monotonic()) / (len(pending) - k)
+            if interrupted or seconds <= 0:
+                answers[q][g] = replace(answers[q][g], reason=Reason.INTERRUPTED if interrupted else Reason.TIME)
+                continue
+            answers[q][g] = decide_one(q, g, seconds)
+            interrupted = answers[q][g].reason is Reason.INTERRUPTED  # the solver heard a Ctrl-C that was meant for all of us
+            if answers[q][g].reason is Reason.TIME:
+                again.append((q, g))
+                given = max(given, seconds)
+        pending = again
+
+
+def _refuted(answers: list[list[GoalAnswer]], group: Integers) -> set[int]:
+    """Return the groups that a violation has decided."""
+    return {int(group[q]) for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)}
 
 
 def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: GoalAnswer) -> GoalAnswer:

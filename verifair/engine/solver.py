@@ -1,4 +1,7 @@
-"""One goal by a solver: LP, MILP or SMT, and what its word is worth.
+"""One goal by a solver: LP, MILP or SMT, asked to decide it, and what its word is worth.
+
+A MILP stops at the first point that violates the goal, or at a bound that suffices for a claim (`Budget`'s stops); where exact
+evaluation rejects its point it goes on, at last to its optimum.
 
 Sound? a solver's "proved" is only ever a claim, above its tolerance and on programs whose numbers it can handle; its points count
 once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MILP up to its tolerances; LP is not.
@@ -34,6 +37,12 @@ LARGEST_SCALE = 1e7
 """Of a program's coefficients and bounds. Beyond it float64 solvers were seen to be wrong by any amount: they claim nothing."""
 
 
+LEAST_TOLERANCE = 1e-7
+"""Programs other than SMT's hold inputs rounded to float32: what an exact solver says of one holds up to this, over its scale."""
+REJECTED = 2
+"""Points that exact evaluation may reject before a solver is asked for its optimum."""
+
+
 def left(budget: Budget, deadline: float) -> Budget:
     """Return the same budget with the seconds that are left; a solver needs a positive number."""
     return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
@@ -42,12 +51,8 @@ def left(budget: Budget, deadline: float) -> Budget:
 def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None) -> GoalAnswer:
     """Decide one goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small
     enough calls for another line of the curve, MAX_LINES times at most."""
-    blank = GoalAnswer(
-        status=Status.UNKNOWN, reason=Reason.SOLVER_ERROR, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None,
-        agrees=None, engine=method, outcomes=(), nodes=0,
-    )
     goal = twin.problem.goals[g]
-    current = before or blank
+    current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
     deadline = time.monotonic() + budget.seconds
     box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
     match method:
@@ -57,10 +62,15 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
             encoding = triangle(box)
         case _:
             encoding = smt(box)
-    backend = solver or ("z3" if method == "smt" else "highs")
+    backend = registry.get(solver or ("z3" if method == "smt" else "highs"))
+    # A point of a relaxation is rarely one of the network: its optimum is asked for, the worst of them.
+    below = 0.0 if method == "milp" else None
+    rejected = 0
     for _ in range(MAX_LINES):
         program = violated(encoding, goal) if method == "smt" else encoding.worst(goal)
-        outcome = registry.solve(program, backend=backend, budget=left(budget, deadline))
+        above = sufficient(backend.tolerance) * _scale(program) * (1 + 1e-6) if _scale(program) <= LARGEST_SCALE else None
+        limits = left(budget, deadline) if method == "smt" else replace(left(budget, deadline), stop_below=below, stop_above=above)
+        outcome = backend.solve(program, budget=limits)
         if len(goal.rows) == 1 and method != "smt" and _scale(program) <= LARGEST_SCALE:
             compare(twin.problem, q, goal.rows[0], outcome, current)
         current = _judge(_Question(problem=twin.problem, q=q, g=g, method=method), outcome, encoding, program, current)
@@ -68,10 +78,26 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
             break
         _, margins = exact_goals(twin.problem, np.array([q]), encoding.decode(outcome.values))
         further = refined(goal, margins[0])
-        if further is None:
+        if further is not None:
+            goal = further
+        elif outcome.limit is Limit.DECIDED and below is not None:
+            rejected += 1
+            below = None if rejected > REJECTED else _lower(below, outcome, program)
+        else:
             break
-        goal = further
     return current
+
+
+def sufficient(tolerance: float) -> float:
+    """Return what a bound, over its program's scale, must exceed before it is a claim, for a backend of this tolerance."""
+    return 10 * max(tolerance, LEAST_TOLERANCE)
+
+
+def _lower(below: float, outcome: Outcome, program: Program) -> float:
+    """Return the next threshold for points, after one that met `below` was rejected: twice as low, and beyond what tolerances
+    explain."""
+    met = below if outcome.primal_bound is None else min(below, outcome.primal_bound)
+    return 2 * met - sufficient(outcome.tolerance) * _scale(program)
 
 
 def compare(problem: TwinProblem, q: int, row: Array, outcome: Outcome, known: GoalAnswer) -> None:
@@ -133,7 +159,7 @@ def status_of(
     """Map why a solver stopped to what that means for  "the objective is positive everywhere".
 
     exact: the program says "some point fails", in exact arithmetic, so INFEASIBLE proves.   Otherwise the program minimises the
-    row, and only a bound (over the program's scale) above the backend's tolerance is a claim.   Witnesses have been dealt with
+    row, and only a bound (over the program's scale) that is `sufficient` is a claim.   Witnesses have been dealt with
     before: a point that is still here was not confirmed.   empty: constraints may forbid every row, which proves too.
     """
     match outcome.termination:
@@ -141,13 +167,13 @@ def status_of(
             # A minimisation over a box has a point, unless constraints leave none: else this can only be a numerical accident.
             return (Status.PROVED, None) if exact or empty else (Status.UNKNOWN, Reason.NUMERICAL)
         case Termination.OPTIMAL:
-            if not exact and bound > 10 * outcome.tolerance:
+            if not exact and bound > sufficient(outcome.tolerance):
                 return Status.PROVED, None
             return Status.UNKNOWN, Reason.RELAXATION_TOO_WEAK if relaxation else Reason.WITNESS_REJECTED
         case Termination.SATISFIED:
             return Status.UNKNOWN, Reason.WITNESS_REJECTED
         case Termination.LIMIT:
-            if not exact and bound > 10 * outcome.tolerance:
+            if not exact and bound > sufficient(outcome.tolerance):
                 return Status.PROVED, None
             return Status.UNKNOWN, limit_reason(outcome.limit)
         case Termination.UNBOUNDED | Termination.INFEASIBLE_OR_UNBOUNDED | Termination.NUMERICAL:
@@ -168,6 +194,8 @@ def limit_reason(limit: Limit | None) -> Reason:
             return Reason.MEMORY
         case Limit.INTERRUPTED:
             return Reason.INTERRUPTED
+        case Limit.DECIDED:  # by a point, which was not confirmed; a bound that ended the search was a claim
+            return Reason.WITNESS_REJECTED
         case Limit.OTHER | None:
             return Reason.SOLVER_ERROR
         case unreachable:

@@ -31,6 +31,8 @@ class Reason(Enum):
     WITNESS_REJECTED = "witness-rejected"
     NUMERICAL = "numerical"
     SOLVER_ERROR = "solver-error"
+    MOOT = "moot"
+    """A question beside it is refuted, which decides both."""
 
 
 @dataclass(frozen=True, kw_only=True)

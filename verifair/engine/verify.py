@@ -18,7 +18,7 @@ from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import BoxQuery, BoxStatement
 from verifair.checker.tree import PhaseTree, Tree
-from verifair.engine.answer import GoalAnswer
+from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.questions import goals_of, questions_of, twin_problem
@@ -51,7 +51,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
         witness=_witness(query, problem, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
-        engine=flat[0].engine if len({a.engine for a in flat}) == 1 else "+".join(sorted({a.engine for a in flat})),
+        engine=engines(flat),
         seconds=time.monotonic() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
     )
