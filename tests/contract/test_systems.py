@@ -112,7 +112,8 @@ def test_the_schema_of_the_toy_is_generated() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (("--times", 0), "--times 0: expected at least 1"), (("--times", 101), "--times 101: expected at most 100"),
+    (("--times", 0), "--times 0: expected a whole number from 1 to 100"),
+    (("--times", 101), "--times 101: expected a whole number from 1 to 100"),
     (("--side", "left"), "--side left: expected positive or negative"), (("--timeout", 1e-9), "--timeout: the time was up after"),
     (("--out", "file"), "--out file: is a file; name a folder"), (("--seed", -1), "--seed"),
 ])

@@ -206,17 +206,17 @@ def _constant(schema: Schema, folder: Path, outputs: int = 2) -> tuple[object, .
 
 
 BAD: dict[str, tuple[str, tuple[object, ...]]] = {
-    "tau negative": ("--tau -1: expected more than 0", ("--tau", -1)),
-    "tau zero": ("--tau 0: expected more than 0", ("--tau", 0)),
+    "tau negative": ("--tau -1: expected a number above 0", ("--tau", -1)),
+    "tau zero": ("--tau 0: expected a number above 0", ("--tau", 0)),
     "all unmatched at tau": ("nobody has a counterpart that near; the nearest pair is", ("--tau", 1e-6)),
-    "threshold": ("--threshold 1.5: expected at most 1", ("--threshold", 1.5)),
+    "threshold": ("--threshold 1.5: expected a number from 0 to 1, such as 0.5", ("--threshold", 1.5)),
     "steps": ("--steps 0: expected exact, or a number", ("--steps", 0)),
     "ties": ("--ties last: expected first or random", ("--ties", "last")),
     "unknown column": ("did you mean 'sex'", ("--protected", "sexx")),
     "no such reference": ("nofile.csv: there is no such file", ("--reference", "nofile.csv")),
     "a number": ("--split duration=", ("--protected", "duration")),
-    "delta negative": ("--certify -1: expected at least 0", ("--certify", -1)),
-    "certificate of nothing": ("add --certify DELTA, or drop it", ("--certificate", "proof.json")),
+    "delta negative": ("--certify -1: expected a number of at least 0", ("--certify", -1)),
+    "certificate of nothing": ("--certificate belongs to --certify", ("--certificate", "proof.json")),
     "out is a file": ("--out file.txt: is a file", ("--out", "file.txt")),
     "nowhere to write": ("nothing can be written", ("--json", "file.txt/a.json")),
     "no time": ("--timeout", ("--timeout", 0)),

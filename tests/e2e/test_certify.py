@@ -381,7 +381,7 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
 
 @pytest.mark.parametrize(("extra", "message"), [
     (["--flip", "--epsilon", "0.1"], "choose one"),
-    (["--epsilon", "1.5"], "--epsilon 1.5: expected less than 1"),
+    (["--epsilon", "1.5"], "--epsilon 1.5: expected a number above 0 and below 1"),
     (["--box", "age"], "expected feature=value or feature=low:high"),
     (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
     (["--box", "agee=3"], "did you mean 'age'?"),
@@ -403,12 +403,14 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--maximise", "--epsilon", "0.1"], "drop --epsilon"),
     (["--maximise", "--exit-verdict"], "drop --exit-verdict"),
     (["--maximise", "--method", "milp"], "drop --method"),
-    (["--maximise", "--tolerance", "1e-9"], "--tolerance 1e-09: expected at least 1e-06"),
+    (["--maximise", "--tolerance", "1e-9"], "--tolerance 1e-09: expected a number of at least 1e-06 and below 1, such as 0.0001"),
     (["--tolerance", "1e-3"], "--tolerance belongs to --maximise"),
+    (["--tolerance", "0.0001"], "--tolerance belongs to --maximise: add --maximise, or drop --tolerance"),  # the default, given
+    (["--jobs", "1"], "--jobs belongs to --partition"),
     (["--logit"], "--logit belongs to --maximise"),
     (["--plot", "x.png"], "--plot belongs to --partition"),
-    (["--store", "x.sqlite", "--maximise"], "--store belongs to --partition, not to --maximise"),
-    (["--partition", "1"], "--partition 1: expected at least 2"),
+    (["--store", "x.sqlite", "--maximise"], "--store belongs to --partition"),
+    (["--partition", "1"], "--partition 1: expected a whole number of at least 2"),
     (["--partition", "3", "--certificate", "x.json"], "drop --certificate"),
     (["--partition", "3", "--solver", "highs"], "drop --solver"),
     (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),

@@ -380,11 +380,11 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "ties": ("--ties last: expected share or first", ("--demo", "loan", "--ties", "last")),
     "correction": ("--correct fdr: expected bh", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
-    "tau": ("--tau 1: expected less than 1", ("--demo", "loan", "--tau", 1)),
+    "tau": ("--tau 1: expected a number of at least 0 and below 1, such as 0", ("--demo", "loan", "--tau", 1)),
     "categories": ("--sensitivity: node 'job': its mechanism is Categorical", ("--demo", "german", "--sensitivity")),
     "certified categories": ("--certify: node 'job'", ("--demo", "german", "--certify", 95)),
     "no network": ("--certify proves what a network decides, and here decides none", ("--demo", "loan", "--certify", 95)),
-    "certificate of nothing": ("add --certify 95, or drop it", ("--demo", "loan", "--certificate", "proof.json")),
+    "certificate of nothing": ("--certificate belongs to --certify", ("--demo", "loan", "--certificate", "proof.json")),
     "certified level": ("--certify 5: expected percent", ("--demo", "german", "--certify", 5)),
     "out is a file": ("--out loan.csv: is a file", ("--demo", "loan", "--out", "loan.csv")),
     "nowhere to write": ("nothing can be written", ("--demo", "loan", "--json", "loan.csv/a.json")),
@@ -504,7 +504,7 @@ def test_the_recorded_decision_makes_nobody_similar(run_loan: Run) -> None:
 
 @pytest.mark.parametrize(("line", "told"), [
     ("seed = 5", "seed: unknown key"),
-    ("tau = -0.5", "[situation]: tau: Input should be greater than or equal to 0, found -0.5"),
+    ("tau = -0.5", "[situation]: tau = -0.5, expected a number of at least 0 and below 1"),
     ('preset = "paper"\nlevel = 0.9', "itself: drop it, or drop your level"),
     ('attributes = ["AnualSalary"]', "own.toml: [situation]: attribute AnualSalary: the table has no such column"),
 ])

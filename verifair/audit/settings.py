@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.file import TomlSection
 from verifair.systems.cst.settings import Name
-from verifair.systems.settings import Positive
+from verifair.systems.settings import Positive, Settings
 from verifair.systems.system import SYSTEMS, system
 
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
@@ -95,7 +95,7 @@ class Analysis:
     timeout: float | None
 
 
-class _Timeout(TomlSection):
+class _Timeout(Settings):
     """What every analysis may say beside its own settings."""
 
     timeout: Positive | None = None
@@ -110,27 +110,19 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     lines = [f"{key}: is missing; add it" for key in found.required if key not in given]
     made: list[Any] = []
     lines += [f"{key}: List should have at least 1 item, found []" for key, value in given.items() if value == []]
-    for kind, values in ((found.settings, {**found.audit_defaults, **given}), (_Timeout, rest)):
+    for kind, values, defaults in ((found.settings, given, found.audit_defaults), (_Timeout, rest, {})):
         try:
-            made.append(kind.model_validate(values))
+            made.append(kind.of(values, defaults))
         except ValidationError as error:
-            lines += (line.replace("valid tuple", "valid list") for line in schema_file.problems(error, (*keys, "timeout")))
-    lines += _converted(given, made[0]) if not lines else []
+            lines += schema_file.problems(error, kind, (*keys, "timeout"))
+    for name, to, value in made[0].strays() if not lines else ():
+        what = to if value is None else f"{to} = {schema_file.written(value)}"
+        lines.append(f"{name}: belongs to {what}: add that, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
     return Analysis(settings=made[0], timeout=made[1].timeout)
 
 
-def _converted(given: Mapping[str, Any], made: Any) -> Iterator[str]:
-    """Tell the values that are of another type than their setting: "20" is no number, and 1 is neither true nor false."""
-    for key, value in given.items():
-        kind = type(getattr(made, key))
-        if kind in VALID and type(value) is not kind and not (kind is float and type(value) is int):
-            yield f"{key}: Input should be a valid {VALID[kind]}, found {schema_file.shown(value)}"
-
-
-VALID = {bool: "boolean", int: "integer", float: "number"}
-"""Types that TOML has, as messages call them."""
 SECTIONS: dict[str, type[TomlSection]] = {"model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -17,26 +17,23 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from verifair.errors import QueryError
+from verifair.schema import file as schema_file
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
-
-RANGES = {
-    "greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le"), "greater_than": ("more than", "gt"),
-    "less_than": ("less than", "lt"),
-}
-"""pydantic's name of a range error -> how it is told, and where its end is."""
 
 
 def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None = None) -> typer.Typer:
     """Return the command of a system. run: what it does with its options; by default what all systems do."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
-    def command(**given: Any) -> None:
-        (run or run_system)(system, given)
+    def command(context: typer.Context, **options: Any) -> None:
+        typed = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
+        (run or run_system)(system, {name: options[name] for name in typed})
 
     groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
     fields = [(name, one) for group in groups for name, one in group.model_fields.items() if group is not Run or name in system.run]
-    parameters = [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
+    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    parameters += [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app.command(system.verb, help=system.help)(command)
     return app
@@ -90,11 +87,11 @@ def _plain_type(annotation: Any) -> Any:
     return annotation
 
 
-def build(group: type[Settings], given: dict[str, Any], defaults: Any = ()) -> Any:
+def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
     """Return the settings of a group. Raises QueryError that names the option, what was found and what is expected."""
-    own = {name: value for name, value in given.items() if name in group.model_fields and value is not None}
+    own, others = ({name: one for name, one in part.items() if name in group.model_fields} for part in (given, defaults or {}))
     try:
-        return group.model_validate({**dict(defaults), **own}, context="command line")
+        return group.of(own, others, context="command line")
     except ValidationError as error:
         problems = error.errors(include_url=False)
         deeper = {one["loc"][0] for one in problems if len(one["loc"]) > 1}  # a refused item is not also a missing one
@@ -108,21 +105,23 @@ def _told(group: type[Settings], problem: Any) -> str:
     text = str(problem["msg"]).removeprefix("Value error, ")
     if not place:
         return text
-    option = option_name(place[0], group.model_fields[place[0]])
-    found = problem["input"]
+    field = group.model_fields[place[0]]
+    item = f"{place[1]}=" if get_origin(field.annotation) is dict and len(place) > 1 else ""  # of feature=value
+    option = f"{option_name(place[0], field)} {item}{_word(problem['input'])}"
     if problem["type"] == "value_error":
-        return f"{option} {text}" if not isinstance(found, (int, float, str)) else f"{option} {_word(found)}: {text}"
+        return f"{option}: {text}" if item or isinstance(problem["input"], (int, float, str)) else f"{option.split()[0]} {text}"
     if problem["type"] == "literal_error":
         *first, last = [one.strip(" '") for one in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{option} {found}: expected {' or '.join([', '.join(first), last] if first else [last])}"
-    if problem["type"] in RANGES:
-        words, key = RANGES[problem["type"]]
-        return f"{option} {_word(found)}: expected {words} {problem['ctx'][key]:g}"
-    return f"{option} {_word(found)}: {text[0].lower()}{text[1:]}".replace("input should be", "expected a value that is")
+        return f"{option}: expected {' or '.join([', '.join(first), last] if first else [last])}"
+    if problem["type"] in schema_file.RANGES:
+        return f"{option}: expected {schema_file.expected(problem, group)}"
+    return f"{option}: {text[0].lower()}{text[1:]}".replace("input should be", "expected")
 
 
 def _word(found: Any) -> str:
     """Return a value as somebody would type it."""
+    if isinstance(found, tuple):
+        return ",".join(map(_word, found))
     return f"{found:g}" if isinstance(found, float) else str(found)
 
 
@@ -130,15 +129,24 @@ def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
     """Return what was asked for. Raises QueryError for options that are wrong, do not go together, or cannot be written to."""
     from verifair.cli import output
 
-    defaults = {name: value for name, value in system.defaults.items() if name in Run.model_fields}
-    run: Run = build(Run, {name: given[name] for name in system.run}, defaults)
-    inputs, settings = build(system.inputs, given), build(system.settings, given)
+    run: Run = build(Run, {name: value for name, value in given.items() if name in system.run}, system.defaults)
+    inputs, settings = build(system.inputs, given, system.defaults), build(system.settings, given)
+    strays = [(_option(system, name), _option(system, to), value) for name, to, value in settings.strays(inputs, run)]
+    for option, to, value in strays:
+        to = to if value in (None, True) else f"{to} {value}"
+        raise QueryError(f"{option} belongs to {to}: add {to}, or drop {option}")
     try:
         settings.check_options(inputs, run)
     except ValueError as error:
         raise QueryError(str(error)) from None
     output.check(system, run, settings)
     return inputs, settings, run
+
+
+def _option(system: System, name: str) -> str:
+    """Return "--json" for the name of a field, whichever group it is of."""
+    group = next(one for one in (system.settings, system.inputs, Run) if name in one.model_fields)
+    return option_name(name, group.model_fields[name])
 
 
 def run_system(system: System, given: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[floa
 
 def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: bool, index: pd.Index) -> pd.Series:
     if not numeric:
-        raise QueryError(f"--split {name}: is not a number, so it has no values at most and above; drop --split")
+        raise QueryError(f"--split {name}: {name!r} holds words, and only numbers can be cut; drop --split")
     if cuts is not None:
         ends = [f"{cut:g}" for cut in cuts]
         middle = [f"above {low} to {high}" for low, high in pairwise(ends)]

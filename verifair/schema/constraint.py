@@ -112,7 +112,7 @@ class Constraint(BaseModel):
         except ValidationError as error:
             name = data.get("name") if isinstance(data, Mapping) else None
             place = f"constraint {name!r}: " if name else "constraint without a name: "
-            lines = schema_file.problems(error, ["name", "if", "then", "never"])
+            lines = schema_file.problems(error, cls)
             raise SchemaError("\n".join(place + line for line in lines)) from None
 
     @property

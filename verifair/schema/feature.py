@@ -113,7 +113,7 @@ class Feature(BaseModel):
         except ValidationError as error:
             name = data.get("name") if isinstance(data, Mapping) else None
             place = f"feature {name!r}: " if name else "feature without a name: "
-            raise SchemaError("\n".join(place + line for line in schema_file.problems(error, list(cls.model_fields)))) from None
+            raise SchemaError("\n".join(place + line for line in schema_file.problems(error, cls))) from None
 
     def _problem_of_number(self) -> str | None:
         if self.categories is not None or self.codes is not None:

@@ -7,9 +7,10 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from verifair.errors import SchemaError
 from verifair.schema.spelling import nearest
@@ -57,7 +58,7 @@ def loaded(text: str, name: str, what: str) -> dict[str, Any]:
 
 def shown(value: Any) -> str:
     """Return a value as a message has it: whoever wrote a megabyte where a word is expected need not read it again."""
-    text = repr(value)
+    text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
@@ -116,9 +117,7 @@ def section(kind: type[Kind], title: str, data: Any) -> Kind:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        keys = [field.alias or name for name, field in kind.model_fields.items()]
-        lines = [line.replace("valid tuple", "valid list") for line in problems(error, keys)]
-        raise SchemaError("\n".join(f"{title}: {line}" for line in lines)) from None
+        raise SchemaError("\n".join(f"{title}: {line}" for line in problems(error, kind))) from None
 
 
 class TomlSection(BaseModel):
@@ -138,25 +137,26 @@ class TomlSection(BaseModel):
 
 def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return TOML text of the fields, in the order given."""
-    lines = ["[model]", *(f"{key} = {_value(value)}" for key, value in model.items())]
+    lines = ["[model]", *(f"{key} = {written(value)}" for key, value in model.items())]
     for title, sections in (("[[feature]]", features), ("[[constraint]]", constraints)):
         for section in sections:
-            lines += ["", title, *(f"{key} = {_value(value)}" for key, value in section.items())]
+            lines += ["", title, *(f"{key} = {written(value)}" for key, value in section.items())]
     return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:
     """Return a name as a TOML key: names of features may hold anything."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else written(name)
 
 
-def _value(value: Any) -> str:
+def written(value: Any) -> str:
+    """Return a value as TOML has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {written(v)}" for k, v in value.items()) + " }"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return "[" + ", ".join(written(v) for v in value) + "]"
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
     if isinstance(value, int):
@@ -164,8 +164,12 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's, save for DEL
 
 
-def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
-    """Yield what pydantic found, in our words, one line a problem: key, what was found, the remedy. known: the keys there are."""
+def problems(error: ValidationError, kind: type[BaseModel], known: Sequence[str] = ()) -> Iterator[str]:
+    """Yield what pydantic found, in our words, one line a problem: key, what was found, the remedy.
+
+    kind: what was read.   known: the keys there are, where not all of its fields are.
+    """
+    known = known or [field.alias or name for name, field in kind.model_fields.items()]
     for problem in error.errors():
         tags = ("word", "affine")
         where = ".".join(str(part) for part in problem["loc"] if part not in tags)
@@ -182,5 +186,37 @@ def problems(error: ValidationError, known: Sequence[str]) -> Iterator[str]:
             case "value_error":
                 for line in str(problem["ctx"]["error"]).splitlines():
                     yield f"{where}: {line}"
+            case one if one in RANGES:
+                yield f"{where} = {shown(given)}, expected {expected(problem, kind)}"
             case _:
-                yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, found {shown(given)}"
+                text = problem["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
+                yield f"{where}: {text}, found {shown(given)}"
+
+
+RANGES = {"greater_than_equal": "ge", "greater_than": "gt", "less_than_equal": "le", "less_than": "lt"}
+"""pydantic's name of a range error -> the end that was passed."""
+ENDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def expected(problem: Any, kind: type[BaseModel]) -> str:
+    """Return the whole range of a field of `kind` that a value lies outside of, and its default as an example."""
+    field = next((one for name, one in kind.model_fields.items() if problem["loc"][:1] in ((name,), (one.alias,))), None)
+    marks = list(_marks(field))
+    ends = {end: getattr(one, end) for end in ENDS for one in marks if isinstance(getattr(one, end, None), (int, float))}
+    passed = RANGES[problem["type"]]
+    if ends.get(passed) != problem["ctx"][passed]:  # of another model within the field
+        marks, ends = [], {passed: problem["ctx"][passed]}
+    words = " and ".join(f"{ENDS[end]} {value:.10g}" for end, value in ends.items())
+    if set(ends) == {"ge", "le"}:
+        words = f"from {ends['ge']:.10g} to {ends['le']:.10g}"
+    default = field.default if field is not None and marks else None
+    example = default[0] if isinstance(default, tuple) and default else default
+    such = f", such as {example:.10g}" if isinstance(example, (int, float)) else ""
+    return f"a {'whole ' if int in marks and float not in marks else ''}number {words}{such}"
+
+
+def _marks(kind: Any) -> Iterator[Any]:
+    """Yield a type, what it is made of, and what is said of their values."""
+    yield kind
+    for one in (kind.annotation, *kind.metadata) if isinstance(kind, FieldInfo) else get_args(kind):
+        yield from _marks(one)

@@ -79,7 +79,7 @@ class Schema(BaseModel):
             return handler(data)
         except ValidationError as error:
             known = [name for name in cls.model_fields if name not in ("features", "constraints")]
-            raise SchemaError("\n".join(schema_file.problems(error, known))) from None
+            raise SchemaError("\n".join(schema_file.problems(error, cls, known))) from None
 
     # Files
 

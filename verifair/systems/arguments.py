@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
-from verifair.schema import file as schema_file
 from verifair.schema import rows as schema_rows
 from verifair.schema.feature import text
+from verifair.schema.file import RANGES, problems, shown
 from verifair.schema.schema import Schema
 from verifair.systems.settings import Settings
 
@@ -30,15 +30,24 @@ def check_number(name: str, value: Any, *, whole: bool = False) -> None:
 
 
 def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
-    """Return an estimator's parameters as settings; others than those are not looked at. Raises QueryError."""
+    """Return an estimator's parameters as settings; others than those are not looked at. Raises QueryError.
+
+    A parameter counts as given where it is not at its default.
+    """
     own = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
+    default = {name: one.get_default(call_default_factory=True) for name, one in settings.model_fields.items()}
+    away = {name: value for name, value in plain.items() if type(value) is not type(default[name]) or value != default[name]}
     try:
-        return settings.model_validate(plain)
+        made = settings.of(away)
     except ValidationError as error:
-        told = zip(schema_file.problems(error, ()), error.errors(), strict=False)
-        lines = (line if "found" in line else f"{line}, found {schema_file.shown(one['input'])}" for line, one in told)
-        raise QueryError("\n".join(lines)) from None
+        told = zip(problems(error, settings), error.errors(), strict=False)
+        said = (line if "found " in line or one["type"] in RANGES else f"{line}, found {shown(one['input'])}" for line, one in told)
+        raise QueryError("\n".join(said)) from None
+    for name, to, value in made.strays():
+        needs = to if value is None else f"{to} = {value!r}"
+        raise QueryError(f"{name} = {away[name]!r}: belongs to {needs}; pass that, or leave {name} out")
+    return made
 
 
 def check_table(table: Any) -> None:

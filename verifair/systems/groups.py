@@ -47,7 +47,7 @@ def rows_of(settings: Grouped, subject: Subject, verb: str) -> Rows:
         raise QueryError(f"{verb} needs groups to compare: pass --protected NAME (protected in the schema: {known})")
     other = next((name for name in settings.split if name not in names), None)
     if other is not None:
-        raise QueryError(f"--split {other}: {other!r} makes no groups; it splits one of --protected {', '.join(names)}")
+        raise QueryError(f"--split {other}: {other!r} is not in --protected ({', '.join(names)}); add it there, or drop --split")
     chosen, audited = _audited(settings.audit, subject, frame)
     rows = len(frame)
     if settings.outside == "drop":

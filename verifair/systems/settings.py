@@ -6,12 +6,12 @@ of the estimator, and the entry in the JSON schema. This module imports pydantic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Option:
     name: the option, such as "--json", or what the usage line calls an argument.   argument: it is positional.
     type: of what is typed, before the field's own validators (dictionaries are typed as texts "name=value").
     hidden: keys of the audit file alone.
-    unsaid: without the option the field is not set, so that another file may say its value; the default is what counts then.
+    unsaid: the help shows no default, as another file may say the value; the default is what counts where it does not.
     """
 
     name: str | None = None
@@ -34,12 +34,28 @@ class Option:
 class Settings(BaseModel):
     """A group of settings. Values are checked when they are set; there is no second check.
 
+    A value of another type is refused: "3" is no number, 1 is neither true nor false. Lists stand for tuples, which TOML has not.
     A validator that has a context is at work on what somebody typed in a command.
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(), arbitrary_types_allowed=True
+        strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(),
+        arbitrary_types_allowed=True,
     )
+    belongs: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    """Option -> the setting without which it means nothing, and its value (None: whatever it is)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists(cls, data: Any) -> Any:
+        return tuples(data)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, context: str | None = None) -> Self:
+        """Return the settings that were given, with other defaults. Only those count as given. Raises ValidationError."""
+        made = cls.model_validate({**(defaults or {}), **given}, context=context)
+        made.model_fields_set.intersection_update(given)
+        return made
 
     def check_options(self, inputs: Any, run: Run) -> None:
         """Raise ValueError for options that do not go together; asked of the command line alone, before anything is read."""
@@ -54,9 +70,19 @@ class Settings(BaseModel):
         """Return option -> file of those settings that are written to."""
         return {}
 
-    def given(self, name: str) -> bool:
-        """Return whether a setting is not at its default."""
-        return bool(getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True))
+    def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
+        """Yield every option that was given, whatever its value, without the setting that it belongs to, and that setting."""
+        for name, (to, value) in self.belongs.items():
+            has = getattr(self, to)
+            if any(name in one.model_fields_set for one in (self, *others)) and (has is None if value is None else has != value):
+                yield name, to, value
+
+
+def tuples(value: Any) -> Any:
+    """Return the same with tuples for lists, also within."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(tuples, value))
+    return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 class Inputs(Settings):
@@ -158,9 +184,9 @@ def _ends(value: Any) -> Any:
 Protected = Annotated[tuple[str, ...], Option(type=list[str])]
 Box = Annotated[dict[str, Any], BeforeValidator(_ends), typed(parsed_box), Option(type=list[str])]
 """feature -> value, or (low, high); on the command line feature=value or feature=low:high."""
-Whole = Annotated[int, Field(strict=True, ge=1)]
+Whole = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Units = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Units = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A number of the schema's units."""
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Outside = Literal["error", "drop"]
@@ -179,19 +205,20 @@ def _cuts(texts: Sequence[str]) -> dict[str, Any]:
     return out
 
 
-def _rising(split: Any) -> Any:
-    for name, cuts in split.items():
-        if not cuts or sorted(set(cuts)) != list(cuts):
-            raise ValueError(f"of {name!r}: found {list(cuts)}, expected numbers that rise, such as 25,60")
-    return split
+def _rising(cuts: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+    if not cuts or sorted(set(cuts)) != list(cuts):
+        expected = "expected numbers that rise, such as"
+        raise ValueError(f"{expected} 25,60" if info.context else f"found {list(cuts)}, {expected} [25, 60]")
+    return cuts
 
 
+Cuts = Annotated[tuple[Number, ...], AfterValidator(_rising)]
 class Grouped(Settings):
     """Rows of a table that fall into groups, of which some are asked about. `verifair.systems.groups` reads them."""
 
     protected: Protected = ()
     """Feature or column that makes groups; several combine."""
-    split: Annotated[dict[str, tuple[Number, ...]], AfterValidator(_rising), typed(_cuts), Option(type=list[str])] = {}
+    split: Annotated[dict[str, Cuts], typed(_cuts), Option(type=list[str])] = {}
     """feature=5: two groups, at most 5 and above; feature=5,9: three; repeat."""
     audit: str = "all"
     """Whose decisions are asked about: all, test (with --demo), or column=value."""

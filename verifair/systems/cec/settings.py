@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 
-from verifair.systems.settings import Grouped, Inputs, Option, Positive, Run, Units
+from verifair.systems.settings import Grouped, Option, Positive, Units
 from verifair.systems.system import About, System
 
 MOST_STEPS = 10_000
@@ -16,12 +16,12 @@ Ties = Literal["first", "random"]
 """first: among equally near people the lowest row.   random: one drawn with the seed."""
 
 
-def _steps(value: Any) -> int | str:
-    """Return "exact", or a number of steps, from what was typed."""
+def _steps(value: Any, info: ValidationInfo) -> int | str:
+    """Return "exact", or a number of steps; what was typed is a text."""
     if value == "exact":
         return "exact"
-    typed = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
-    if (typed or isinstance(value, int)) and 0 < int(value) <= MOST_STEPS:
+    typed = info.context and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
+    if (typed or type(value) is int) and 0 < int(value) <= MOST_STEPS:
         return int(value)
     raise ValueError(f"expected exact, or a number of steps in 1 .. {MOST_STEPS}, such as the paper's 32")
 
@@ -29,11 +29,12 @@ def _steps(value: Any) -> int | str:
 class CecSettings(Grouped):
     """Explanations of everybody beside those of comparable people of other groups."""
 
+    belongs: ClassVar = {"certificate": ("certify", None)}
     reference: Path | None = None
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None
     """Farther people are no counterparts; in standard deviations of merit."""
-    threshold: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Scores above it are different reasons, 0 .. 1."""
     steps: Annotated[int | Literal["exact"], BeforeValidator(_steps), Option(type=str)] = "exact"
     """exact (integral), or a number: steps of a Riemann sum, 32 in the paper."""
@@ -45,10 +46,6 @@ class CecSettings(Grouped):
     """Beside it scores of like people of the same group."""
     certify: Units | None = None
     """Prove regime A of pairs wherever both move within DELTA units."""
-
-    def check_options(self, inputs: Inputs, run: Run) -> None:
-        if run.certificate is not None and self.certify is None:
-            raise ValueError("--certificate holds proofs that pairs are in regime A: add --certify DELTA, or drop it")
 
 
 DEFAULTS = CecSettings()

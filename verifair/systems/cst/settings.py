@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationInfo, model_validator
 
@@ -50,7 +50,7 @@ class Situation(Settings):
 
     do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
     """ATTRIBUTE=VALUE of those not protected; several: each alone."""
-    intersectional: Annotated[StrictBool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
+    intersectional: Annotated[bool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
     """Several attributes jointly as well."""
     attributes: Annotated[tuple[Name, ...] | None, Option(name="--attribute", unsaid=True)] = None
     """What makes people similar; repeat. Default: all nodes but --do's."""
@@ -86,7 +86,8 @@ OF_PRESET = {
 class CstSettings(Situation):
     """Who is compared, what counts as a case, and what else is asked of the cases."""
 
-    causal: Path | None = None
+    belongs: ClassVar = {"certificate": ("certify", None)}
+    causal: Annotated[Path, Field(strict=False)] | None = None
     """Causal model (TOML), with who is compared and who decides: docs/cst.md."""
     case: tuple[str, ...] = ()
     """Row (as the table calls it) to write a case file of; repeat."""

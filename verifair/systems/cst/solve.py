@@ -143,7 +143,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     After Ctrl-C, and when the time is up, the interventions that were tested are kept.
     Raises QueryError, DataError, SchemaError; OutOfTime and Interrupted before the first intervention is tested.
     """
-    _check_certify(settings, subject, work)
+    _check_certify(settings, subject)
     test = testing(settings, subject, work)
     named = named_cases(test, settings.case)
     _check_linear(test, settings)
@@ -263,10 +263,8 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
     return out
 
 
-def _check_certify(settings: CstSettings, subject: CstSubject, work: Work) -> None:
+def _check_certify(settings: CstSettings, subject: CstSubject) -> None:
     """Raise QueryError for proofs of nothing; before the run, so that nothing is lost after it."""
-    if settings.certify is None and work.certificate is not None:
-        raise QueryError("--certificate holds proofs about counterfactual decisions: add --certify 95, or drop it")
     if settings.certify is not None and subject.network is None:
         raise QueryError("--certify proves what a network decides, and here decides none: pass MODEL and --schema, or drop it")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from verifair.schema.file import Change
 from verifair.systems.settings import Grouped, Inputs, Option, Run, Units, Whole, assignments, typed
@@ -19,7 +19,7 @@ Method = Literal["exact", "components", "mip", "greedy"]
 Weighting = Literal["inverse", "negative-log", "literal", "length"]
 """inverse: length / (KDE + 1e-8), the authors' code.   negative-log: length * -log(KDE / largest KDE), FACE's, never negative.
 literal: length * KDE, the paper's text.   length: the plain length."""
-AboveZero = Annotated[float, Field(strict=True, gt=0)]
+AboveZero = Annotated[float, Field(gt=0)]
 """Infinite: no limit."""
 Bandwidth = float | Literal["scott", "cross-validated"]
 
@@ -33,24 +33,25 @@ def _changes(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _width(value: Any) -> Any:
+def _width(value: Any, info: ValidationInfo) -> Any:
     if value in ("scott", "cross-validated"):
         return value
     try:
-        width = float(value)
+        width = float(value) if info.context or not isinstance(value, (bool, str)) else 0.0
     except (TypeError, ValueError):
         width = 0.0
-    if isinstance(value, bool) or not 0 < width < float("inf"):
-        raise ValueError(f"found {value!r}, expected a positive number, or one of scott, cross-validated")
+    if not 0 < width < float("inf"):
+        raise ValueError("expected a positive number, or one of scott, cross-validated")
     return width
 
 
 class FgceSettings(Grouped):
     """Few rows of the table that those decided negatively can become by allowed moves, for each group."""
 
+    belongs: ClassVar = {"weighting": ("cost", "path"), "bandwidth": ("cost", "path"), "solver": ("method", "mip")}
     k: Whole = 5
     """At most so many counterfactuals a group."""
-    coverage: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share to cover of those with a feasible counterfactual."""
     max_cost: AboveZero | None = None
     """Cover the most at cost at most this."""
@@ -95,10 +96,6 @@ class FgceSettings(Grouped):
         return self
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
-        if self.cost != "path" and (self.given("weighting") or self.given("bandwidth")):
-            raise ValueError("--weighting and --bandwidth weigh paths: add --cost path, or drop them")
-        if self.method != "mip" and self.given("solver"):
-            raise ValueError(f"--solver {self.solver}: only --method mip asks a solver; add it, or drop --solver")
         if run.certificate is not None and not self.deltas:
             raise ValueError("--certificate holds proofs that counterfactuals are robust: add --robust DELTA, or drop it")
 

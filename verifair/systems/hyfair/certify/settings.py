@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -10,16 +10,14 @@ from verifair.systems.hyfair.pairs import FairnessSettings
 from verifair.systems.settings import Inputs, Method, Run
 from verifair.systems.system import About, System
 
-ONLY = {
-    "logit": "maximise", "tolerance": "maximise", "store": "partition", "resume": "partition", "jobs": "partition",
-    "cluster": "partition", "data": "partition", "plot": "partition",
-}
-"""Options that mean something in one mode alone."""
-
 
 class CertifySettings(FairnessSettings):
     """Individual fairness in a box; in several; in every part of one; or the largest gap there is."""
 
+    belongs: ClassVar = {
+        **dict.fromkeys(("logit", "tolerance"), ("maximise", True)),
+        **dict.fromkeys(("store", "resume", "jobs", "cluster", "data", "plot"), ("partition", None)),
+    }
     targeted: tuple[str, ...] = ()
     """A sub-population, feature=low:high,feature=value; repeat."""
     maximise: bool = False
@@ -42,15 +40,10 @@ class CertifySettings(FairnessSettings):
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for two questions in one, and for options of another question."""
-        modes = [name for name in ("targeted", "maximise", "partition") if self.given(name)]
+        modes = [name for name in ("targeted", "maximise", "partition") if getattr(self, name)]
         if len(modes) > 1:
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
         mode = modes[0] if modes else ""
-        for name, belongs in ONLY.items():
-            group = next(one for one in (self, inputs, run) if name in type(one).model_fields)
-            if group.given(name) and mode != belongs:
-                other = f", not to --{mode}" if mode else ""
-                raise ValueError(f"--{name} belongs to --{belongs}{other}; drop one, or ask with --{belongs}")
         self.check_flip()
         if mode == "maximise" and (self.flip or self.epsilon is not None or run.exit_verdict):
             which = "--flip" if self.flip else "--exit-verdict" if self.epsilon is None else "--epsilon"

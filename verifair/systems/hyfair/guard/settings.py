@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from verifair.systems.system import System
 class GuardSettings(PairSettings):
     """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
 
+    belongs: ClassVar = {"epochs": ("retrain", None), "learning_rate": ("retrain", None), "certificate": ("target", None)}
     rules: Path | None = None
     """rules.json of `verifair explain`, or your own."""
     target: float | None = None

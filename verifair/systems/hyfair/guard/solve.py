@@ -53,8 +53,6 @@ def read(inputs: Inputs, settings: GuardSettings) -> Subject:
 
 def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
     """Write the guarded network, and the retrained one, and measure both. Raises QueryError, DataError, Interrupted."""
-    if work.certificate is not None and settings.target is None:
-        raise QueryError("--certificate keeps the proof that --target makes: add --target GAP, or drop it")
     schema, dataset, out = subject.schema, subject.table, settings.out
     if settings.retrain is not None and (dataset is None or schema.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import PairSettings
-from verifair.systems.settings import Inputs, Option, Run, assignments, typed
+from verifair.systems.settings import Option, assignments, typed
 from verifair.systems.system import About, System
 
 
@@ -21,6 +21,7 @@ def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 class KmaxSettings(PairSettings):
     """The person who falls into the most outcome buckets, over all combinations of protected values."""
 
+    belongs: ClassVar = {"certificate": ("bound", True)}
     values: Annotated[
         dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
     ] = Field(default_factory=dict)
@@ -33,11 +34,6 @@ class KmaxSettings(PairSettings):
     """Rows that walk at once."""
     bound: bool = True
     """Certify an upper bound after the search."""
-
-    def check_options(self, inputs: Inputs, run: Run) -> None:
-        """Raise ValueError for the proof of a bound that is not asked for."""
-        if run.certificate is not None and not self.bound:
-            raise ValueError("--certificate proves the upper bound: drop --no-bound")
 
 
 SYSTEM = System(

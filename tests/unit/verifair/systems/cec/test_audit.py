@@ -350,9 +350,10 @@ def test_other_mistakes() -> None:
     numbered = frame.assign(good=(frame["good"] == "yes").astype(int))
     with pytest.raises(QueryError, match="3 classes"):
         three.fit(numbered, sensitive_features="sex").audit(numbered, sensitive_features="sex")
-    none = vf.ExplanationConsistency(network, SCHEMA, steps=0)
-    with pytest.raises(QueryError, match=r"steps: expected exact, or a number .*, found 0"):
-        none.fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
+    for steps in (0, True, "32"):
+        none = vf.ExplanationConsistency(network, SCHEMA, steps=steps)  # type: ignore[arg-type]
+        with pytest.raises(QueryError, match=rf"steps: expected exact, or a number .*, found {steps!r}"):
+            none.fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
     partial = Reference.of(good.reference_.people.take(np.flatnonzero(good.reference_.people.groups > 0)), merit_columns(SCHEMA))
     with pytest.raises(DataError, match="has no baseline"):
         match(partial, good.reference_.people)
