@@ -26,7 +26,6 @@ from encoders.problem import Batched, Goal, TwinProblem
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
     Nodes,
-    ProofTrees,
     corner,
     cuts,
     divide,
@@ -36,6 +35,7 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
+from verifair.engine.search.trees import ProofTrees
 
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
 """Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""

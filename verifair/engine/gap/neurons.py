@@ -26,7 +26,8 @@ from verifair.checker.tree import PhaseTree, Regions
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
-from verifair.engine.search.neurons import GrowingTree, claim_of
+from verifair.engine.search.neurons import claim_of
+from verifair.engine.search.trees import NeuronTree
 
 ROOM = 1e-9
 """Between an epsilon that is claimed and 0 or 1."""
@@ -73,7 +74,7 @@ class PhaseSearch:
         self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
         if claim is not None and self.possible:
             self._relaxation = RegionRelaxation(self._problem.network, self._problem.domain, claim)
-            self._tree = GrowingTree(2 * sum(self._problem.network.hidden))
+            self._tree = NeuronTree(2 * sum(self._problem.network.hidden))
 
     @property
     def bound(self) -> float:
@@ -96,7 +97,7 @@ class PhaseSearch:
         with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
             if not self.nodes and self.possible:
                 whole = self._relaxation.claim.whole(self._problem.network)
-                self._look(whole, [self._tree.node()], None, deadline)
+                self._look(whole, [0], None, deadline)
             while not self.finished and self.nodes < most and time.monotonic() < deadline:
                 self._step(deadline)
 
@@ -106,7 +107,7 @@ class PhaseSearch:
             return
         _, _, leaf = heapq.heappop(self._heap)
         halves = leaf.region.halves(self._problem.domain, np.array([leaf.feature]), np.array([leaf.cut]))
-        self._look(halves, list(self._tree.split(leaf.number, leaf.feature, leaf.cut)), leaf, deadline)
+        self._look(halves, self._tree.halve(leaf.number, leaf.feature, leaf.cut), leaf, deadline)
 
     def _aim(self) -> bool:
         """Ask about what is known by now; False when there is nothing to ask any more."""
@@ -216,7 +217,7 @@ class PhaseSearch:
         for k, leaf in enumerate(leaves):
             weights = np.append(0 * rows[k], line[k]) if own[k] else rows[k]
             self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if own[k] else leaf.slopes)
-        tree = self._tree.preorder()
+        tree = self._tree.tree()
         return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
 
     def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:

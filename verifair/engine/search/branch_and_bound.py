@@ -139,13 +139,15 @@ class _BranchAndBound:
         for question in np.unique(nodes.question):  # several points of one question: one at a time, so that each gets its verdict
             for k in np.flatnonzero(nodes.question == question):
                 one = nodes.take(np.array([k]))
-                if legal_pairs(self.twin, one.question, one.lower)[0]:
+                legal = legal_pairs(self.twin, one.question, one.lower)[0]
+                if legal:
                     met, lower = self.goals.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
                     met, _, _ = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
                     lower = np.full(met.shape, -np.inf)
-                    self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
                 self.goals.close_one(one, met[0], lower[0])
+                if not legal:
+                    self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
 
     def _bound_and_split(self, nodes: Nodes, low: Array, high: Array, margins: Array) -> None:
         if not len(nodes):

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from encoders.evaluate import exact_goals, pair, seems_unmet
-from encoders.network import Array, Integers
+from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.checker.kernel.phases import PhaseClaim
 from verifair.checker.tree import PhaseTree, Regions
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
+from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
 
 
@@ -83,12 +84,12 @@ class _NeuronSearch:
         self.deadline, self.max_nodes = deadline, max_nodes
         self.nodes, self.order = 0, itertools.count()
         self.relaxation = RegionRelaxation(problem.network, problem.domain, claim)
-        self.tree = GrowingTree(2 * sum(self.network.hidden))
+        self.tree = NeuronTree(2 * sum(self.network.hidden))
         self.heap: list[tuple[float, int, _Node]] = []
         self.witness: tuple[Array, Array] | None = None
 
     def run(self) -> PhaseAnswer:
-        self._look(self.claim.whole(self.network), [self.tree.node()], None)
+        self._look(self.claim.whole(self.network), [0], None)
         while self.heap and self.witness is None:
             if time.monotonic() > self.deadline:
                 return self._unknown(Reason.TIME)
@@ -99,11 +100,11 @@ class _NeuronSearch:
             if feature == -1:
                 return self._unknown(Reason.NUMERICAL)
             halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
-            self._look(halves, list(self.tree.split(node.number, feature, cut)), node.relaxed.basis)
+            self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)
-        tree = self.tree.preorder()
+        tree = self.tree.tree()
         return PhaseAnswer(status=Status.PROVED, reason=None, tree=tree, witness=None, margins=None, nodes=self.nodes)
 
     def _unknown(self, reason: Reason) -> PhaseAnswer:
@@ -138,42 +139,3 @@ class _NeuronSearch:
         if not met[0, 0]:
             self.witness = raw[k][0], exact[0]
         return not met[0, 0]
-
-
-class GrowingTree:
-    """nodes: (feature, cut, children) by number. A node that is neither split nor closed is a leaf without multipliers."""
-
-    def __init__(self, neurons: int) -> None:
-        self.neurons = neurons
-        self.nodes: list[tuple[int, float, tuple[int, ...]]] = []
-        self.multipliers: dict[int, tuple[Integers, Array]] = {}
-
-    def node(self) -> int:
-        self.nodes.append((-1, 0.0, ()))
-        return len(self.nodes) - 1
-
-    def split(self, number: int, feature: int, cut: float) -> tuple[int, int]:
-        children = self.node(), self.node()
-        self.nodes[number] = feature, cut, children
-        self.multipliers.pop(number, None)
-        return children
-
-    def close(self, number: int, weights: Array, slopes: Array) -> None:
-        """A leaf with weights (R,) of the rows and perhaps the slope of a line of its own behind them, and slopes (2 H,)."""
-        given, used = np.flatnonzero(~np.isnan(slopes)), np.flatnonzero(weights)
-        index = np.concatenate([given, self.neurons + used])
-        self.multipliers[number] = index, np.concatenate([slopes[given], weights[used]])
-
-    def preorder(self) -> PhaseTree:
-        order: list[int] = []
-        pending = [0]
-        while pending:
-            order.append(pending.pop())
-            pending += self.nodes[order[-1]][2][::-1]
-        nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        parts = [self.multipliers.get(number, nothing) for number in order]
-        return PhaseTree(
-            feature=np.array([self.nodes[number][0] for number in order], dtype=np.int64),
-            cut=np.array([self.nodes[number][1] for number in order]), start=np.cumsum([0, *(len(index) for index, _ in parts)]),
-            index=np.concatenate([index for index, _ in parts]), value=np.concatenate([value for _, value in parts]),
-        )

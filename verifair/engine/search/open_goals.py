@@ -13,7 +13,8 @@ from encoders.bounds.twin import Twin
 from encoders.evaluate import seems_unmet, settled_goals
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
-from verifair.engine.search.boxes import Nodes, ProofTrees, legal_pairs, rows_at
+from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
+from verifair.engine.search.trees import ProofTrees
 
 OPEN, PROVED, VIOLATED = 0, 1, 2
 MAX_WIDE = 10
