@@ -173,6 +173,31 @@ class Domain:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Regions(Batched):
+    """B raw boxes lower, upper (B, V) with signs: active, inactive (B, N) hidden neurons with a >= 0, with a <= 0."""
+
+    lower: Array
+    upper: Array
+    active: Booleans
+    inactive: Booleans
+
+    @staticmethod
+    def whole(lower: Array, upper: Array, neurons: int = 0) -> Regions:
+        """Return one box (V,), (V,), no sign fixed."""
+        free = np.zeros((1, neurons), dtype=bool)
+        return Regions(lower=lower[None], upper=upper[None], active=free, inactive=free)
+
+    def halves(self, domain: Domain, feature: Integers, cut: Array) -> Regions:
+        """Return the regions that splits (B,) leave, as nodes of a tree name them: all first halves, then all second ones."""
+        both, count = Regions.join([self, self]), len(self)
+        box, sign = np.flatnonzero(feature >= 0), np.flatnonzero(feature < -1)
+        at = np.concatenate([box, count + box])
+        both.lower[at], both.upper[at] = domain.halves(self.lower[box], self.upper[box], feature[box], cut[box])
+        both.inactive[sign, -2 - feature[sign]] = both.active[count + sign, -2 - feature[sign]] = True
+        return both
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TwinBatch:
     """B questions about two copies x, x' of one network that share all raw variables but the protected ones.
 

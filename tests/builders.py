@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from verifair.checker.kernel.phases import PhaseClaim
 from verifair.schema.schema import Schema
 
 SHA = "0" * 64
@@ -132,3 +133,13 @@ def sample(rng: np.random.Generator, problem: TwinProblem, count: int) -> Array:
     lower, upper = problem.batch.lower[0], problem.batch.upper[0]
     raw = lower + (upper - lower) * rng.random((count, len(lower)))
     return np.where(problem.domain.integer, np.rint(raw), raw)
+
+
+def claim_of(problem: TwinProblem) -> PhaseClaim:
+    """The only goal of the only question as the checker takes it."""
+    batch, goal = problem.batch, problem.goals[0]
+    return PhaseClaim(
+        lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
+        offset=None if batch.offset is None else batch.offset[0], margin=problem.margin, rows=goal.rows, constants=goal.constants,
+        gap=goal.gap,
+    )

@@ -26,13 +26,13 @@ def interval_bounds(twin: Twin, question: Integers, low: Array, high: Array) -> 
 
     question: (B,) position of each box's question in the twin.   low, high: (B, d) network box of the moving columns.
     """
-    layers = [_first_layer(twin, question, low, high)]
+    layers = [first_layer(twin, question, low, high)]
     for k in range(1, twin.depth + 1):
-        layers.append(_next_layer(twin, question, k, layers[-1]))
+        layers.append(next_layer(twin, question, k, layers[-1]))
     return layers
 
 
-def _first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> LayerBounds:
+def first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> LayerBounds:
     middle, radius = (low + high) / 2, (high - low) / 2
     centre = twin.base[question] + middle @ twin.weights[0].T
     spread = radius @ twin.absolute[0].T + twin.error[0][question]
@@ -44,7 +44,7 @@ def _first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> Lay
     return LayerBounds.of((lower, upper), (lower - shift - slack, upper - shift + slack), delta)
 
 
-def _next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> LayerBounds:
+def next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> LayerBounds:
     layer = twin.hidden[k - 1]
     slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
     error = twin.error[k][question]

@@ -32,6 +32,10 @@ class LayerBounds:
     def take(self, index: Integers) -> LayerBounds:
         return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
+    def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
+        """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
+        return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
+
 
 def activation(a: Array, slope: Array) -> Array:
     """max(a, s a): the activation, monotone for slopes in [0, 1]."""
@@ -48,9 +52,9 @@ def affine_interval(weight: Array, absolute: Array, y: Interval, bias: Array | f
 def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None, error: Array) -> Interval:
     """Interval of d = y - y'. With e = relu(a) - relu(a'), d = s Delta + (1 - s) e.
 
-    relu is monotone and 1-Lipschitz, so e is in [min(0, Delta_l), max(0, Delta_u)] and in [l+ - u'+, u+ - l'+]; where both
-    copies are active e = Delta. For a `constant` Delta (first layer; computed up to `error`) e is monotone in a, so its two end
-    values are its range.
+    e = relu(a) - relu(a - Delta) grows with Delta, and is monotone in a for any one Delta: the values at both ends of a, for the
+    ends of Delta, enclose it, and so does [l+ - u'+, u+ - l'+]; where both copies are active e = Delta. A `constant` Delta (first
+    layer) is computed up to `error`; elsewhere what is rounded here is a few units of y and y', which the next layer pays for.
     """
     if constant is not None:
         at_lower = np.maximum(layer.lower, 0.0) - np.maximum(layer.lower - constant, 0.0)
@@ -61,8 +65,13 @@ def difference_interval(layer: LayerBounds, slope: Array, constant: Array | None
         low, high = np.minimum(at_lower, at_upper) - error, np.maximum(at_lower, at_upper) + error
     else:
         active = (layer.lower >= 0) & (layer.lower_prime >= 0)
-        low = np.where(active, layer.delta_lower, np.minimum(layer.delta_lower, 0.0))
-        high = np.where(active, layer.delta_upper, np.maximum(layer.delta_upper, 0.0))
+        ends = (layer.lower, np.maximum(layer.lower, 0.0)), (layer.upper, np.maximum(layer.upper, 0.0))
+        low, high = (  # a - Delta is rounded outwards: |a| may be far larger than the relus that the next layer's error is about
+            choose(*(y - np.maximum(np.nextafter(a - delta, away), 0.0) for a, y in ends))
+            for choose, delta, away in ((np.minimum, layer.delta_lower, np.inf), (np.maximum, layer.delta_upper, -np.inf))
+        )
+        low = np.where(active, layer.delta_lower, np.where(layer.delta_lower == 0, 0.0, low))
+        high = np.where(active, layer.delta_upper, np.where(layer.delta_upper == 0, 0.0, high))
         low = np.maximum(low, np.maximum(layer.lower, 0.0) - np.maximum(layer.upper_prime, 0.0))
         high = np.minimum(high, np.maximum(layer.upper, 0.0) - np.maximum(layer.lower_prime, 0.0))
     if slope.any():

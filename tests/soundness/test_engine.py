@@ -21,7 +21,7 @@ from encoders.probability import exceeds, gap_rows
 from encoders.problem import Domain, Forbidden, GapGoal, Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions
-from tests.builders import integer, network_of, schema_of
+from tests.builders import claim_of, integer, network_of, schema_of
 from verifair.checker.check import check
 from verifair.checker.kernel.phases import check_phases
 from verifair.engine import cascade as engine
@@ -29,7 +29,7 @@ from verifair.engine import solver as by_solver
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.neurons import claim_of, decide_by_phases
+from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum
 from verifair.engine.store import Store, VerdictRecord

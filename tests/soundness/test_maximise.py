@@ -20,7 +20,7 @@ from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
 from encoders.problem import Forbidden, TwinProblem
 from tests.brute_force import exact_forward
-from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of
 from verifair.checker.kernel.phases import check_phases
 from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
@@ -167,8 +167,14 @@ def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) 
                 if not logit and bound > 0.99:
                     continue
                 assert bound < claim <= bound + spare + 2e-3 * (1 + bound)
-                assert one.proof(claim) is not None
+                assert accepted(problem, one, claim)
     assert search.value <= largest.max() + 1e-9 * (1 + abs(largest.max()))
+
+
+def accepted(problem: TwinProblem, search: PhaseSearch, claim: float) -> bool:
+    """Whether the checker takes the search's tree for a proof of the claim."""
+    asked, tree = search._claim(claim), search.proof(claim)
+    return asked is not None and tree is not None and check_phases(problem.network, problem.domain, claim_of(asked), tree) is None
 
 
 @settings(max_examples=20)
@@ -183,9 +189,9 @@ def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int,
     one = PhaseSearch(search, int(q), int(d), 1e-5)
     one.run(np.inf, 60)
     claim = one.least_claim(one.bound)
-    false = one._claim(float(largest.max()) - 1e-9)
-    if claim > 0.99 or false is None or largest.max() < 0.01:
+    if claim > 0.99 or largest.max() < 0.01:
         return
+    false = claim_of(one._claim(float(largest.max()) - 1e-9))
     tree = one.proof(claim)
     assert tree is not None
     assert check_phases(problem.network, problem.domain, false, tree) is not None

@@ -9,9 +9,12 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array, Booleans, Integers
-from encoders.problem import Batched, Domain
+from encoders.network import Array, Integers
+from encoders.problem import Domain, Regions
 from verifair.checker.envelope import NO_MORE, Index, Number
+
+MAX_ROWS = 300
+"""Of a goal that a `PhaseTree` proves: what the rounding of its bounds allows for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,41 +105,6 @@ class PhaseFile:
         return PhaseTree(**whole, cut=np.array(self.cut, dtype=float), value=np.array(self.value, dtype=float))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Regions(Batched):
-    """B raw boxes lower, upper (B, V) with signs: active, inactive (B, N) hidden neurons with a >= 0, with a <= 0."""
-
-    lower: Array
-    upper: Array
-    active: Booleans
-    inactive: Booleans
-
-    @staticmethod
-    def whole(lower: Array, upper: Array, neurons: int = 0) -> Regions:
-        """Return one box (V,), (V,), no sign fixed."""
-        free = np.zeros((1, neurons), dtype=bool)
-        return Regions(lower=lower[None], upper=upper[None], active=free, inactive=free)
-
-    def halves(self, domain: Domain, feature: Integers, cut: Array) -> Regions:
-        """Return the regions that splits (B,) leave, as nodes of a tree name them: all first halves, then all second ones."""
-        both, count = Regions.join([self, self]), len(self)
-        box, sign = np.flatnonzero(feature >= 0), np.flatnonzero(feature < -1)
-        at = np.concatenate([box, count + box])
-        both.lower[at], both.upper[at] = domain.halves(self.lower[box], self.upper[box], feature[box], cut[box])
-        both.inactive[sign, -2 - feature[sign]] = both.active[count + sign, -2 - feature[sign]] = True
-        return both
-
-    def flaw(self, domain: Domain, feature: Integers, cut: Array) -> str | None:
-        """Return why the boxes cannot be cut so, or None."""
-        box = np.flatnonzero(feature >= 0)
-        v, at = feature[box], cut[box]
-        low, high, whole = self.lower[box, v], self.upper[box, v], domain.integer[v]
-        inside = (low <= at) & (at <= np.where(whole, high - 1, high)) & (~whole | (at == np.floor(at)))
-        for k in np.flatnonzero(~inside)[:1]:
-            return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
-        return None
-
-
 def leaf_regions(feature: Integers, cut: Array, root: Regions, domain: Domain) -> tuple[Integers, Regions] | str:
     """Return the nodes (L,) and regions (L) of a tree's leaves, or why its arrays (K,), (K,) are no tree over the root (B = 1)."""
     stray = feature[(feature >= root.lower.shape[1]) | (feature < -1 - root.active.shape[1])]
@@ -161,7 +129,7 @@ def leaf_regions(feature: Integers, cut: Array, root: Regions, domain: Domain) -
         nodes, regions = nodes[split], regions.take(split)
         if not len(nodes):
             break
-        flaw = regions.flaw(domain, feature[nodes], cut[nodes])
+        flaw = _flaw(regions, domain, feature[nodes], cut[nodes])
         if flaw is not None:
             return flaw
         regions = regions.halves(domain, feature[nodes], cut[nodes])
@@ -169,3 +137,14 @@ def leaf_regions(feature: Integers, cut: Array, root: Regions, domain: Domain) -
     every = np.concatenate([one for one, _ in found])
     order = np.argsort(every)
     return every[order], Regions.join([one for _, one in found]).take(order)
+
+
+def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> str | None:
+    """Return why the boxes cannot be cut so, or None."""
+    box = np.flatnonzero(feature >= 0)
+    v, at = feature[box], cut[box]
+    low, high, whole = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
+    inside = (low <= at) & (at <= np.where(whole, high - 1, high)) & (~whole | (at == np.floor(at)))
+    for k in np.flatnonzero(~inside)[:1]:
+        return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
+    return None

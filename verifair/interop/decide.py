@@ -18,11 +18,11 @@ import numpy as np
 
 from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
-from encoders.problem import TwinProblem
+from encoders.problem import Regions, TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget
-from verifair.checker.tree import Regions, Tree, leaf_regions
+from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

@@ -87,7 +87,7 @@ class Span:
         return self.low, self.high, self.low2, self.high2, self.d_low, self.d_high
 
     def tightened(self) -> Span:
-        """Each of the three enclosures cut down by the two others, rounded outwards."""
+        """Each of the three enclosures cut down by the two others, one after the other, rounded outwards."""
 
         def down(value: Array) -> Array:
             return np.nextafter(value, -np.inf)
@@ -95,12 +95,9 @@ class Span:
         def up(value: Array) -> Array:
             return np.nextafter(value, np.inf)
 
-        low = np.maximum(self.low, down(self.low2 - self.d_high))
-        high = np.minimum(self.high, up(self.high2 - self.d_low))
-        low2 = np.maximum(self.low2, down(self.low + self.d_low))
-        high2 = np.minimum(self.high2, up(self.high + self.d_high))
-        d_low = np.maximum(self.d_low, down(self.low2 - self.high))
-        d_high = np.minimum(self.d_high, up(self.high2 - self.low))
+        low, high = np.maximum(self.low, down(self.low2 - self.d_high)), np.minimum(self.high, up(self.high2 - self.d_low))
+        low2, high2 = np.maximum(self.low2, down(low + self.d_low)), np.minimum(self.high2, up(high + self.d_high))
+        d_low, d_high = np.maximum(self.d_low, down(low2 - high)), np.minimum(self.d_high, up(high2 - low))
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=self.size)
 
 
@@ -344,9 +341,26 @@ def _size(low: Array, high: Array, slope: Array) -> Array:
 
 
 def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Return bounds of y' - y: between slope * D and D, and no more than the two copies' own bounds allow."""
+    """Return bounds of y' - y = slope D + (1 - slope) d, with d = max(a', 0) - max(a, 0) = max(a + D, 0) - max(a, 0), which grows
+    with D and is monotone in a; and no more than the two copies' own bounds allow."""
     both, neither = (span.low >= 0) & (span.low2 >= 0), (span.high <= 0) & (span.high2 <= 0)
-    slow, shigh = slope * span.d_low, slope * span.d_high
-    low = np.where(both, span.d_low, np.where(neither, slow, np.minimum(span.d_low, slow)))
-    high = np.where(both, span.d_high, np.where(neither, shigh, np.maximum(span.d_high, shigh)))
+    down, up = -np.inf, np.inf
+    low = np.minimum(_step(span.low, span.d_low, down), _step(span.high, span.d_low, down))
+    high = np.maximum(_step(span.low, span.d_high, up), _step(span.high, span.d_high, up))
+    low = np.maximum(low, _apart(span.low2, span.high, down))
+    high = np.minimum(high, _apart(span.high2, span.low, up))
+    slow, shigh, rest = slope * span.d_low, slope * span.d_high, 1 - slope
+    low = np.where(both, span.d_low, np.where(neither, slow, np.where(slope == 0, low, slow + rest * low)))
+    high = np.where(both, span.d_high, np.where(neither, shigh, np.where(slope == 0, high, shigh + rest * high)))
     return np.maximum(low, y2[0] - y[1]), np.minimum(high, y2[1] - y[0])
+
+
+def _step(a: Array, d: Array, towards: float) -> Array:
+    """max(a + d, 0) - max(a, 0), rounded outwards; exactly 0 where d is."""
+    return np.where(d == 0, 0.0, _apart(np.nextafter(a + d, towards), a, towards))
+
+
+def _apart(one: Array, two: Array, towards: float) -> Array:
+    """max(one, 0) - max(two, 0), rounded outwards; exactly 0 where both are."""
+    one, two = np.maximum(one, 0.0), np.maximum(two, 0.0)
+    return np.where((one == 0) & (two == 0), 0.0, np.nextafter(one - two, towards))

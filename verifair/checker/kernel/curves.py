@@ -289,29 +289,22 @@ def _best_plane(
 def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Array, Array]:
     """slope and offset with  h(a) = p max(a, 0) + q max(a + shift, 0) >= slope * a + offset  on [low, high].
 
-    Any slope is valid with the least of h(t) - slope * t over the ends and the two bends. Tried: the chord between the
-    ends, and the chord between the neighbours of the midpoint among ends and convex bends (a hull edge, or close to one).
+    h bends at 0 and -shift alone. The slope is that of the edge of its lower hull over the midpoint: of the chords between two of
+    the ends and bends on both sides of it, the one that is lowest there. Any slope is valid with the least of h(t) - slope * t.
     """
-
-    def h(t: Array) -> Array:
-        return p * np.maximum(t, 0) + q * np.maximum(t + shift, 0)
-
-    bend, bend2 = np.clip(0.0, low, high), np.clip(-shift, low, high)
-    points = np.stack([low, bend, bend2, high])
-    values = np.stack([h(t) for t in points])
-    middle = (low + high) / 2
-    left = np.maximum(np.where((p >= 0) & (bend <= middle), bend, low), np.where((q >= 0) & (bend2 <= middle), bend2, low))
-    right = np.minimum(np.where((p >= 0) & (bend > middle), bend, high), np.where((q >= 0) & (bend2 > middle), bend2, high))
-    limit = np.abs(p) + np.abs(q)
-    best_slope = np.zeros_like(p)
-    best_offset = values.min(axis=0)
-    for start, end in ((low, high), (left, right)):
-        slope = np.divide(h(end) - h(start), end - start, out=np.zeros_like(p), where=end > start)
-        slope = np.clip(slope, -limit, limit)
-        offset = (values - slope * points).min(axis=0)
-        better = slope * middle + offset > best_slope * middle + best_offset
-        best_slope, best_offset = np.where(better, slope, best_slope), np.where(better, offset, best_offset)
-    return best_slope, best_offset
+    points = np.stack([low, np.clip(0.0, low, high), np.clip(-shift, low, high), high])
+    values = p * np.maximum(points, 0) + q * np.maximum(points + shift, 0)
+    middle, limit = (low + high) / 2, np.abs(p) + np.abs(q)
+    slope, lowest = np.zeros_like(p), np.full_like(p, np.inf)
+    for left, right in ((0, 3), (0, 1), (0, 2), (1, 2), (2, 1), (1, 3), (2, 3)):
+        run = points[right] - points[left]
+        around = (points[left] <= middle) & (middle <= points[right]) & (run > 0)
+        rise = np.divide(values[right] - values[left], run, out=np.zeros_like(p), where=around)
+        rise = np.clip(rise, -limit, limit)
+        there = values[left] + rise * (middle - points[left])
+        better = around & (there < lowest)
+        slope, lowest = np.where(better, rise, slope), np.where(better, there, lowest)
+    return slope, (values - slope * points).min(axis=0)
 
 
 def _ceiling(low: Array, high: Array) -> tuple[Array, Array]:

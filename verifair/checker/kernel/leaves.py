@@ -14,10 +14,10 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
-from encoders.problem import Domain, GapGoal
+from encoders.problem import Domain, GapGoal, Regions
 from verifair.checker.certificate import Proof
 from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
-from verifair.checker.tree import Regions, Tree, leaf_regions
+from verifair.checker.tree import Tree, leaf_regions
 from verifair.schema.schema import Schema
 
 GOALS = {

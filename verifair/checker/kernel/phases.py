@@ -2,8 +2,8 @@
 
 The tree has to cover the claim's box: every cut lies within the box it cuts, both signs of a neuron have a subtree. A leaf is
 proved by the bound of its multipliers; or because no row in its box is legal; or, where its box is one single network input,
-by exact arithmetic. The search asks this very kernel before it calls a leaf proved; the checker shares nothing else with it but
-the network's forward pass and the domain.
+by exact arithmetic. The search closes a leaf by bounds of its own (`encoders.bounds.regions`), other code for the same relaxation,
+and leaves room for rounding; the two share the network's forward pass and the domain.
 
 Sound? Yes: multipliers only ever choose among valid bounds, so a damaged tree is rejected or still a proof.
 Complete? Of trees that the search emits, yes: it leaves room for a different order of summation.
@@ -20,10 +20,10 @@ import numpy as np
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Domain, GapGoal
+from encoders.problem import Domain, GapGoal, Regions
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.kernel.leaves import Task
-from verifair.checker.tree import PhaseTree, Regions, leaf_regions
+from verifair.checker.tree import MAX_ROWS, PhaseTree, leaf_regions
 
 LEAVES_PROVED = 64
 """Leaves re-proved at once."""
@@ -135,7 +135,6 @@ def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> t
 
 
 SMALLEST = 1e-200
-MAX_ROWS = 300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

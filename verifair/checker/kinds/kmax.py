@@ -21,11 +21,11 @@ from flint import arb, ctx, fmpq
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
-from encoders.problem import Domain
+from encoders.problem import Domain, Regions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import Regions, leaf_regions
+from verifair.checker.tree import leaf_regions
 from verifair.schema.schema import Schema
 
 PAIRS = 1024

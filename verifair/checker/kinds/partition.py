@@ -20,14 +20,14 @@ import numpy as np
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
-from encoders.problem import Batched, GapGoal
+from encoders.problem import Batched, GapGoal, Regions
 from verifair.checker.envelope import about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import PhaseTree, Regions, leaf_regions
+from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 

@@ -4,8 +4,7 @@ A region's LP (`phase_relaxation`) is solved for the claim "the gap is at most w
 multipliers do not prove that, they still prove some gap: they show  A a - B b <= w  over the region ((a, b) = (g, g') for a fall,
 (g', g) for a rise), and the gap that this allows is the region's bound. So one tree serves every epsilon: at any time all of it
 proves the largest bound of its leaves. At the end each leaf gets a line of its own under the curve of the claim then reached.
-Sound? yes: the checker's kernel bounds w, and a tree is given out only when the checker accepts it.   Complete? to the tolerance,
-given time, where all variables are whole.
+Sound? yes: rigorous bounds of w are behind every leaf.   Complete? to the tolerance, given time, where all variables are whole.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.network import Array, Booleans
-from encoders.problem import Goal
-from verifair.checker.kernel.phases import PhaseClaim, check_phases
-from verifair.checker.tree import PhaseTree, Regions
+from encoders.problem import Goal, Regions, TwinProblem
+from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
-from verifair.engine.search.neurons import claim_of
 from verifair.engine.search.trees import NeuronTree
 
 ROOM = 1e-9
@@ -71,9 +68,9 @@ class PhaseSearch:
         self._done: list[_BoundedRegion] = []  # at most what was known, or not to be split
         self._stuck = -np.inf  # the largest bound of the latter
         claim = self._claim(self._known + spare)
-        self.possible = claim is not None and claim.flaw(self._problem.network, self._problem.domain) is None
+        self.possible = claim is not None and len(claim.rows) <= MAX_ROWS
         if claim is not None and self.possible:
-            self._relaxation = RegionRelaxation(self._problem.network, self._problem.domain, claim)
+            self._relaxation = RegionRelaxation(claim)
             self._tree = NeuronTree(2 * sum(self._problem.network.hidden))
 
     @property
@@ -94,10 +91,9 @@ class PhaseSearch:
 
     def run(self, deadline: float, most: int) -> None:
         """Split regions until none is left that may hold more than is known, or time or nodes are up."""
-        with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
+        with np.errstate(all="ignore"):  # overflow proves nothing
             if not self.nodes and self.possible:
-                whole = self._relaxation.claim.whole(self._problem.network)
-                self._look(whole, [0], None, deadline)
+                self._look(self._relaxation.whole, [0], None, deadline)
             while not self.finished and self.nodes < most and time.monotonic() < deadline:
                 self._step(deadline)
 
@@ -141,7 +137,7 @@ class PhaseSearch:
                 self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
 
     def _leaf(self, number: int, region: Regions, relaxed: RelaxedRegion) -> _BoundedRegion:
-        claim = self._relaxation.claim
+        claim = self._relaxation.problem
         b, a = (relaxed.weights @ claim.rows)[:: 1 if self.direction else -1]
         first, second, least = float(-a), float(b), relaxed.bound - float(relaxed.weights @ claim.constants)
         if relaxed.plain or (relaxed.proved and first == 0 == second):
@@ -155,7 +151,7 @@ class PhaseSearch:
 
     def _inherited(self, relaxed: RelaxedRegion, region: Regions, parent: _BoundedRegion) -> RelaxedRegion:
         """With the parent's multipliers instead."""
-        weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.claim.rows, self.direction)
+        weights = weights_of(np.array([parent.first]), np.array([parent.second]), self._relaxation.problem.rows, self.direction)
         found = self._relaxation.bounded(region, weights, parent.slopes[None])
         bound, error = float(found.bound[0]), float(found.error[0])
         return replace(relaxed, proved=False, weights=weights[0], slopes=parent.slopes, bound=bound, error=error)
@@ -168,8 +164,8 @@ class PhaseSearch:
             return gap_of(-least / first, second / first, self._known)
         return float(expit(-least / second)) + SLACK if second > 0 else 1.0  # b is at least so much
 
-    def _claim(self, epsilon: float) -> PhaseClaim | None:
-        """Return the claim that the gap is at most epsilon; None where there is nothing to claim."""
+    def _claim(self, epsilon: float) -> TwinProblem | None:
+        """Return the question with the goal that the gap is at most epsilon; None where there is nothing to claim."""
         if self.search.logit:
             row = np.array([[1.0, -1.0] if self.direction else [-1.0, 1.0]])
             goal = Goal(rows=row, constant=np.array([epsilon]), strict=False)
@@ -177,7 +173,7 @@ class PhaseSearch:
             goal = no_gap(epsilon)[self.direction]
         else:
             return None
-        return claim_of(replace(self._problem, goals=(goal,)))
+        return replace(self._problem, goals=(goal,))
 
     def least_claim(self, epsilon: float) -> float:
         """Return the least that all leaves prove, epsilon or more; infinite where that is nothing."""
@@ -190,7 +186,7 @@ class PhaseSearch:
             if claim is None:
                 return False
             constant = weights_of(first, second, claim.rows, self.direction) @ claim.constants
-            if claim.gap is not None:
+            if claim.goals[0].gap is not None:
                 own, slope = self._own(first, second)
                 constant = np.where(own, np.maximum(constant, first * conjugate(at, slope)), constant)
             return bool((constant >= need).all())
@@ -206,19 +202,18 @@ class PhaseSearch:
         return high
 
     def proof(self, epsilon: float) -> PhaseTree | None:
-        """Return a tree that the checker accepts as a proof of "at most epsilon", or None."""
+        """Return a tree that proves "at most epsilon" (see `least_claim`), or None."""
         claim = self._claim(epsilon)
         if claim is None or not self.nodes:
             return None
         leaves = self._leaves()
         first, second, _ = self._lines(leaves)
-        own, line = self._own(first, second) if claim.gap is not None else (np.zeros(len(first), dtype=bool), first)
+        own, line = self._own(first, second) if claim.goals[0].gap is not None else (np.zeros(len(first), dtype=bool), first)
         rows = weights_of(first, second, claim.rows, self.direction)
         for k, leaf in enumerate(leaves):
             weights = np.append(0 * rows[k], line[k]) if own[k] else rows[k]
             self._tree.close(leaf.number, weights, leaf.slopes / leaf.first if own[k] else leaf.slopes)
-        tree = self._tree.tree()
-        return tree if check_phases(self._problem.network, self._problem.domain, claim, tree) is None else None
+        return self._tree.tree()
 
     def _own(self, first: Array, second: Array) -> tuple[Booleans, Array]:
         """Return where A a - B b makes a line (N,), and its slope."""

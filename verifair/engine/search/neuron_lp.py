@@ -1,10 +1,11 @@
 """What neuron branching asks of a region, a raw box with some signs of pre-activations fixed: its LP, what the duals prove, where
 to split. Two searches use it: `phases` decides one goal, `gap_phases` closes in on the largest gap.
 
-The LP (`phase_lp`) starts from its parent's basis. Its duals go to the checker's own kernel (`check_phase_bounds`), and
-only what that proves counts. The next split is at the neuron whose relaxation costs most, or at an input where the LP's point is no
+The LP (`phase_lp`) starts from its parent's basis. Its duals are multipliers of rigorous bounds (`encoders.bounds.regions`), and
+only what those prove counts. The next split is at the neuron whose relaxation costs most, or at an input where the LP's point is no
 legal row or all neurons are exact.
-Sound? `proved` and `bound` are the kernel's.   Complete? Splitting ends at single rows where all variables are whole.
+Sound? yes: `proved` and `bound` are rigorous, whatever the LP says.
+Complete? Splitting ends at single rows where all variables are whole.
 Reference: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020), which splits either kind.
 """
 
@@ -15,16 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array, Network
-from encoders.problem import Domain
+from encoders.bounds.regions import RegionBound, RegionBounds
+from encoders.bounds.relu import LayerBounds
+from encoders.bounds.twin import Twin
+from encoders.evaluate import exact_goals
+from encoders.network import Array, Booleans
+from encoders.problem import Regions, TwinProblem
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
 from solvers.outcome import Outcome
-from verifair.checker.kernel.phases import LeafBounds, PhaseBounds, PhaseClaim, holds_at, vacuous
-from verifair.checker.tree import Regions
 
 NEAR = 1e-6
-"""LP values down to -NEAR (relative to the rows' size) are worth asking the kernel about; gaps below it count as none."""
+"""LP values down to -NEAR (relative to the rows' size) are worth a look; gaps below it count as none."""
 FEW = 6
 """Boxes of up to 2^FEW points are split by inputs alone."""
 ROUNDINGS = 32
@@ -35,7 +38,7 @@ ROUNDINGS = 32
 class RelaxedRegion:
     """What is known of a region.
 
-    proved: by the kernel.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
+    proved: by rigorous bounds.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
     value: the LP's minimum, -inf where it has none; raw: (V,) its point, not rounded, or None.
     weights (R,), slopes (2 H,): the multipliers;  bound: what they prove of the rows' combination, error: the rounding in it.
     feature, cut: where to split next, as in `PhaseTree`; -1: nowhere.   basis: to start the halves' LPs from.
@@ -55,41 +58,50 @@ class RelaxedRegion:
 
 
 class RegionRelaxation:
-    """The regions of one claim. The LP has one shape, that of the first regions asked about: they have to hold all others."""
+    """The regions of a problem of one question and one goal. The LP has one shape, that of the first regions asked about: they have
+    to hold all others."""
 
-    def __init__(self, network: Network, domain: Domain, claim: PhaseClaim) -> None:
-        self.network, self.domain, self.claim = network, domain, claim
+    def __init__(self, problem: TwinProblem) -> None:
+        self.network, self.domain = problem.network, problem.domain
         self.simplex, self.random = HotStart(), np.random.default_rng(0)
         self._root: PhaseRegion | None = None
-        self._lp: PhaseLP | None = None
         # (2 H,) how much a neuron feeds into the next layer at most.
-        self._reach = np.tile(np.concatenate([np.zeros(0), *(np.abs(one.weight).sum(axis=0) for one in network.layers[1:])]), 2)
+        reach = [np.abs(layer.weight).sum(axis=0) for layer in self.network.layers[1:]]
+        self._reach = np.tile(np.concatenate([np.zeros(0), *reach]), 2)
+        self.aim(problem)
 
-    def aim(self, claim: PhaseClaim) -> None:
-        """Another claim about the same box, with as many rows: bases stay good."""
-        self.claim = claim
-        self._lp = None
+    @property
+    def whole(self) -> Regions:
+        """The question's box, no sign fixed."""
+        batch = self.problem.batch
+        return Regions.whole(batch.lower[0], batch.upper[0], 2 * sum(self.network.hidden))
+
+    def aim(self, problem: TwinProblem) -> None:
+        """Another goal of the same question, with as many rows: bases stay good."""
+        self.problem, self.twin = problem, Twin.of(problem)
+        self._lp: PhaseLP | None = None
 
     def solve(self, regions: Regions, basis: Any, seconds: float) -> list[RelaxedRegion]:
         """Return what is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
-        bounds = PhaseBounds(self.network, self.domain, self.claim, regions)
+        bounds = RegionBounds(self.twin, regions)
         point = bounds.point
-        plain = vacuous(self.domain, self.claim, regions) | ((bounds.empty | bounds.alike) & ~point)
+        plain = self._vacuous(regions) | ((bounds.empty | bounds.alike) & ~point)
         for k in np.flatnonzero(point & ~plain):
-            plain[k] = holds_at(self.network, self.domain, self.claim, regions.lower[k])
-        solved = {b: self._run(bounds, b, basis, seconds) for b in np.flatnonzero(~plain & ~point).tolist()}
-        weights = np.zeros((len(regions), len(self.claim.rows)))
+            plain[k] = exact_goals(self.problem, np.zeros(1, dtype=np.int64), regions.lower[k : k + 1])[0][0, 0]
+        box = self._box(regions)
+        solved = {b: self._run(bounds, box, b, basis, seconds) for b in np.flatnonzero(~plain & ~point).tolist()}
+        weights = np.zeros((len(regions), len(self.problem.rows)))
         slopes = np.full(regions.active.shape, np.nan)
         for b, (outcome, _) in solved.items():
             weights[b], slopes[b] = self._multipliers(outcome)
         leaf = bounds.lagrange(weights, slopes)
-        proved = plain | (~point & leaf.proved & (leaf.bound >= leaf.error))  # room for summing in another order
+        proved = plain | (~point & (leaf.bound > 0) & (leaf.bound >= leaf.error))  # room for summing in another order
         out = []
         for b in range(len(regions)):
             values, own = (solved[b][0].values, solved[b][1]) if b in solved else (None, None)
             region, raw = regions.take(slice(b, b + 1)), regions.lower[b] if point[b] else None
             if values is not None:
-                raw = self._raw(bounds, b, region, values)
+                raw = self._raw(box, b, region, values)
             value = -np.inf if values is None or self._lp is None else float(values[self._lp.t])
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
             one = RelaxedRegion(
@@ -99,9 +111,21 @@ class RegionRelaxation:
             out.append(one)
         return out
 
-    def bounded(self, regions: Regions, weights: Array, slopes: Array) -> LeafBounds:
+    def bounded(self, regions: Regions, weights: Array, slopes: Array) -> RegionBound:
         """Return what multipliers, (B, R) and (B, 2 H), prove of regions."""
-        return PhaseBounds(self.network, self.domain, self.claim, regions).lagrange(weights, slopes)
+        return RegionBounds(self.twin, regions).lagrange(weights, slopes)
+
+    def _vacuous(self, regions: Regions) -> Booleans:
+        """Return (B,) regions whose box holds no legal row, or no legal partner: forbidden, or shifted out of its range."""
+        domain, batch = self.domain, self.problem.batch
+        low, high = batch.second(regions.lower), batch.second(regions.upper)
+        outside = (~batch.protected & ((low > domain.upper) | (high < domain.lower))).any(axis=1)
+        return np.asarray(domain.impossible(regions.lower, regions.upper) | domain.impossible(low, high) | outside)
+
+    def _box(self, regions: Regions) -> tuple[Array, Array, Array]:
+        """Return the network boxes of regions: x in [low, high] (B, n_0), and x' (B, n_0) at x = low."""
+        low, high = self.domain.box(regions.lower, regions.upper)
+        return low, high, self.domain.box(*(self.problem.batch.second(end) for end in (regions.lower, regions.upper)))[0]
 
     def rows_near(self, regions: Regions, raw: Array) -> Array:
         """Return raw rows (N, V) of the box of regions (B = 1) around a point: rounded, its neighbours, and rounded at random."""
@@ -112,15 +136,16 @@ class RegionRelaxation:
         rows = np.concatenate([rounded[None], rounded + moving, rounded - moving, random])
         return np.asarray(np.clip(rows, lower, upper))
 
-    def _run(self, bounds: PhaseBounds, b: int, basis: Any, seconds: float) -> tuple[Outcome, Any]:
+    def _run(
+        self, bounds: RegionBounds, box: tuple[Array, Array, Array], b: int, basis: Any, seconds: float
+    ) -> tuple[Outcome, Any]:
         """Return the LP of region b, and its basis."""
-        names = Intervals.__dataclass_fields__
-        layers = [Intervals(**{name: getattr(span, name)[b] for name in names}) for span in bounds.spans[:-1]]
-        region = PhaseRegion(low=bounds.low[b], high=bounds.high[b], low2=bounds.low2[b], layers=layers)
+        low, high, low2 = (end[b] for end in box)
+        region = PhaseRegion(low=low, high=high, low2=low2, layers=[_intervals(one, b) for one in bounds.layers[:-1]])
         if self._root is None:
             self._root = region
         if self._lp is None:
-            goal = self.claim.margin, self.claim.rows, self.claim.constants
+            goal = self.problem.margin, self.problem.rows, self.problem.constants
             self._lp = PhaseLP.of(self.network, self.domain, self._root, *goal)
         program = self._lp.program(region)
         iterations = 1000 + 10 * (program.columns + len(program.row_lower))
@@ -131,18 +156,19 @@ class RegionRelaxation:
         assert self._lp is not None
         duals = outcome.duals if outcome.duals is not None else outcome.ray
         if duals is None or not np.isfinite(duals).all():
-            return np.zeros(len(self.claim.rows)), np.full(2 * sum(self.network.hidden), np.nan)
+            return np.zeros(len(self.problem.rows)), np.full(2 * sum(self.network.hidden), np.nan)
         weights, slopes = self._lp.slopes(duals)
         if outcome.duals is not None:
             return weights, slopes
         return np.zeros_like(weights), slopes / max(float(np.nanmax(np.abs(slopes), initial=0.0)), 1e-300)
 
-    def _raw(self, bounds: PhaseBounds, b: int, region: Regions, values: Array) -> Array:
+    def _raw(self, box: tuple[Array, Array, Array], b: int, region: Regions, values: Array) -> Array:
         """Return the raw point (V,), not rounded, that a solution stands for."""
         assert self._lp is not None
-        x = bounds.low[b].copy()
+        low, high, _ = (end[b] for end in box)
+        x = low.copy()
         x[self._lp.moving] = self._lp.inputs(values)
-        lower, upper, low, high = region.lower[0], region.upper[0], bounds.low[b], bounds.high[b]
+        lower, upper = region.lower[0], region.upper[0]
         raw = lower.copy()
         for v in np.flatnonzero(lower < upper):
             at = int(self.domain.start[v])
@@ -152,19 +178,25 @@ class RegionRelaxation:
                 raw[v] = lower[v] + (x[at] - low[at]) / (high[at] - low[at]) * (upper[v] - lower[v])
         return np.asarray(np.clip(raw, lower, upper))
 
-    def _split(self, region: Regions, leaf: LeafBounds, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
+    def _split(self, region: Regions, leaf: RegionBound, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
         """Return where to split: (feature, cut) as in `PhaseTree`, (-1, 0) where nothing can be."""
         if values is None:  # no point and no proof: numerical trouble, so halve the box and see
             return self._input(region, None, np.zeros(self.domain.columns))
         neuron = None if self._few(region) else self._neuron(leaf, b, region, values)
-        return self._input(region, raw, leaf.slope[b]) if neuron is None else (-2 - neuron, 0.0)
+        return self._input(region, raw, self._columns(leaf.slope[b])) if neuron is None else (-2 - neuron, 0.0)
+
+    def _columns(self, slope: Array) -> Array:
+        """Return slopes (n_0,) in all network columns of those (d,) in the moving ones."""
+        out = np.zeros(self.domain.columns)
+        out[self.twin.moving] = slope
+        return out
 
     def _few(self, region: Regions) -> bool:
         """Return whether the box holds so few points that cutting it up beats splitting neurons: at ties nothing else decides."""
         width = (region.upper - region.lower)[0]
         return bool(np.where(self.domain.integer, np.log2(width + 1), np.where(width > 0, np.inf, 0.0)).sum() <= FEW)
 
-    def _neuron(self, leaf: LeafBounds, b: int, region: Regions, values: Array) -> int | None:
+    def _neuron(self, leaf: RegionBound, b: int, region: Regions, values: Array) -> int | None:
         """Return the neuron whose relaxation costs the LP's point most: |coefficient| times gap. None when all are (nearly) exact.
 
         A gap without a coefficient can still matter: a lower neuron keeps an upper one on a side where it costs nothing.
@@ -199,3 +231,11 @@ class RegionRelaxation:
                 score, cut = broken * weight, np.clip(np.floor(raw), lower, upper - 1)
         v = int(np.where(can, score, -np.inf).argmax())
         return v, float(cut[v])
+
+
+def _intervals(bounds: LayerBounds, b: int) -> Intervals:
+    """Return the intervals of one layer in region b, the difference as D = a' - a."""
+    return Intervals(
+        low=bounds.lower[b], high=bounds.upper[b], low2=bounds.lower_prime[b], high2=bounds.upper_prime[b],
+        d_low=-bounds.delta_upper[b], d_high=-bounds.delta_lower[b],
+    )

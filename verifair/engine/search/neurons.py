@@ -3,8 +3,8 @@
 A node is a raw box with some neurons of either copy fixed to a <= 0 or a >= 0. Each is relaxed to an LP (`phase_relaxation`)
 and closed where the LP's multipliers are a proof; the LP's point, rounded to a legal row, is tried as a witness in exact
 arithmetic; else the node is kept, and the one with the least bound is split next.
-Sound? yes: PROVED rests on the kernel's bounds alone, VIOLATED on exact evaluation.  Complete? yes where all variables are whole:
-splitting ends at single rows. For real ones it ends where float64 does. Where a real-valued x would violate the goal and only
+Sound? yes: PROVED rests on rigorous bounds, VIOLATED on exact evaluation.  Complete? yes where all variables are whole: splitting
+ends at single rows. For real ones it ends where float64 does. Where a real-valued x would violate the goal and only
 whole ones do not, signs cannot help, and it is as slow as input splitting.
 References: Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020), which splits either kind.
 """
@@ -21,9 +21,8 @@ import numpy as np
 
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
-from encoders.problem import TwinProblem
-from verifair.checker.kernel.phases import PhaseClaim
-from verifair.checker.tree import PhaseTree, Regions
+from encoders.problem import Regions, TwinProblem
+from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
@@ -43,27 +42,15 @@ class PhaseAnswer:
 
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
-    """Decide goal g of question q. Raises ValueError for a strict goal, or a question that the kernel does not cover."""
+    """Decide goal g of question q. Raises ValueError for a strict goal, or one of more than MAX_ROWS rows."""
     problem.network.require_piecewise_linear("neuron branching")
     if problem.goals[g].strict:
         raise ValueError("neuron branching proves goals with >=; a strict goal needs input splitting")
     one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
-    claim = claim_of(one)
-    flaw = claim.flaw(one.network, one.domain)
-    if flaw is not None:
-        raise ValueError(flaw)
-    with np.errstate(all="ignore"):  # as in the checker: overflow proves nothing
-        return _NeuronSearch(one, claim, time.monotonic() + seconds, max_nodes).run()
-
-
-def claim_of(problem: TwinProblem) -> PhaseClaim:
-    """Return the only goal of the only question as numbers."""
-    batch, goal = problem.batch, problem.goals[0]
-    return PhaseClaim(
-        lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
-        offset=None if batch.offset is None else batch.offset[0], margin=problem.margin, rows=goal.rows, constants=goal.constants,
-        gap=goal.gap,
-    )
+    if len(one.rows) > MAX_ROWS:
+        raise ValueError(f"the goal has {len(one.rows)} rows, neuron branching takes at most {MAX_ROWS}")
+    with np.errstate(all="ignore"):  # overflow proves nothing
+        return _NeuronSearch(one, time.monotonic() + seconds, max_nodes).run()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,18 +65,18 @@ class _Node:
 class _NeuronSearch:
     """The state of one run."""
 
-    def __init__(self, problem: TwinProblem, claim: PhaseClaim, deadline: float, max_nodes: int) -> None:
-        self.problem, self.claim = problem, claim
+    def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int) -> None:
+        self.problem = problem
         self.network, self.domain = problem.network, problem.domain
         self.deadline, self.max_nodes = deadline, max_nodes
         self.nodes, self.order = 0, itertools.count()
-        self.relaxation = RegionRelaxation(problem.network, problem.domain, claim)
+        self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
         self.heap: list[tuple[float, int, _Node]] = []
         self.witness: tuple[Array, Array] | None = None
 
     def run(self) -> PhaseAnswer:
-        self._look(self.claim.whole(self.network), [0], None)
+        self._look(self.relaxation.whole, [0], None)
         while self.heap and self.witness is None:
             if time.monotonic() > self.deadline:
                 return self._unknown(Reason.TIME)

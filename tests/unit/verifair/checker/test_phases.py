@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Domain, Goal, Regions, TwinBatch, TwinProblem
 from tests.brute_force import fractions
+from tests.builders import claim_of
 from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, check_phases
-from verifair.checker.tree import PhaseTree, Regions
+from verifair.checker.tree import PhaseTree
 from verifair.engine.questions import no_gap
-from verifair.engine.search.neurons import claim_of, decide_by_phases
+from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.verdict import Status
 
 ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])

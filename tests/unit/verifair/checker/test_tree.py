@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from encoders.network import Array
-from encoders.problem import Domain
-from verifair.checker.tree import Regions, leaf_regions
+from encoders.problem import Domain, Regions
+from verifair.checker.tree import leaf_regions
 
 WHOLE = np.array([True, False])
 DOMAIN = Domain(
