@@ -9,7 +9,7 @@
 
 Neurons stable in both copies at the root are substituted. A fixed sign is an interval [l, u] clipped at 0: it changes limits of
 columns and three entries of sparse rows, never the shape, so that the basis of a parent starts its children.
-The dual of  p - n - a = constant  is the slope of a in `verifair.checker.kernel.phases`, that of the row of t its weight.
+The dual of  p - n - a = constant  is the slope of a in `encoders.bounds.regions`, that of the row of t its weight.
 Sound? it relaxes what it is given bounds for; its own answers hold up to the solver's tolerance only.  Complete? no.
 References: Ehlers (ATVA 2017); Bunel et al., Branch and Bound for Piecewise Linear Neural Network Verification (JMLR 2020).
 """
