@@ -351,3 +351,9 @@ def test_a_schema_without_units_says_so(tmp_path: Path) -> None:
     done = verifair("fgce", *files, "--protected", "sex", "--k", 12, "--robust", 1)
     assert done.returncode == 2
     assert "no feature that may move has one" in " ".join(done.stderr.split())
+
+
+def test_a_time_out_keeps_what_is_done() -> None:
+    done = verifair(*DEMO, "--k", 12, "--cost", "path", "--measures", "--timeout", 0.01)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The measures were not finished (the time was up)" in flat(done.stdout)

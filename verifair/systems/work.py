@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -101,19 +101,15 @@ class Work:
         return tell
 
     @contextmanager
-    def bars(self, *, watching: Sequence[str] = ()) -> Iterator[Tell]:
-        """Give the callback of work in several steps, each with a bar of its own.
-
-        watching: steps that watch the time themselves; the others are ended with OutOfTime.
-        """
+    def bars(self) -> Iterator[Tell]:
+        """Give the callback of work in several steps that watch the time themselves, each with a bar of its own."""
         with ExitStack() as stack:
             shown: dict[str, Progress] = {}
 
             def tell(what: str, done: int, total: int) -> None:
                 if what not in shown:
                     stack.close()
-                    bar = stack.enter_context(self.bar(what))
-                    shown[what] = bar if what in watching else self.stopping(what, bar)
+                    shown[what] = stack.enter_context(self.bar(what))
                 shown[what](done, total)
 
             yield tell

@@ -119,6 +119,7 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
         "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",
         "plot": "Draw the groups side by side (PNG, PDF or SVG).",
         "jobs": "Threads for graph and densities.",
+        "timeout": "Seconds for the groups' optima, proofs and measures; the graph comes first.",
     },
     about=About(
         title="Ways to the favourable decision, by group",

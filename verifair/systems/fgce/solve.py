@@ -41,7 +41,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         subject = replace(subject, frame=frame)
     rows = rows_of(settings, subject, "fgce")
     fitted = _estimator(settings, subject, rows, work)
-    with work.bars(watching=("groups", "robust", "measures")) as tell:
+    with work.bars() as tell:
         finished = _fit(fitted, rows, tell)
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
         measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None

@@ -9,9 +9,11 @@ Reference: FGCE, section II (after FACE); default eps: the smallest that leaves 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,7 +68,7 @@ class FeasibilityGraph:
         leaves = list(_leaves(points, moves))
         limit = float(eps)
         jobs = (delayed(_edges_of)(leaf, points, raw, moves, limit) for leaf in leaves)
-        for done, (rows, count, found) in enumerate(Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs), 1):
+        for done, (rows, count, found) in enumerate(results(jobs, threads), 1):
             counts[rows] = count
             for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
@@ -118,6 +120,18 @@ class FeasibilityGraph:
             extra = {} if weights is None else {"weight": float(weights[e])}
             graph.add_edge(i, j, distance=length, **extra)
         return graph
+
+
+def results(jobs: Iterable[Any], threads: int) -> Iterator[Any]:
+    """Yield what `delayed` jobs return, in their order. Who ends before the last is not warned: results without use are no loss."""
+    found = Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs)
+    try:
+        for one in found:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
+            yield one
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.close()
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
