@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +18,7 @@ from tests.command_line import RUN, is_drawn, verifair
 from verifair import datasets
 from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
+from verifair.checker.certificate import Certificate
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +274,30 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
 ])
 def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tuple[object, ...], said: str) -> None:
     assert said in refused("bench", *wrong)
+
+
+CUT = {
+    "check": ("verifair.cli.check_file.checked", ("proof.json", "--demo", "german"), "interrupted: nothing is accepted"),
+    "verify": ("encoders.vnnlib.reader.read_vnnlib", ("query.vnnlib",), "interrupted: nothing is kept"),
+    "train": ("verifair.training.train", ("--data", "german", "--out", "n.onnx"), "interrupted: nothing is kept"),
+    "export": (
+        "verifair.interop.export.export", ("--demo", "german", "--protected", "sex", "--vnnlib", "q"),
+        "interrupted: q holds some of the queries only: delete it",
+    ),
+    "audit": ("verifair.audit.run.run", ("--demo", "german", "--out", "a.html"), "interrupted: finished analyses are kept"),
+    "bench": ("verifair.bench.run.run", ("--quick", "--out", "b"), "interrupted: b keeps what was measured; continue with"),
+}
+"""Verb -> what Ctrl-C ends, arguments, and what is told."""
+
+
+@pytest.mark.parametrize("verb", CUT)
+def test_ctrl_c_ends_every_verb_alike(verb: str, inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    where, arguments, told = CUT[verb]
+    (tmp_path / "proof.json").write_text(f'{{"format": "{Certificate.FORMAT}"}}', encoding="utf-8")
+    monkeypatch.setattr(where, cut)
+    code, _, errors = inside(verb, *arguments)
+    assert (code, errors.count("interrupted")) == (130, 1), errors
+    assert told in errors

@@ -57,10 +57,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.audit.run import run as run_audit
     from verifair.audit.subject import read
     from verifair.cli.locks import alone
-    from verifair.cli.output import INTERRUPTED, console, tell
+    from verifair.cli.output import console
     from verifair.engine import parallel
     from verifair.systems.findings import Standing
-    from verifair.systems.work import budget
+    from verifair.systems.work import budget, keeping
 
     _, settings, files = asked(system, given)
     if settings.write_example is not None:
@@ -77,16 +77,14 @@ def run(system: System, given: dict[str, Any]) -> None:
     chosen = _only(settings.only, list(file.analyses))
     places.check()
     subject, screen = read(file), console()
-    try:
-        with alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
-            result = run_audit(
-                file, subject, places, timeout=timeout, seed=seed, jobs=files.jobs, resume=files.resume, only=chosen, tell=shown,
-                done=lambda section: _show(section, screen),
-            )
-    except KeyboardInterrupt:
-        tell("interrupted: finished analyses are kept; run the same command with --resume to go on")
-        raise typer.Exit(INTERRUPTED) from None
-    _close(result, places, screen)
+    kept = keeping("finished analyses are kept; run the same command with --resume to go on")
+    with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
+        result = run_audit(
+            file, subject, places, timeout=timeout, seed=seed, jobs=files.jobs, resume=files.resume, only=chosen, tell=shown,
+            done=lambda section: _show(section, screen),
+        )
+    with keeping(f"the audit is finished, and {places.page} is written"):
+        _close(result, places, screen)
     if files.exit_verdict:
         found = {one.standing for one in result.statements}
         raise typer.Exit(10 if Standing.REFUTED in found else 20 if found & {Standing.UNKNOWN, Standing.SKIPPED} else 0)

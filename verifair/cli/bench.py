@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -65,9 +64,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.locks import alone
-    from verifair.cli.output import INTERRUPTED, check_outputs, console, save_answer, tell
+    from verifair.cli.output import check_outputs, console, save_answer
     from verifair.systems.files import plain
-    from verifair.systems.work import budget
+    from verifair.systems.work import Interrupted, budget
 
     _, settings, files = asked(system, given)
     out, seed, json = settings.out, files.seed, files.json_file
@@ -105,8 +104,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     save_answer(json, answer)
     _show(found, everybody, [*written, out / "bench.json"], screen)
     if interrupted:
-        tell(f"interrupted: {out} keeps what was measured; continue with --resume")
-        raise typer.Exit(INTERRUPTED)
+        raise Interrupted(f"interrupted: {out} keeps what was measured; continue with --resume")
     if found.contradictions:
         first = found.contradictions[0]
         raise Disagreement(

@@ -55,9 +55,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     from encoders.onnx.reader import read_onnx
     from verifair import datasets
     from verifair.cli.check_file import checked, kind_of, verdict
-    from verifair.cli.output import INTERRUPTED, console, save_answer, tell
+    from verifair.cli.output import console, save_answer
     from verifair.schema.schema import Schema
     from verifair.systems.words import counted
+    from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
     kind = kind_of(settings.certificate)
@@ -68,11 +69,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     else:
         network, schema = read_onnx(settings.model), Schema.load(settings.schema_file)
     screen = console()
-    try:
+    with keeping("nothing is accepted"):
         statement, report = checked(settings.certificate, kind, network, schema)
-    except KeyboardInterrupt:
-        tell("interrupted: nothing is accepted")
-        raise typer.Exit(INTERRUPTED) from None
     screen.print(statement, soft_wrap=True, markup=False)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}", markup=False)

@@ -28,7 +28,10 @@ def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None 
 
     def command(context: typer.Context, **options: Any) -> None:
         typed = [name for name in options if getattr(context.get_parameter_source(name), "name", None) != "DEFAULT"]
-        (run or run_system)(system, {name: options[name] for name in typed})
+        from verifair.cli.output import ending
+
+        with ending():
+            (run or run_system)(system, {name: options[name] for name in typed})
 
     groups: tuple[type[Settings], ...] = (system.inputs, system.settings, Run)
     fields = [(name, one) for group in groups for name, one in group.model_fields.items() if group is not Run or name in system.run]
@@ -157,7 +160,6 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     started = time.monotonic()
     inputs, settings, run = asked(system, given)
     own_read = system.optional("solve", "read")
-    with output.ending():
-        subject = own_read(inputs, settings) if own_read else read(inputs)
-        result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
+    subject = own_read(inputs, settings) if own_read else read(inputs)
+    result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
     output.finish(system, run, result)

@@ -55,10 +55,11 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.output import console, progress_bar, save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.systems.subject import read
+    from verifair.systems.work import keeping
 
     inputs, settings, files = asked(system, given)
     query = settings.question(system.verb, read(inputs))
-    with progress_bar("queries") as progress:
+    with keeping(f"{settings.vnnlib} holds some of the queries only: delete it"), progress_bar("queries") as progress:
         written = export(
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,
             limit=settings.limit, progress=progress,

@@ -29,7 +29,7 @@ from verifair.systems.files import save_json, save_table, save_text
 from verifair.systems.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
-from verifair.systems.work import Interrupted, OutOfTime, Work, budget
+from verifair.systems.work import Interrupted, OutOfTime, Work, budget, keeping
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -117,7 +117,7 @@ def warn(text: str) -> None:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End a run that has nothing to show: exit 130 after Ctrl-C, QueryError when time was up."""
+    """End a run before its time: exit 130 after Ctrl-C, when whoever knows has said what is kept; QueryError when time was up."""
     try:
         yield
     except OutOfTime as error:
@@ -142,14 +142,14 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
             _write(system, run.out, result)
         except KeyboardInterrupt:
             interrupted = f"not everything is in --out {run.out}"
-    if run.plot is not None:
-        run.plot.parent.mkdir(parents=True, exist_ok=True)
-        system.part("plots", "plot")(result, run.plot)
-    save_answer(run.json_file, result)
-    show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
+    with keeping("not everything was written or shown"):
+        if run.plot is not None:
+            run.plot.parent.mkdir(parents=True, exist_ok=True)
+            system.part("plots", "plot")(result, run.plot)
+        save_answer(run.json_file, result)
+        show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
     if interrupted is not None:
-        tell(f"interrupted: {interrupted}")
-        raise typer.Exit(INTERRUPTED)
+        raise Interrupted(f"interrupted: {interrupted}")
     if run.exit_verdict:
         raise typer.Exit(result.exit_code)
 

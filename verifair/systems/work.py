@@ -29,6 +29,15 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C during work of which nothing is left. The message says when it came, what is kept, and how to go on."""
 
 
+@contextmanager
+def keeping(stands: str) -> Iterator[None]:
+    """After Ctrl-C, raise Interrupted, which says what stands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {stands}") from None
+
+
 class Saves(Protocol):
     """What a certificate can do, whatever it proves."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from verifair.systems.hyfair.search.space import Space
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap
-from verifair.systems.work import Interrupted, Work
+from verifair.systems.work import Work, keeping
 
 EDGES = 50
 
@@ -62,7 +61,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
     rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
     kept, tightened = snapped(given.rules, schema), None
     if settings.target is not None:
-        with _interrupted("nothing was written"):
+        with keeping("nothing was written"):
             tightened = _tighten(query, dataset, settings.target, kept, work)
         kept = tightened.rules
     written = _write(subject, out, kept, rows, work.seed)
@@ -79,7 +78,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
     limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
     on = EffectData(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
-    with _interrupted(f"{out} and {written} are written; what they change was not measured"):
+    with keeping(f"{out} and {written} are written; what they change was not measured"):
         effects = _effects(asked, kept, on, work)
     return GuardResult(
         guarded=str(out), schema_file=str(written), rules=[rule.words(schema) for rule in kept],
@@ -91,15 +90,6 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=given, tightened=tightened, raw=rows,
         earlier=len(earlier(schema)), model=subject.model, certificate=work.certificate,
     )
-
-
-@contextmanager
-def _interrupted(stands: str) -> Iterator[None]:
-    """After Ctrl-C, say what stands."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted: {stands}") from None
 
 
 def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: EffectData, work: Work) -> list[Effect]:
