@@ -32,6 +32,7 @@ from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.files import plain, save_json, save_text, versions
 from verifair.systems.findings import Section, Source, Standing, Statement, Tone
+from verifair.systems.settings import Run
 from verifair.systems.system import system
 from verifair.systems.work import OutOfTime, Work
 
@@ -74,31 +75,32 @@ class Places:
 
 
 def run(
-    file: AuditFile, subject: AuditSubject, places: Places, *, timeout: float, seed: int, jobs: int, resume: bool,
-    only: Sequence[str], tell: Tell, done: Callable[[Section], None],
-) -> AuditResult:  # fmt: skip
+    file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, only: Sequence[str], tell: Tell,
+    done: Callable[[Section], None],
+) -> AuditResult:
     """Run what the file asks for, and write page, JSON and proofs.
 
-    only: some of the analyses; empty: all.   tell(key, what, done, total): progress.   done: told of every finished section.
+    how: time, seed, jobs, and whether to resume.   only: some of the analyses; empty: all.   tell(key, what, done, total): how far
+    one is.   done: told of every finished section.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
     started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
     sources = _sources(wanted, subject)
     options = subject.check_options(places.page.resolve().parent)
-    _prepare(places, resume)
+    _prepare(places, how.resume)
     sections: dict[str, Section] = {}
     for n, key in enumerate(sorted(wanted, key=_turn)):
         asked = wanted[key]
-        left = max(started + timeout - time.monotonic(), 1e-3)
+        left = max(started + how.timeout - time.monotonic(), 1e-3)
         share = min(left, asked.timeout) if asked.timeout is not None else left / (len(wanted) - n)
-        pin = _pin(key, asked, subject, seed, options)
-        section = _kept(places, key, pin, share) if resume else None
+        pin = _pin(key, asked, subject, how.seed, options)
+        section = _kept(places, key, pin, share) if how.resume else None
         if section is None:
             work = Work(
-                deadline=time.monotonic() + share, seed=seed, jobs=jobs, folder=places.work, shown=places.final.name,
-                options=options, resume=resume, tell=partial(tell, key), bar=_bar(key, tell), store=places.work / f"{key}.sqlite",
-                checks=0.2,
+                deadline=time.monotonic() + share, seed=how.seed, jobs=how.jobs, folder=places.work, shown=places.final.name,
+                options=options, resume=how.resume, tell=partial(tell, key), bar=_bar(key, tell), checks=0.2,
+                store=places.work / f"{key}.sqlite",
             )
             section = _one(key, asked, subject, work, share)
             section = _keep(places, section, pin, share)
@@ -109,7 +111,7 @@ def run(
         rows=0 if subject.frame is None else len(subject.frame),
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
-        started=now, seconds=time.monotonic() - started, seed=seed, versions=versions(),
+        started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(),
     )  # fmt: skip
     _publish(places, result)
     return result

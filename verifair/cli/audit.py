@@ -80,7 +80,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
         result = run_audit(
-            file, subject, places, timeout=timeout, seed=seed, jobs=files.jobs, resume=files.resume, only=chosen, tell=shown,
+            file, subject, places, files.model_copy(update={"timeout": timeout, "seed": seed}), only=chosen, tell=shown,
             done=lambda section: _show(section, screen),
         )
     with keeping(f"the audit is finished, and {places.page} is written"):

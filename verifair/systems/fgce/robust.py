@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -73,8 +73,7 @@ def certify_robust(
     *,
     delta: Sequence[float],
     budget: Budget | None = None,
-    method: str = "auto",
-    solver: str | None = None,
+    method: Literal["auto", "bnb"] = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> CertifiedRobustness:
     """Decide whether the decision is positive at every row within delta units of raw rows (n, V), for each delta.
@@ -85,7 +84,7 @@ def certify_robust(
     least margin over any other class in the neighbourhood.   engine.   trust: checked (`verifair check` re-proves it) or claimed
     (by a solver), '' if not proved.   against: the class that wins at the witness.   witness: a row of the neighbourhood, in the
     schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
-    Sound? yes.  Complete? methods auto and bnb are, within the budget.
+    Sound? yes.  Complete? yes, within the budget.
     Raises QueryError for a model that is no network; SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
@@ -97,7 +96,7 @@ def certify_robust(
     for done, one in enumerate(deltas):
         open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
         seconds = max(deadline - time.monotonic(), 1e-3) / (len(deltas) - done)
-        fresh = _answers(query, raw[open_rows], one, method, solver, _with(budget, seconds)) if len(open_rows) else []
+        fresh = _answers(query, raw[open_rows], one, method, _with(budget, seconds)) if len(open_rows) else []
         found[one] = refuted | dict(zip(open_rows.tolist(), fresh, strict=True))
         refuted = {row: answers for row, answers in found[one].items() if _status(answers) is Status.VIOLATED}
         if progress is not None:
@@ -120,7 +119,7 @@ def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callab
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
         fresh = np.array([node for node in nodes if int(node) not in known], dtype=np.int64)
-        answers = _answers(query, raw[fresh], delta, "bnb", None, budget) if len(fresh) else []
+        answers = _answers(query, raw[fresh], delta, "bnb", budget) if len(fresh) else []
         told = {int(node): _status(one) for node, one in zip(fresh, answers, strict=True)}
         known.update({node: status for node, status in told.items() if status is not Status.UNKNOWN})
         return [(known | told)[int(node)] for node in nodes]
@@ -178,14 +177,14 @@ def _with(budget: Budget, seconds: float) -> Budget:
     return Budget(seconds=seconds, nodes=budget.nodes, memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed)
 
 
-def _answers(query: Robustness, raw: Array, delta: float, method: str, solver: str | None, budget: Budget) -> list[Answers]:
+def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
     losers, deadline = _losers(query.network), time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
         problem = robustness_problem(query.network, query.schema, raw, delta, None, (POSITIVE, loser))
         seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
-        for row, (answer,) in zip(out, solve(problem, method=method, solver=solver, budget=_with(budget, seconds)), strict=True):
+        for row, (answer,) in zip(out, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer
     return out
 

@@ -35,7 +35,7 @@ from verifair.systems.cst.robustness.exact_flips import smallest_flips
 from verifair.systems.cst.robustness.flip_search import Flips, directions, search
 from verifair.systems.cst.robustness.safe_bounds import refined, safe
 from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
-from verifair.systems.cst.testing import METHODS, Method, Situations
+from verifair.systems.cst.testing import METHODS, Claims, Method, Situations
 
 LEVELS = (1.0, 1.645, 1.96)
 """Standard errors at which shares of robust claims are told: one, and those of one- and two-sided 95 % intervals."""
@@ -143,7 +143,7 @@ def sensitivity(
     claims = found.claims(method, min(found.k) if k is None else k)  # refuses what the test cannot tell
     now = claims.positive if verdict == "positive" else claims.significant
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
-    what = _what_if(tester, do, found, errors, index, method, claims.k, verdict)
+    what = _what_if(tester, do, found, errors, index, claims, verdict)
     rule = counterfactually(what.decider)
     exact = method == "CF" and isinstance(rule, LinearRule) and what.effects.plain
     if exact:
@@ -178,10 +178,10 @@ def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dic
 
 
 def _what_if(
-    tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers, method: Method,
-    k: int, verdict: Verdict,
+    tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers,
+    claims: Claims, verdict: Verdict,
 ) -> WhatIf:
-    frame = tester.frame_.iloc[found.complainants]
+    frame, method = tester.frame_.iloc[found.complainants], claims.method
     needed = {*(tester.attributes_ if method != "CF" else ()), *(reads(tester.decider) if method != "CST w/o" else ())}
     effects = Effects.of(tester.causal_model_, do, needed=needed, errors=errors)
     words = [name for name in effects.nodes if name in found.metric.words]
@@ -196,7 +196,7 @@ def _what_if(
         metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
     return WhatIf(
         effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=effects.values(frame)[index],
-        change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=k, verdict=verdict,
+        change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=claims.k, verdict=verdict,
     )
 
 

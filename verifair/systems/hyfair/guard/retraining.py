@@ -117,7 +117,6 @@ def retrain(
     *,
     epochs: int = 5,
     learning_rate: float = 1e-3,
-    samples: int = 5000,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Instances:
@@ -132,7 +131,7 @@ def retrain(
     descent = Descent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
     weights, schema = weights_of(space.query.network), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
-    added = instances(space, rows, labels, clusters, samples=samples, seed=seed)
+    added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
     trained, _ = fine_tune(weights, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {

@@ -34,6 +34,9 @@ from verifair.systems.hyfair.search.space import Space
 SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
 """Of the samples around a witness: chance to keep a value, and size of a step."""
 SAMPLES = 1500
+ROUNDS = 10
+DEPTH = 4
+"""Of each round's tree: the most conditions that a rule can have."""
 PURITY = 0.3
 
 
@@ -61,35 +64,33 @@ def tighten(
     target: float,
     *,
     rules: Sequence[Rule] = (),
-    rounds: int = 10,
-    depth: int = 4,
     seconds: float = 60.0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tightened:
     """Add rules until the certified largest gap between any two protected variants is at most `target`.
 
-    rows: (N, V) raw data, whom the rules should spare.   depth: of each round's tree, the most conditions that a rule can have.
-    seconds: for all; half of them, or what the rounds leave, for the last proof. Raises QueryError for a target that is no
-    gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing would be left to answer.
+    rows: (N, V) raw data, whom the rules should spare.   seconds: for all; half of them, or what the rounds leave, for the last
+    proof. Raises QueryError for a target that is no gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing
+    would be left to answer.
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
     started, kept, steps = time.monotonic(), tuple(rules), list[Step]()
-    each = seconds / (2 * rounds)
+    each = seconds / (2 * ROUNDS)
     while True:
         left = max(seconds - (time.monotonic() - started), 0.1)
-        last = len(steps) >= rounds or left < 2 * each
+        last = len(steps) >= ROUNDS or left < 2 * each
         bound = _bound(query, kept, left if last else each, target, seed)
         if bound.reason is Reason.INTERRUPTED:
             raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants the next round
         steps.append(Step(rules=len(kept), lower=bound.lower, upper=bound.upper))
         if progress is not None:
-            progress(len(steps), rounds + 1)
+            progress(len(steps), ROUNDS + 1)
         if bound.upper <= target or last:
             return Tightened(rules=kept, bound=bound, steps=tuple(steps))
         if bound.lower > target:
-            kept = (*kept, *_refusing(query, kept, _row(query.schema, bound), rows, target, depth, seed + len(steps)))
+            kept = (*kept, *_refusing(query, kept, _row(query.schema, bound), rows, target, seed + len(steps)))
         else:  # nothing is known that should be refused: look longer
             each *= 3
 
@@ -107,7 +108,7 @@ def _row(schema: Schema, bound: MaximumGap) -> Array:
 
 
 def _refusing(
-    query: KDiscrimination, kept: Sequence[Rule], witness: Array, rows: Array, target: float, depth: int, seed: int
+    query: KDiscrimination, kept: Sequence[Rule], witness: Array, rows: Array, target: float, seed: int
 ) -> tuple[Rule, ...]:
     """Rules that refuse the witness, and what is like it but unlike the rows."""
     space, rng = Space.of(query), np.random.default_rng(seed)
@@ -118,11 +119,11 @@ def _refusing(
     if not len(high):  # float32 may put the witness itself just below
         high = near.centre[None, :]
     spared = rows[gap(rows) <= target] if len(rows) else rows
-    return _separated(space, query.schema, high, spared, near.centre, depth, seed)
+    return _separated(space, query.schema, high, spared, near.centre, seed)
 
 
 def _separated(
-    space: Space, schema: Schema, high: Array, spared: Array, witness: Array, depth: int, seed: int
+    space: Space, schema: Schema, high: Array, spared: Array, witness: Array, seed: int
 ) -> tuple[Rule, ...]:
     """Boxes of a tree between high samples and spared rows, each side weighing the same; the witness's own is always among them.
 
@@ -136,7 +137,7 @@ def _separated(
         raw = np.concatenate([high, spared])
         label = np.arange(len(raw)) < len(high)
         tree = DecisionTreeClassifier(
-            max_depth=depth, class_weight={True: len(spared) / len(high), False: 1.0}, min_impurity_decrease=1e-4, random_state=seed
+            max_depth=DEPTH, class_weight={True: len(spared) / len(high), False: 1.0}, min_impurity_decrease=1e-4, random_state=seed
         ).fit(raw[:, columns], label)
         everything = list(high_leaves(tree, columns, whole, 0.0))
         pure = list(high_leaves(tree, columns, whole, PURITY))
