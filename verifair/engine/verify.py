@@ -50,7 +50,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
-        witness=_witness(query, problem, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
+        witness=witness_of(query, problem, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
         engine=engines(flat),
         seconds=time.monotonic() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
@@ -65,7 +65,7 @@ def _all(answers: Sequence[GoalAnswer]) -> Status:
     return Status.UNKNOWN if Status.UNKNOWN in statuses else Status.PROVED
 
 
-def _witness(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: GoalAnswer) -> Witness:
+def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, answer: GoalAnswer) -> Witness:
     assert answer.witness is not None
     assert answer.margins is not None
     schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)

@@ -1,4 +1,5 @@
-"""What certify finds: a verdict, one for each of several boxes, the largest gap, or which share of all parts is certified."""
+"""What certify finds: a verdict, one for each of several boxes, who is treated differently, the largest gap, or which share of all
+parts is certified."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, WithJsonSchema, computed_field
 
 from encoders.network import Array, Integers
+from verifair.engine.counterexamples import Counterexamples
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.systems.result import Count, Result, Seconds, Shape, Share
-from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
+from verifair.systems.verdicts import CertificateNote, FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
 EVIDENCE: dict[str, Any] = {
@@ -75,6 +77,36 @@ class TargetedResult(Result):
     def was_interrupted(self) -> bool:
         """After Ctrl-C: sub-populations without a verdict are undecided."""
         return self.interrupted is not None
+
+
+# Who is treated differently
+
+
+class EnumerationResult(Result):
+    """`verifair certify --enumerate`: people who are treated differently, each with one partner."""
+
+    query: FairnessQuery
+    wanted: Count
+    """As many were asked for."""
+    counterexamples: list[WitnessShape]
+    """Each a person: another one differs in more than the protected features."""
+    complete: bool
+    """There are no others, but for those within `apart` of one of these."""
+    rests_on: Literal["certificate", "search", "solver"] | None
+    """What that rests on: a certificate, where there is nobody; the engine's bounds, of which no file is kept; or a solver's word.
+    Null: there may be others."""
+    apart: dict[str, float]
+    """Real feature -> within this of somebody listed nobody else is looked for."""
+    reason: Reason | None
+    """Why the search ended before it had found all, or as many as were asked for; null: it had."""
+    first_seconds: Seconds | None
+    """Until the first was found."""
+    certificate: CertificateNote | None
+    engine: str
+    semantics: str
+    question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    enumeration: InstanceOf[Counterexamples] = Field(exclude=True)
+    proof_line: str | None = Field(exclude=True)
 
 
 # The largest gap
@@ -229,10 +261,10 @@ class PartitionResult(PartitionSummary, Result):
     proof_line: str = Field(exclude=True)
 
 
-CertifyResult = VerdictResult | TargetedResult | MaximumResult | PartitionResult
+CertifyResult = VerdictResult | TargetedResult | EnumerationResult | MaximumResult | PartitionResult
 
 
 ANSWERS = {
     "certify": VerdictResult, "certify-targeted": TargetedResult, "certify-partition": PartitionResult,
-    "certify-maximise": MaximumResult,
+    "certify-maximise": MaximumResult, "certify-enumerate": EnumerationResult,
 }

@@ -12,7 +12,7 @@ from verifair.systems.system import About, System
 
 
 class CertifySettings(FairnessSettings):
-    """Individual fairness in a box; in several; in every part of one; or the largest gap there is."""
+    """Individual fairness in a box; in several; in every part of one; who is treated differently; or the largest gap there is."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("logit", "tolerance"), ("maximise", True)),
@@ -28,6 +28,8 @@ class CertifySettings(FairnessSettings):
     """How far the two sides may stay apart."""
     partition: Annotated[int | None, Field(ge=2)] = None
     """Cut features into blocks of so many values; decide every part."""
+    enumerate: Annotated[int | None, Field(ge=1)] = None
+    """List so many people who are treated differently."""
     method: Method = "auto"
     """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
@@ -40,7 +42,7 @@ class CertifySettings(FairnessSettings):
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for two questions in one, and for options of another question."""
-        modes = [name for name in ("targeted", "maximise", "partition") if getattr(self, name)]
+        modes = [name for name in ("targeted", "maximise", "partition", "enumerate") if getattr(self, name)]
         if len(modes) > 1:
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
         mode = modes[0] if modes else ""
@@ -53,6 +55,8 @@ class CertifySettings(FairnessSettings):
             raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
         if mode == "partition" and run.certificate is not None:
             raise ValueError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+        if mode == "enumerate" and self.relax:
+            raise ValueError("--enumerate counts people by what they share with their partner, which --relax leaves open: drop one")
         if inputs.data is not None and self.relax:
             raise ValueError("--data cannot be weighed with --relax: a row's partner may lie in another part; drop one of the two")
 
@@ -76,6 +80,10 @@ Several sub-populations, a verdict and a certificate for each:
 
   verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
 
+Who? Five hundred people who are decided differently, or all there are:
+
+  verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --enumerate 500 --out found
+
 How far apart can the probabilities be at most?
 
   verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
@@ -85,7 +93,9 @@ The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keep
   verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
 """,
     settings=CertifySettings,
-    run=("store", "resume", "jobs", "cluster", "plot", "certificate", "timeout", "nodes", "seed", "json_file", "exit_verdict"),
+    run=(
+        "out", "store", "resume", "jobs", "cluster", "plot", "certificate", "timeout", "nodes", "seed", "json_file", "exit_verdict",
+    ),
     defaults={"timeout": 60.0},
     helps={
         "data": "Table: which share of its rows lies in certified parts?",
@@ -99,5 +109,5 @@ The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keep
         source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
     audit_defaults={"maximise": True, "tolerance": 1e-3},
-    keys=("protected", "epsilon", "box", "partition", "maximise", "tolerance"),
+    keys=("protected", "epsilon", "box", "partition", "maximise", "tolerance", "enumerate"),
 )

@@ -1,4 +1,4 @@
-"""certify at work: one box, several, every part of one, or the largest gap."""
+"""certify at work: one box, several, every part of one, who is treated differently, or the largest gap."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from verifair.checker.envelope import semantics
 from verifair.engine import parallel
+from verifair.engine.counterexamples import counterexamples
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
@@ -20,6 +21,7 @@ from verifair.errors import DataError, QueryError
 from verifair.systems.hyfair.certify.result import (
     EXIT_CODES,
     CertifyResult,
+    EnumerationResult,
     MaximumResult,
     PartitionResult,
     TargetedResult,
@@ -53,6 +55,8 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
         return _largest(settings, query, work)
     if settings.partition is not None:
         return _parts(settings.partition, query, subject, work)
+    if settings.enumerate is not None:
+        return _listed(settings.enumerate, settings, query, work)
     return _several(settings, query, work) if settings.targeted else _one(settings, query, work)
 
 
@@ -71,8 +75,11 @@ def _proof_line(work: Work, certificate: Any, why: str) -> str | None:
 
 
 def _decide(settings: CertifySettings, query: IndividualFairness, work: Work, share: float = 1.0) -> Verdict:
-    method = "auto" if settings.method == "exact" else settings.method
-    return verify(query, budget=work.budget(share), method=method, solver=settings.solver)
+    return verify(query, budget=work.budget(share), method=_method(settings), solver=settings.solver)
+
+
+def _method(settings: CertifySettings) -> str:
+    return "auto" if settings.method == "exact" else settings.method
 
 
 def _one(settings: CertifySettings, query: IndividualFairness, work: Work) -> VerdictResult:
@@ -149,6 +156,23 @@ def _certificate(folder: Path | None, verdict: Verdict, k: int) -> Path | None:
     file = folder / f"targeted-{k}.json.gz"
     verdict.certificate.save(file)
     return file
+
+
+def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, work: Work) -> EnumerationResult:
+    """List people who are treated differently, until there are enough, no others, or no time; Ctrl-C keeps those found."""
+    with work.bar(f"people treated differently with {' and '.join(query.protected)}") as progress:
+        found = counterexamples(
+            query, wanted, budget=work.budget(), method=_method(settings), solver=settings.solver, progress=progress
+        )
+    rests_on = None if not found.complete else "solver" if found.by_solver else "search" if found.found else "certificate"
+    status = Status.VIOLATED if found.found else Status.UNKNOWN if found.certificate is None else Status.PROVED
+    return EnumerationResult.model_validate({
+        **_about(query, work), "wanted": wanted, "counterexamples": found.found, "rests_on": rests_on, "enumeration": found,
+        **{name: getattr(found, name) for name in ("complete", "apart", "reason", "first_seconds", "certificate", "engine")},
+        "seconds": found.seconds, "semantics": found.semantics, "exit_code": EXIT_CODES[status],
+        "proof_line": _proof_line(work, found.certificate, UNPROVED.get(status, "there is none")),
+        "interrupted": f"{len(found.found):,} of {wanted:,} had been found" if found.reason is Reason.INTERRUPTED else None,
+    })
 
 
 def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -> MaximumResult:

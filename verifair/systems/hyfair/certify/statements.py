@@ -22,6 +22,7 @@ from verifair.systems.figures import picture
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify.plots import partition_plot
 from verifair.systems.hyfair.certify.result import (
+    EnumerationResult,
     MaximumResult,
     PartitionResult,
     PartitionSummary,
@@ -29,6 +30,7 @@ from verifair.systems.hyfair.certify.result import (
 )
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
+from verifair.systems.hyfair.certify.tables import how_many, others
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
 from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
@@ -61,9 +63,11 @@ class _SectionParts:
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of individual fairness, of each protected feature alone."""
     names, found = subject.names(settings.protected), _SectionParts()
-    modes: list[dict[str, Any]] = [{"maximise": False, "partition": None}]
-    modes += [{"maximise": True, "partition": None}] if settings.maximise else []
-    modes += [{"maximise": False}] if settings.partition is not None else []
+    alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None}
+    modes = [alone]
+    modes += [
+        {**alone, mode: getattr(settings, mode)} for mode in ("maximise", "partition", "enumerate") if settings.given(mode)
+    ]
     left = len(names) * len(modes)
     for name in names:
         own = settings.model_copy(update={"protected": (name,)})
@@ -82,6 +86,8 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
                     _box(own, subject, result, mine, found)
                 case MaximumResult():
                     _largest(own, subject, result, mine, found)
+                case EnumerationResult():
+                    _people(subject, result, found)
                 case PartitionResult():
                     _parts(subject, result, mine, found)
             left -= 1
@@ -100,7 +106,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
         evidence=tuple(found.evidence),
         settings={
             "protected": names, "epsilon": settings.epsilon, "box": dict(settings.box), "partition": settings.partition,
-            "maximise": settings.maximise, "tolerance": settings.tolerance, "seed": work.seed,
+            "maximise": settings.maximise, "enumerate": settings.enumerate, "tolerance": settings.tolerance, "seed": work.seed,
         },
         answer={"by_feature": found.answer},
     )
@@ -232,6 +238,21 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
             found.open = len(found.statements)
             found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads))
+
+
+def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -> None:
+    """Possible people who are treated differently, and whether these are all."""
+    shown = {"question", "enumeration", "proof_line", "query", "versions", "model_sha256", "schema_sha256", "seed"}
+    found.answer[-1]["enumerated"] = result.model_dump(exclude=shown)
+    rows = [witness_row("certify", subject.schema, one, person="A possible person") for one in result.counterexamples]
+    found.witnesses += rows[:SHOWN]
+    found.broken = found.broken or next((one.sentence for one in rows), None)
+    if rows:
+        text = f"{how_many(result)} Each was decided exactly."
+        found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD))
+    if rows or not result.complete:  # that there is nobody at all, the verdict says
+        at = Standing.CLAIMED if result.complete else Standing.UNKNOWN
+        found.statements.append(Statement(text=others(result), standing=at, tone=Tone.PLAIN if result.complete else Tone.WATCH))
 
 
 def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _SectionParts) -> None:

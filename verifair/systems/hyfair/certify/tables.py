@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from verifair.engine.queries import IndividualFairness
+from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify.result import (
     CertifyResult,
+    EnumerationResult,
     Float32Counts,
     MaximumResult,
     PartitionResult,
@@ -27,6 +29,8 @@ from verifair.systems.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""
+SHOWN_PEOPLE = 5
+"""Of those listed, side by side on the screen."""
 MEASURES = {"parts": "parts", "volume": "domain", "rows": "data rows"}
 
 
@@ -39,6 +43,9 @@ def show(result: CertifyResult, console: Console) -> None:
         case TargetedResult():
             _several(result, console)
             lines = (*result.proof_lines, *dict.fromkeys(f"About the {verdict.semantics}." for verdict in result.verdicts))
+        case EnumerationResult():
+            _people(result, console)
+            lines = (result.proof_line,)
         case MaximumResult():
             _largest(result, console)
             lines = (result.proof_line,)
@@ -47,6 +54,32 @@ def show(result: CertifyResult, console: Console) -> None:
             lines = (result.proof_line,)
     for line in filter(None, lines):
         console.print(line, soft_wrap=True)
+
+
+def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
+    """Return file name -> table of all counterexamples that there are."""
+    match result:
+        case VerdictResult():
+            found = [] if result.witness is None else [result.witness]
+        case TargetedResult():
+            found = [verdict.witness for verdict in result.verdicts if verdict.witness is not None]
+        case EnumerationResult():
+            found = result.counterexamples
+        case MaximumResult():
+            found = []
+        case PartitionResult():
+            found = list(result.examples)
+    return {"counterexamples.csv": pd.DataFrame([_line(result.question, one) for one in found])} if found else {}
+
+
+def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
+    """Return a counterexample as one row: both people, how each is decided, and whether float32 agrees."""
+    partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
+    first, second = (query.schema.outcomes[int(g > 0)] for g in witness.outputs)
+    return {
+        **witness.x, **partner, "decision": first, "decision'": second, "probability": witness.probabilities[0],
+        "probability'": witness.probabilities[1], "margin": witness.margin, "float32_agrees": witness.float32_agrees,
+    }
 
 
 def holds(query: IndividualFairness) -> str:
@@ -117,6 +150,54 @@ def _several(result: TargetedResult, console: Console) -> None:
     console.print(grid)
     count = {status: sum(verdict.status is status for verdict in result.verdicts) for status in Status}
     console.print(f"{count[Status.PROVED]} proved, {count[Status.VIOLATED]} refuted, {count[Status.UNKNOWN]} unknown")
+
+
+def _people(result: EnumerationResult, console: Console) -> None:
+    """Say how many were found and whether there are others; show the first few."""
+    query, found = result.question, result.counterexamples
+    if result.certificate is not None:
+        console.print(f"PROVED ({result.certificate.trust}): {holds(query)} in the box: there is nobody to list.")
+    else:
+        console.print(f"{how_many(result)} {others(result)}")
+    if found:
+        assert result.first_seconds is not None
+        console.print(people_table(query.schema, found[:SHOWN_PEOPLE]))
+        if len(found) > SHOWN_PEOPLE:
+            console.print(f"The first {SHOWN_PEOPLE} of {len(found):,}; --out FOLDER and --json FILE have all of them.")
+        asked = [one.float32_agrees for one in found if one.float32_agrees is not None]
+        console.print(_float32(Float32Counts(
+            agrees=sum(asked), disagrees=len(asked) - sum(asked), not_replayed=len(found) - len(asked)
+        )))
+        console.print(f"The first after {result.first_seconds:.2f} s, all after {result.seconds:.2f} s, {result.engine}.")
+    else:
+        console.print(f"{result.seconds:.2f} s, {result.engine}.")
+    console.print(f"About the {result.semantics}.")
+
+
+def how_many(result: EnumerationResult) -> str:
+    """Return how many people were found, in a sentence."""
+    query, count = result.question, len(result.counterexamples)
+    who = " and ".join(query.protected)
+    what = "are decided otherwise" if query.epsilon is None else f"have a probability that moves by more than {query.epsilon:g}"
+    if not count:
+        return "Nobody was found."
+    return f"{count:,} different {'person' if count == 1 else 'people'} {what} with another {who}, all else equal."
+
+
+def others(result: EnumerationResult) -> str:
+    """Return whether there are others, in a sentence: they are only said to be all where the search came to its end."""
+    count = len(result.counterexamples)
+    if result.complete:
+        near = " or ".join(f"{distance:g} in {name}" for name, distance in result.apart.items())
+        who = f"There are no others further than {near} from these" if near else "These are all"
+        rest = "so a solver says, nobody has checked it" if result.rests_on == "solver" else (
+            "by the engine's bounds, of which no certificate is kept"
+        )
+        return f"{who if count else 'There is nobody'}: {rest}."
+    if result.reason is None:
+        return "As many were asked for; there may be others."
+    why = {Reason.TIME: "time ran out", Reason.INTERRUPTED: "it was interrupted", Reason.NODES: "it ran out of --nodes"}
+    return f"The search did not come to its end ({why.get(result.reason, result.reason.value)}): there may be others."
 
 
 def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:

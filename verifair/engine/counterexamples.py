@@ -1,0 +1,306 @@
+"""Counterexamples one after the other: what is left of the box without those found is asked about again.
+
+An individual is a person without protected values (HyFair's x, of which a 2-discriminant has two protected variants): however many
+of them are decided differently, the person counts once and is shown with one pair. With real features two people count as distinct
+where they are at least APART of a feature's range away from each other.
+
+A list of boxes of pairs (x, x') is kept, at first the query's own. Boxes are decided by the cascade, many at a time, or one by one
+by a solver. A person who is found is taken out of every box: what is left of a box around a point is at most two boxes a feature.
+Pieces of few rows are listed and evaluated exactly. What is proved is never asked about again.
+Sound? yes: whoever is listed is decided by exact evaluation of a legal pair.
+Complete? `complete` says that the search came to its end; it rests on the engine's bounds or on a solver's word, and no certificate
+holds it unless nobody was found.
+References: HyFair, Table I (#ID, T.1st); Fairify.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from encoders.evaluate import settled_goals
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import Batched
+from solvers.outcome import Budget
+from verifair.checker.certificate import Certificate, Claim
+from verifair.checker.envelope import semantics
+from verifair.checker.tree import PhaseTree, Tree
+from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
+from verifair.engine.cascade import solve
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import goals_of, questions_of, twin_problem
+from verifair.engine.verdict import Reason, Status, Witness
+from verifair.engine.verify import fairness_certificate, witness_of
+from verifair.errors import QueryError
+
+APART = 1e-3
+"""Of the range of a real feature: nearer to somebody found nobody else is looked for."""
+TOGETHER = 64
+"""Boxes that branch-and-bound decides at a time."""
+NODES = (100, 1_000, 10_000)
+"""Boxes that branch-and-bound bounds for one of ours, in its first rounds; then as many as the time allows."""
+FEW = 64
+"""Rows of a piece that are listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterexamples:
+    """The people found, and whether there are others.
+
+    complete: there are none, but for those within `apart` (real feature -> distance) of one of these.
+    by_solver: somewhere that rests on a solver's word alone.   certificate: of the query itself, where nobody was found.
+    reason: why the search ended before it had found all; None: it has, or as many as were asked for.
+    first_seconds: until the first one was found.
+    """
+
+    found: tuple[Witness, ...]
+    complete: bool
+    by_solver: bool
+    apart: dict[str, float]
+    certificate: Certificate | None
+    reason: Reason | None
+    engine: str
+    seconds: float
+    first_seconds: float | None
+    semantics: str
+
+
+def counterexamples(
+    query: IndividualFairness, count: int, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Counterexamples:
+    """Return up to `count` people who are decided otherwise than their partner. Ctrl-C ends the search; what is found is kept.
+
+    Requires: no relaxed features, whose partners are other people.
+    Returns: `Counterexamples`, in the order in which they were found.
+    Sound? Complete? Reference: see the module.
+    """
+    if query.relax:
+        raise QueryError("people are counted by what they share with their partner: relaxed features leave that open; drop --relax")
+    if count < 1:
+        raise QueryError(f"{count} counterexamples: expected at least 1")
+    search = _Enumeration(query, count, budget or Budget(), method, solver)
+    reason: Reason | None = Reason.INTERRUPTED
+    with suppress(KeyboardInterrupt):  # what was found until then stands
+        reason = search.run(progress or (lambda done, total: None))
+    return search.result(reason)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Boxes(Batched):
+    """Boxes still to be decided.
+
+    pair: (B,).   lower, upper: (B, V) raw.   rounds: (B,) that left it open.   own: (B,) whether it is the query's own box of the
+    pair, and no piece.
+    """
+
+    pair: Integers
+    lower: Array
+    upper: Array
+    rounds: Integers
+    own: Booleans
+
+
+class _Enumeration:
+    """The state of one search."""
+
+    def __init__(self, query: IndividualFairness, count: int, budget: Budget, method: str, solver: str | None) -> None:
+        self.started = time.monotonic()
+        self.query, self.count, self.budget, self.method, self.solver = query, count, budget, method, solver
+        self.deadline = self.started + budget.seconds
+        self.box, batch = questions_of(query)
+        self.problem = twin_problem(query, batch, goals_of(query))
+        pairs = len(batch)
+        self.open = _Boxes(
+            pair=np.arange(pairs), lower=batch.lower, upper=batch.upper, rounds=np.zeros(pairs, dtype=np.int64),
+            own=np.ones(pairs, dtype=bool),
+        )
+        self.aside: list[Reason] = []
+        """Why boxes were given up."""
+        self.evidence: list[list[Tree | PhaseTree | Claim]] = [[] for _ in range(pairs)]
+        self.found: dict[tuple[float, ...], Witness] = {}
+        self.known: set[tuple[float, ...]] = set()
+        """Who had been found before this round, and is in no box any more."""
+        self.engines: set[str] = set()
+        self.first_seconds: float | None = None
+        self.by_solver = False
+        shared = ~batch.protected
+        domain = self.problem.domain
+        moving = (batch.lower < batch.upper).any(axis=0)
+        self.shared = np.flatnonzero(shared)
+        self.reach = np.where(domain.integer, 0.0, APART * (domain.upper - domain.lower))
+        self.real = np.flatnonzero(shared & moving & ~domain.integer)
+
+    def run(self, progress: Callable[[int, int], None]) -> Reason | None:
+        """Search; return why it ended before all were found, None where it did not."""
+        progress(0, self.count)
+        while len(self.open) and len(self.found) < self.count:
+            if time.monotonic() > self.deadline:
+                return Reason.TIME
+            self.known = set(self.found)
+            reason = self._round()
+            for key in [one for one in self.found if one not in self.known]:
+                self.open = _Boxes.join([self.open.take(slice(0, 0)), *self._without(self.open, np.array(key))])
+            progress(min(len(self.found), self.count), self.count)
+            if reason is not None:
+                return reason
+        return self.aside[0] if self.aside and len(self.found) < self.count else None
+
+    def _round(self) -> Reason | None:
+        """Decide the next boxes: those that were tried least, then the oldest."""
+        first = np.argsort(self.open.rounds, kind="stable")
+        small = self._small(self.open)
+        if small.any():
+            listed, self.open = self.open.take(small), self.open.take(~small)
+            for k in range(len(listed)):
+                self._list(listed.take(np.array([k])))
+            return None
+        batched = self.method in ("auto", "bnb", "exact")
+        first = first[: TOGETHER if batched else 1]
+        rounds = int(self.open.rounds[first[0]])
+        first = first[self.open.rounds[first] == rounds]
+        chosen, boxes = self.open.take(first), len(self.open)
+        rest = np.ones(boxes, dtype=bool)
+        rest[first] = False
+        answers = self._decide(chosen, rounds, batched)
+        self.open = self.open.take(rest)
+        return self._sort(chosen, answers)
+
+    def _decide(self, chosen: _Boxes, rounds: int, batched: bool) -> list[list[GoalAnswer]]:
+        """Ask about boxes, each a group of its own. A solver gets a share of the time; branch-and-bound first of the boxes."""
+        left = max(self.deadline - time.monotonic(), 1e-3)
+        limits, method = replace(self.budget, seconds=left), self.method
+        if batched and rounds < len(NODES):
+            limits, method = replace(limits, nodes=min(NODES[rounds], self.budget.nodes or NODES[rounds])), "bnb"
+        elif batched:
+            limits = replace(limits, seconds=left * len(chosen) / len(self.open))
+        else:
+            limits = replace(limits, seconds=left / min(len(self.open), max(self.count - len(self.found), 2)))
+        batch = replace(self.problem.batch.take(chosen.pair), lower=chosen.lower, upper=chosen.upper)
+        problem, group = replace(self.problem, batch=batch), np.arange(len(chosen))
+        return solve(problem, method=method, solver=None if method == "bnb" else self.solver, budget=limits, group=group)
+
+    def _sort(self, chosen: _Boxes, answers: list[list[GoalAnswer]]) -> Reason | None:
+        """Keep who was found, drop what is proved, and put back what is open; return whether Ctrl-C was heard."""
+        kept: list[int] = []
+        interrupted = False
+        for k, row in enumerate(answers):
+            pair = int(chosen.pair[k])
+            self.engines.add(engines(row))
+            violated = next(((g, answer) for g, answer in enumerate(row) if answer.status is Status.VIOLATED), None)
+            if violated is not None:
+                if self._keep(pair, *violated):
+                    kept.append(k)
+                else:
+                    self.aside.append(Reason.NUMERICAL)
+            elif all(answer.status is Status.PROVED for answer in row):
+                self.by_solver |= any(answer.tree is None for answer in row)
+                self.evidence[pair] = [answer.evidence for answer in row]
+            else:
+                reason = next(answer.reason for answer in row if answer.status is Status.UNKNOWN)
+                assert reason is not None
+                interrupted |= reason is Reason.INTERRUPTED
+                if self._again(reason, int(chosen.rounds[k])):
+                    kept.append(k)
+                    chosen.rounds[k] += 1
+                else:
+                    self.aside.append(reason)
+        self.open = _Boxes.join([self.open, chosen.take(np.array(kept, dtype=np.int64))])
+        return Reason.INTERRUPTED if interrupted else None
+
+    def _again(self, reason: Reason, rounds: int) -> bool:
+        """Return whether more of what a box ran out of may be had."""
+        spent = self.budget.nodes is not None and (rounds >= len(NODES) or NODES[rounds] >= self.budget.nodes)
+        return reason in (Reason.TIME, Reason.INTERRUPTED) or (reason is Reason.NODES and not spent)
+
+    def _keep(self, pair: int, g: int, answer: GoalAnswer) -> bool:
+        """Add a person, unless somebody found is too near; return whether they are taken out of the boxes after this round."""
+        assert answer.witness is not None
+        key = tuple((answer.witness[self.shared] + 0.0).tolist())  # -0.0 is 0.0
+        if key in self.known:
+            return False
+        if key not in self.found and not self._near(key):
+            self.found[key] = witness_of(self.query, self.problem, pair, g, answer)
+            self.first_seconds = self.first_seconds or time.monotonic() - self.started
+        return True
+
+    def _near(self, key: tuple[float, ...]) -> bool:
+        """Return whether somebody found is the same but for real features, and too near in them."""
+        if not len(self.real) or not self.found:
+            return False
+        apart = np.abs(np.array(list(self.found)) - np.array(key))
+        reach = self.reach[self.shared]  # a little less, so that rounding counts nobody at its edge
+        return bool(np.where(reach > 0, apart < 0.999 * reach, apart == 0).all(axis=1).any())
+
+    def _small(self, boxes: _Boxes) -> Booleans:
+        """Return (B,) which pieces hold few rows."""
+        rows = np.prod(np.where(self.problem.domain.integer, boxes.upper - boxes.lower + 1, 1.0), axis=1)
+        real = (boxes.lower < boxes.upper)[:, ~self.problem.domain.integer].any(axis=1)
+        return np.asarray((rows <= FEW) & ~real & ~boxes.own)
+
+    def _list(self, box: _Boxes) -> None:
+        """Evaluate all rows of a piece exactly."""
+        pair, domain = int(box.pair[0]), self.problem.domain
+        axes = [np.arange(low, high + 1) if low < high else [low] for low, high in zip(box.lower[0], box.upper[0], strict=True)]
+        raw = np.array(list(product(*axes)), dtype=np.float64)
+        question = np.full(len(raw), pair)
+        legal = domain.legal(raw) & domain.legal(self.problem.batch.take(question).second(raw))
+        raw, question = raw[legal], question[legal]
+        met, unmet, margins = settled_goals(self.problem, question, raw)
+        if not (met | unmet.any(axis=1, keepdims=True)).all():
+            self.aside.append(Reason.NUMERICAL)
+        index = np.flatnonzero(unmet.any(axis=1))
+        goal = unmet[index].argmax(axis=1)
+        agrees = runtime_agrees(self.problem, question[index], goal, raw[index])
+        for k, g, shown in zip(index.tolist(), goal.tolist(), agrees.tolist(), strict=True):
+            answer = replace(
+                GoalAnswer.blank("exact-evaluation", Reason.MOOT), status=Status.VIOLATED, reason=None, witness=raw[k],
+                margins=(float(margins[k, 0]), float(margins[k, 1])), agrees=None if shown < 0 else shown == 1,
+            )
+            self._keep(pair, g, answer)
+
+    def _without(self, boxes: _Boxes, person: Array) -> Iterator[_Boxes]:
+        """What is left of the boxes without a person (shared values), of all pairs."""
+        shared = self.shared
+        low, high = person - self.reach[shared], person + self.reach[shared]
+        whole = self.problem.domain.integer[shared]
+        last = np.where(whole, low - 1, np.minimum(low, np.nextafter(person, -np.inf)))
+        first = np.where(whole, high + 1, np.maximum(high, np.nextafter(person, np.inf)))
+        holds = ((boxes.lower[:, shared] <= high) & (boxes.upper[:, shared] >= low)).all(axis=1)
+        yield boxes.take(np.flatnonzero(~holds))
+        rest = boxes.take(np.flatnonzero(holds))
+        relative = (rest.upper - rest.lower)[:, shared].max(axis=0, initial=0.0)
+        for k in np.argsort(-relative):  # the widest first: its pieces are the largest
+            v = shared[k]
+            yield _piece(rest.take(np.flatnonzero(rest.lower[:, v] <= last[k])), v, upper=last[k])
+            yield _piece(rest.take(np.flatnonzero(rest.upper[:, v] >= first[k])), v, lower=first[k])
+            rest = _piece(rest, v, lower=low[k], upper=high[k])
+
+    def result(self, reason: Reason | None) -> Counterexamples:
+        """Return what was found, at most as many as asked for."""
+        found = tuple(self.found.values())[: self.count]
+        complete = reason is None and not len(self.open) and not self.aside and len(self.found) <= self.count
+        certificate = None
+        if complete and not found:
+            certificate = fairness_certificate(
+                self.query, self.problem.batch, self.box, self.evidence, epsilon=self.query.epsilon, scale="probability"
+            )
+        names = [feature.name for feature in self.query.schema.features]
+        return Counterexamples(
+            found=found, complete=complete, by_solver=complete and self.by_solver,
+            apart={names[v]: float(self.reach[v]) for v in self.real.tolist()} if found else {}, certificate=certificate,
+            reason=None if len(found) == self.count else reason, engine="+".join(sorted(self.engines - {""})),
+            seconds=time.monotonic() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.network),
+        )
+
+
+def _piece(boxes: _Boxes, v: int, *, lower: float = -np.inf, upper: float = np.inf) -> _Boxes:
+    """The boxes cut to lower <= x_v <= upper; pieces begin anew, as they are smaller."""
+    low, high = boxes.lower.copy(), boxes.upper.copy()
+    low[:, v], high[:, v] = np.maximum(low[:, v], lower), np.minimum(high[:, v], upper)
+    return replace(boxes, lower=low, upper=high, rounds=np.zeros_like(boxes.rounds), own=np.zeros_like(boxes.own))
