@@ -178,6 +178,7 @@ def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run,
 timeout = 12
 epsilon = 0.3
 partition = 10
+enumerate = 4
 tolerance = 0.05
 box = { duration = [6, 9], credit-amount = [1000, 1100], housing = "own", job = "skilled", telephone = "no" }
 """
@@ -186,6 +187,10 @@ box = { duration = [6, 9], credit-amount = [1000, 1100], housing = "own", job = 
     assert code == 0, errors
     found = section(tmp_path / "report.json", "certify")
     assert found["answer"]["by_feature"][0]["partition"]["parts"]["all"] > 1
+    listed = found["answer"]["by_feature"][0]["enumerated"]
+    assert listed["wanted"] == 4
+    assert any("have a probability that moves by more than 0.3" in one["text"] for one in found["statements"]) == bool(
+        listed["counterexamples"])
     assert all("duration is 6 months to 9 months" in one["text"] for one in found["statements"] if "anywhere" in one["text"])
     exchanged = found["answer"]["by_feature"][0]["exchanged"]
     rows = [one for one in found["witnesses"] if one["sentence"].startswith("The person of row ")]

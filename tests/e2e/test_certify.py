@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.builders import categorical, integer, schema_of
 from verifair import cli, datasets
 from verifair.checker.partition import TABLES, PartitionStore
-from verifair.engine import partition
+from verifair.engine import counterexamples, partition
 
 W1 = np.array([[2, 1, 0], [0, 0, 1], [1, -1, 1]], dtype=np.float32)
 B1 = np.array([-10, -4, 0], dtype=np.float32)
@@ -247,6 +247,64 @@ def test_each_sub_population_has_its_verdict(tiny: list[object], verifair: Run, 
         assert verifair("check", file, *about(tiny))[0] == 0
 
 
+# Who is treated differently
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "bnb"), ("--method", "milp", "--solver", "highs")])
+def test_everybody_who_is_treated_differently_is_listed(
+    method: tuple[str, ...], tiny: list[object], verifair: Run, tmp_path: Path
+) -> None:
+    answer, out = tmp_path / "a.json", tmp_path / "found"
+    inside = (ROWS >= [8, 0]).all(axis=1) & (ROWS <= [12, 20]).all(axis=1)
+    wrong = {tuple(row) for row in ROWS[inside & flips(ROWS)].tolist()}
+    assert len(wrong) > 5
+    command = ["certify", *tiny, "--box", "age=8:12", *method, "--json", answer, "--out", out, "--exit-verdict"]
+    code, screen, _ = verifair(*command, "--enumerate", 1000)
+    found = strict(answer)
+    assert code == 10
+    assert {(one["x"]["age"], one["x"]["hours"]) for one in found["counterexamples"]} == wrong
+    assert len(found["counterexamples"]) == len(wrong)
+    for one in found["counterexamples"]:
+        assert {one["x"]["sex"], one["x_prime"]["sex"]} == {"Female", "Male"}
+        assert one["float32_agrees"] is True
+    assert (found["complete"], found["wanted"], found["reason"], found["certificate"]) == (True, 1000, None, None)
+    assert found["rests_on"] == ("solver" if method[1:2] == ("milp",) else "search") or found["rests_on"] == "search"
+    assert f"{len(wrong)} different people are decided otherwise with another sex" in screen
+    assert "These are all" in screen
+    assert "no certificate" in screen or "nobody has checked it" in screen
+    table = pd.read_csv(out / "counterexamples.csv")
+    assert set(zip(table["age"], table["hours"], strict=True)) == wrong
+    assert (table["decision"] != table["decision'"]).all()
+    assert (out / "certify.txt").read_text(encoding="utf-8").startswith(f"{len(wrong)} different people")
+    code, screen, _ = verifair(*command, "--enumerate", 3)
+    assert (code, len(strict(answer)["counterexamples"]), strict(answer)["complete"]) == (10, 3, False)
+    assert "there may be others" in screen
+
+
+def test_nobody_to_list_is_a_proof(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    assert not flips(ROWS[(ROWS[:, 0] >= 3) & (ROWS[:, 0] <= 6)]).any()
+    proof, answer = tmp_path / "p.json", tmp_path / "a.json"
+    command = ["certify", *tiny, "--box", "age=3:6", "--enumerate", 5, "--json", answer, "--exit-verdict"]
+    code, out, _ = verifair(*command, "--certificate", proof)
+    assert (code, strict(answer)["counterexamples"], strict(answer)["rests_on"]) == (0, [], "certificate")
+    assert "there is nobody to list" in out
+    code, out, _ = verifair("check", proof, *about(tiny))
+    assert (code, "ACCEPTED" in out) == (0, True)
+
+
+def test_ctrl_c_keeps_who_was_found(
+    german: list[object], verifair: Run, tmp_path: Path, ctrl_c: Callable[..., None]
+) -> None:
+    ctrl_c(counterexamples, "witness_of", 3, after=True)
+    code, out, err = verifair("certify", *german, "--enumerate", 100000, "--json", tmp_path / "a.json")
+    found = strict(tmp_path / "a.json")
+    assert code == 130
+    assert (found["complete"], found["reason"]) == (False, "interrupted")
+    assert len(found["counterexamples"]) >= 2
+    assert "of 100,000 had been found" in err
+    assert "The search did not come to its end (it was interrupted)" in out
+
+
 # The largest gap
 
 
@@ -400,6 +458,9 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--targeted", "age=3", "--box", "age=4"], "is in --box as well"),
     (["--targeted", "age=3", "--targeted", "sex=Male"], "no two different values"),
     (["--targeted", "age=3", "--certificate", "x.json"], "name a folder"),
+    (["--enumerate", "5", "--maximise"], "different questions"),
+    (["--enumerate", "0"], "--enumerate 0: expected a whole number of at least 1"),
+    (["--enumerate", "5", "--relax", "age=1"], "--relax leaves open"),
     (["--maximise", "--epsilon", "0.1"], "drop --epsilon"),
     (["--maximise", "--exit-verdict"], "drop --exit-verdict"),
     (["--maximise", "--method", "milp"], "drop --method"),

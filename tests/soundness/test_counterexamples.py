@@ -1,4 +1,4 @@
-"""Enumeration against brute force: exactly the people who are decided otherwise, each once, and never "all" where there are others."""
+"""Enumeration against brute force: exactly the people who are decided otherwise, each once; "all" is never said of fewer."""
 
 from collections.abc import Iterator
 

@@ -66,7 +66,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None}
     modes = [alone]
     modes += [
-        {**alone, mode: getattr(settings, mode)} for mode in ("maximise", "partition", "enumerate") if settings.given(mode)
+        {**alone, mode: getattr(settings, mode)} for mode in ("maximise", "partition", "enumerate") if getattr(settings, mode)
     ]
     left = len(names) * len(modes)
     for name in names:
