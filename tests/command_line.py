@@ -5,7 +5,7 @@ import json
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from io import StringIO
@@ -24,6 +24,8 @@ LARGE = 1_000_000
 CERTIFICATES = {
     f"verifair-{name}/1": name for name in ("certificate", "kmax-certificate", "consistency-certificate", "vnnlib-certificate")
 }
+Run = Callable[..., tuple[int, str, str]]
+"""What the fixture `inside` gives."""
 RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
 
 
@@ -45,6 +47,13 @@ def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.Complete
             sys.argv = here
     assert isinstance(code, int)
     return subprocess.CompletedProcess(words, code, screen.getvalue(), errors.getvalue())
+
+
+def answered(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The same of a command that has to end with exit code 0."""
+    done = verifair(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 @contextmanager

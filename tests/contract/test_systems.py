@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.command_line import flat, is_drawn, verifair
+from tests.command_line import answered, flat, is_drawn, verifair
 from tests.contract.toy import solve as toy_solve
 from verifair.cli import schema as json_schemas
 from verifair.systems.system import SYSTEMS, system
@@ -71,8 +71,7 @@ def test_files_are_written_before_the_screen_and_the_json_is_as_its_schema(
 
     monkeypatch.setattr(f"{system(verb).package}.tables.show", shown)
     out = ("--out", "out") if "out" in system(verb).run else ()
-    done = verifair(verb, *QUESTIONS[verb], *out, "--json", "answer.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = answered(verb, *QUESTIONS[verb], *out, "--json", "answer.json", cwd=tmp_path)
     assert there[-1]
     assert done.stdout.strip()
     answer = json.loads((tmp_path / "answer.json").read_text(encoding="utf-8"))

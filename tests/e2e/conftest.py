@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import checked_json, flat, german_files
+from tests.command_line import Run, checked_json, flat, german_files
 from verifair import datasets
 from verifair.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from joblib.parallel import get_active_backend
 
 from solvers.outcome import Budget
 from tests.builders import categorical, integer
-from tests.command_line import RUN
+from tests.command_line import RUN, Run
 from verifair import datasets
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
@@ -29,7 +29,6 @@ from verifair.systems.findings import Section
 from verifair.systems.hyfair.certify import solve
 from verifair.training.onnx_writer import onnx_model
 
-Run = Callable[..., tuple[int, str, str]]
 HEAD = """
 title = "Ours"
 timeout = 60

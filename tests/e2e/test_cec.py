@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.onnx.reader import read_onnx
-from tests.command_line import flat, is_drawn, verifair
+from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 from verifair.systems.cec import audit, certified
 
@@ -28,14 +28,12 @@ Refused = Callable[..., str]
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], Path]:
     """One run with everything written, and some unmatched: screen, JSON, folder."""
     folder = tmp_path_factory.mktemp("cec")
-    done = verifair(*DEMO, "--tau", 2, "--out", folder / "out", "--json", folder / "a.json")
-    assert done.returncode == 0, done.stderr
+    done = answered(*DEMO, "--tau", 2, "--out", folder / "out", "--json", folder / "a.json")
     return done.stdout, json.loads((folder / "a.json").read_text()), folder / "out"
 
 
 def test_the_documented_example_answers() -> None:
-    done = verifair(*DEMO)
-    assert done.returncode == 0, done.stderr
+    done = answered(*DEMO)
     words = ("measured, not proved", "sex = Female", "sex = Male", "hidden bias", "What makes reasons differ", "To review first")
     for expected in words:
         assert expected in flat(done.stdout)
@@ -109,8 +107,7 @@ def test_several_groups_combine_and_others_than_inputs_do(tmp_path: Path) -> Non
     german.frame.assign(office=np.where(np.arange(1000) % 3, "north", "south")).to_csv(tmp_path / "german.csv", index=False)
     german.schema.save(tmp_path / "german.toml")
     files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "german.csv")
-    done = verifair("cec", *files, "--protected", "sex", "--protected", "office", "--json", tmp_path / "a.json")
-    assert done.returncode == 0, done.stderr
+    done = answered("cec", *files, "--protected", "sex", "--protected", "office", "--json", tmp_path / "a.json")
     answer = json.loads((tmp_path / "a.json").read_text())
     names = {f"sex = {sex}, office = {office}" for sex in ("Female", "Male") for office in ("north", "south")}
     assert {group["name"] for group in answer["groups"]} == names | {"everybody"}
@@ -127,8 +124,7 @@ def test_counterparts_come_from_the_reference(tmp_path: Path) -> None:
     german.test.to_csv(tmp_path / "test.csv", index=False)
     german.train.to_csv(tmp_path / "train.csv", index=False)
     files = (datasets.network_path("german"), "--schema", tmp_path / "german.toml", "--data", tmp_path / "test.csv")
-    done = verifair("cec", *files, "--protected", "sex", "--reference", tmp_path / "train.csv", "--json", tmp_path / "a.json")
-    assert done.returncode == 0, done.stderr
+    done = answered("cec", *files, "--protected", "sex", "--reference", tmp_path / "train.csv", "--json", tmp_path / "a.json")
     answer = json.loads((tmp_path / "a.json").read_text())
     assert len(answer["pairs"]) == len(german.test)
     assert "like rows: of train.csv" in flat(done.stdout)
@@ -140,8 +136,7 @@ def test_counterparts_come_from_the_reference(tmp_path: Path) -> None:
 def test_a_sample_steps_and_ties_are_the_users_choice(tmp_path: Path) -> None:
     def answer(*options: object) -> dict[str, Any]:
         asked = ("--protected", "sex", "--rows", 300, "--no-within", *options, "--json", tmp_path / "a.json")
-        done = verifair("cec", "--demo", "adult", *asked)
-        assert done.returncode == 0, done.stderr
+        answered("cec", "--demo", "adult", *asked)
         found: dict[str, Any] = json.loads((tmp_path / "a.json").read_text())
         return found
 
@@ -159,8 +154,7 @@ def test_a_sample_steps_and_ties_are_the_users_choice(tmp_path: Path) -> None:
 def test_regime_a_is_certified_and_checked(tmp_path: Path) -> None:
     proof = tmp_path / "proof.json.gz"
     files = ("--json", tmp_path / "a.json", "--out", tmp_path / "out", "--certificate", proof)
-    done = verifair(*DEMO, "--audit", "test", "--certify", 1, "--timeout", 60, *files)
-    assert done.returncode == 0, done.stderr
+    done = answered(*DEMO, "--audit", "test", "--certify", 1, "--timeout", 60, *files)
     answer = json.loads((tmp_path / "a.json").read_text())
     certified, pairs = answer["certified"], pd.DataFrame(answer["pairs"]).set_index("row")
     assert certified["regime_A"] == (pairs["regime"] == "A").sum() == len(certified["people"])
@@ -173,8 +167,7 @@ def test_regime_a_is_certified_and_checked(tmp_path: Path) -> None:
     assert f"Certified A: {certified['certified']} of the {certified['regime_A']} pairs" in flat(done.stdout)
     assert len(pd.read_csv(tmp_path / "out" / "certified.csv")) == certified["regime_A"]
     assert answer["trust"]["proved"] == [f"regime A of {certified['certified']} pairs within 1 unit"]
-    checked = verifair("check", proof, "--demo", "german")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    checked = answered("check", proof, "--demo", "german")
     assert f"ACCEPTED: {certified['certified']} proofs" in flat(checked.stdout)
 
 
@@ -182,8 +175,7 @@ def test_a_constant_model_does_not_look_fair(tmp_path: Path) -> None:
     german = datasets.load("german")
     files = _constant(german.schema, tmp_path)
     german.frame.to_csv(tmp_path / "german.csv", index=False)
-    done = verifair("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex", "--json", tmp_path / "a.json")
-    assert done.returncode == 0, done.stderr
+    done = answered("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex", "--json", tmp_path / "a.json")
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["cec"]["mean"] == 0
     assert "Beware" in flat(done.stdout)
@@ -270,8 +262,7 @@ def test_tables_that_cannot_be_compared_are_named(case: str, words: str, tmp_pat
 def test_merit_that_makes_the_groups_is_noted(tmp_path: Path) -> None:
     german = datasets.load("german")
     schema = german.schema.dumps().replace('name = "sex"\n', 'name = "sex"\nmerit = true\n')
-    done = verifair("cec", *_german(tmp_path, german.test, schema), "--no-within")
-    assert done.returncode == 0, done.stderr
+    done = answered("cec", *_german(tmp_path, german.test, schema), "--no-within")
     assert "note: 'sex' makes the groups and is merit as well" in flat(done.stdout)
     assert "within group" not in done.stdout
 
@@ -321,7 +312,6 @@ def test_an_interrupted_audit_says_what_to_do(tmp_path: Path, ctrl_c: Callable[.
 
 
 MODEL = datasets.network_path("german")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize("steps", ["²", "٣", "9" * 25, "10001", "1e3"])

@@ -22,6 +22,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.builders import categorical, integer, schema_of
+from tests.command_line import Run
 from verifair import cli, datasets
 from verifair.checker.partition import TABLES, PartitionStore
 from verifair.engine import counterexamples, partition
@@ -53,7 +54,6 @@ def gaps(rows: np.ndarray) -> np.ndarray:
     return np.abs(first - second)
 
 
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

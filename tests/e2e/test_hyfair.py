@@ -11,7 +11,7 @@ import pytest
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
-from tests.command_line import german_files, verifair
+from tests.command_line import answered, german_files, verifair
 from verifair import datasets
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
@@ -24,11 +24,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """German Credit as files, explained with everything written."""
     folder = tmp_path_factory.mktemp("german")
     german_files(folder, datasets.load("german").frame)
-    done = verifair(
+    done = answered(
         "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
         "--iterations", 100, "--samples", 3000, "--lime", "--out", "explain", "--json", "explain.json", cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     assert "not proofs" in done.stdout
     assert "verifair guard german.onnx --schema german.toml --rules explain/rules.json" in done.stdout
     return folder
@@ -52,11 +51,10 @@ def test_explain_writes_rules_text_and_picture(folder: Path) -> None:
 
 def test_the_same_seed_explains_the_same(folder: Path) -> None:
     for name, seed in (("again", 0), ("other", 1)):
-        done = verifair(
+        answered(
             "explain", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--protected", "age",
             "--iterations", 100, "--samples", 3000, "--seed", seed, "--out", name, cwd=folder,
         )
-        assert done.returncode == 0, done.stderr
     folders = ("explain", "again", "other")
     first, again, other = (json.loads((folder / name / "rules.json").read_text())["rules"] for name in folders)
     assert first == again
@@ -64,11 +62,10 @@ def test_the_same_seed_explains_the_same(folder: Path) -> None:
 
 
 def test_guard_refuses_what_the_rules_say_and_its_schema_too(folder: Path) -> None:
-    done = verifair(
+    answered(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
         "--out", "guarded.onnx", "--iterations", 50, "--json", "guard.json", cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     dataset = datasets.load("german")
     raw = dataset.schema.raw(dataset.frame)
     rules = rules_file.load(folder / "explain" / "rules.json", dataset.schema).rules
@@ -88,11 +85,10 @@ def test_guard_refuses_what_the_rules_say_and_its_schema_too(folder: Path) -> No
 
 def test_guard_retrains(folder: Path) -> None:
     pytest.importorskip("torch")
-    done = verifair(
+    answered(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "explain/rules.json", "--data", "german.csv",
         "--out", "g/guarded.onnx", "--retrain", "g/retrained.onnx", "--iterations", 50, "--json", "retrain.json", cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     answer = json.loads((folder / "retrain.json").read_text())
     assert [e["intervention"] for e in answer["effects"]] == ["original", "original + rules", "retrained", "retrained + rules"]
     assert answer["instances"]["rows"] == 4 * answer["instances"]["people"] > 0
@@ -100,12 +96,11 @@ def test_guard_retrains(folder: Path) -> None:
 
 
 def test_guard_builds_its_rules_from_counterexamples(folder: Path) -> None:
-    done = verifair(
+    answered(
         "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.3,
         "--out", "tight.onnx", "--timeout", 30, "--iterations", 10, "--json", "tight.json", "--certificate", "tight.json.gz",
         cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     answer = json.loads((folder / "tight.json").read_text())
     steps = answer["certified"]["steps"]
     assert steps[0]["rules"] == 0 < steps[-1]["rules"]
@@ -117,11 +112,10 @@ def test_guard_builds_its_rules_from_counterexamples(folder: Path) -> None:
 
 def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     (folder / "hand.json").write_text(json.dumps({"rules": [{"when": {"duration": {"high": 60}}}]}))
-    done = verifair(
+    done = answered(
         "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "hand.onnx", "--iterations", 10,
         cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     assert "verifair certify german.onnx --schema hand.toml" in done.stdout
     schema = Schema.load(folder / "hand.toml")
     raw = np.tile(schema.domain.lower, (2, 1))
@@ -131,20 +125,18 @@ def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
 
 def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
     box = ("--box", "duration=6:24", "--box", "status=no account")
-    done = verifair(
+    done = answered(
         "explain", "german.onnx", "--schema", "german.toml", "--protected", "sex", "--protected", "age", "--iterations", 30,
         "--samples", 1000, *box, "--out", "boxed", cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     assert "within the box" in done.stdout
     (cluster,) = json.loads((folder / "boxed" / "rules.json").read_text())["clusters"]
     assert 6 <= cluster["x"]["duration"] <= 24
     assert cluster["x"]["status"] == "no account"
-    done = verifair(
+    done = answered(
         "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", *box, "--target", 0.15,
         "--out", "boxed.onnx", "--timeout", 10, "--iterations", 10, "--certificate", "new/folder/boxed.json.gz", cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
     assert "--protected sex --box duration=6:24 --box 'status=no account' --differ any --maximise" in " ".join(done.stdout.split())
     checked = verifair("check", "new/folder/boxed.json.gz", "--model", "german.onnx", "--schema", "boxed.toml", cwd=folder)
     assert checked.returncode == 0, checked.stdout
@@ -156,11 +148,10 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     schema = "german.toml"
     for k, when in enumerate(({"duration": {"low": 60}}, {"credit-amount": {"high": 1000}}, {"housing": "rent"})):
         (folder / "again.json").write_text(json.dumps({"rules": [{"when": when}]}))
-        done = verifair(
+        done = answered(
             "guard", "german.onnx", "--schema", schema, "--rules", "again.json", "--out", f"again{k}.onnx", "--iterations", 10,
             cwd=folder,
         )
-        assert done.returncode == 0, done.stderr
         assert (f"and {k} of an earlier guardrail" in " ".join(done.stdout.split())) == (k > 0)
         schema = f"again{k}.toml"
     dataset = datasets.load("german")
@@ -258,11 +249,10 @@ def where(folder: Path) -> tuple[object, ...]:
 
 
 def test_answer_plot_and_json_agree_with_the_runtime(german: Path, tmp_path: Path) -> None:
-    done = verifair(
+    done = answered(
         "kmax", *where(german), "--data", german / "german.csv", "--buckets", 10, "--timeout", 4,
         "--json", tmp_path / "k.json", "--plot", tmp_path / "k.png", "--certificate", tmp_path / "proof.json.gz",
     )
-    assert done.returncode == 0, done.stderr
     answer = json.loads((tmp_path / "k.json").read_text())
     assert f"k = {answer['lower']}: this person falls into {answer['lower']} of 10 outcome buckets" in " ".join(done.stdout.split())
     assert 1 <= answer["lower"] <= answer["upper"] <= answer["query"]["combinations"]
@@ -289,8 +279,7 @@ def test_nobody_depends_on_protected_values(german: Path, tmp_path: Path) -> Non
     row = dataset.test.iloc[10]
     box = [part for name in row.index if name not in ("credit", "sex") for part in ("--box", f"{name}={row[name]}")]
     files = german / "german.onnx", "--schema", german / "german.toml"
-    done = verifair("kmax", *files, "--protected", "sex", *box, "--buckets", 2, "--timeout", 2, "--plot", tmp_path / "k.png")
-    assert done.returncode == 0, done.stderr
+    done = answered("kmax", *files, "--protected", "sex", *box, "--buckets", 2, "--timeout", 2, "--plot", tmp_path / "k.png")
     assert "k = 1" in done.stdout
     assert "none had k >= 2" in " ".join(done.stdout.split())
     assert "nan" not in done.stdout
@@ -299,11 +288,10 @@ def test_nobody_depends_on_protected_values(german: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("method", ["rw", "sa-knn"])
 def test_every_search_runs(german: Path, tmp_path: Path, method: str) -> None:
-    done = verifair(
+    done = answered(
         "kmax", *where(german), "--data", german / "german.csv", "--search", method, "--no-bound", "--timeout", 1,
         "--json", tmp_path / "k.json",
     )
-    assert done.returncode == 0, done.stderr
     assert "No upper bound was certified" in " ".join(done.stdout.split())
     answer = json.loads((tmp_path / "k.json").read_text())
     assert answer["upper"] is None

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from benchmarks.fairness.kill_resume import kept
 from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
-from tests.command_line import RUN, flat, verifair
+from tests.command_line import RUN, Run, answered, flat
 from verifair import datasets
 from verifair.checker.partition import ARRAYS, PartitionStore
 
@@ -30,8 +29,7 @@ def decided(store: Path) -> int:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """What a run finds that nobody disturbs."""
     folder = tmp_path_factory.mktemp("whole")
-    done = verifair(*COMMAND, "--out", folder)
-    assert done.returncode == 0, done.stderr
+    answered(*COMMAND, "--out", folder)
     return pd.read_parquet(folder / "verdicts.parquet")
 
 
@@ -54,8 +52,7 @@ def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: p
     if how is signal.SIGINT and running.returncode == 130:
         assert b"Traceback" not in errors
         assert b"--resume" in errors
-    done = verifair(*COMMAND, "--out", store.parent, "--resume")
-    assert done.returncode == 0, done.stderr
+    answered(*COMMAND, "--out", store.parent, "--resume")
     assert len(whole) > kept
     pd.testing.assert_frame_equal(pd.read_parquet(store.with_name("verdicts.parquet")), whole)
 
@@ -65,7 +62,6 @@ def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: p
 
 PBA = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "1200"]
 PARTS = ["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--box", "duration=4:22", "--timeout", "600"]
-Run = Callable[..., tuple[int, str, str]]
 FILES = ("verdicts.jsonl", "verdicts.parquet", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
 
 

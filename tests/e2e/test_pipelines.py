@@ -14,12 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from tests.command_line import Run
 from tests.pipelines import export, pipeline
 from verifair import datasets
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
 
-Run = Callable[..., tuple[int, str, str]]
 POSITIVE = {"german": "good", "adult": ">50K"}
 MODELS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "network": lambda: (MLPClassifier((8,), max_iter=12, random_state=0), StandardScaler(), OneHotEncoder(handle_unknown="ignore")),

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.builders import categorical, integer, schema_of
-from tests.command_line import flat, verifair
+from tests.command_line import answered, flat, verifair
 
 SCHEMA = schema_of(
     categorical("sex", "f", "m", protected=True),
@@ -44,8 +44,7 @@ def test_proved_refuted_checked_and_refused(folder: Path) -> None:
     code, told = asked(folder, "--box", "age=0:10", "--certificate", proof)
     assert code == 0
     assert "PROVED" in told
-    checked = verifair("check", proof, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
-    assert checked.returncode == 0
+    checked = answered("check", proof, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
     assert "ACCEPTED" in checked.stdout
     code, told = asked(folder, "--epsilon", "0.001")
     assert code == 0
@@ -61,8 +60,7 @@ def test_a_partition_is_decided_and_checked(folder: Path) -> None:
     store = folder / "parts.sqlite"
     code, _ = asked(folder, "--partition", 5, "--store", store, "--epsilon", "0.02")
     assert code == 0
-    checked = verifair("check", store, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    checked = answered("check", store, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
     assert "ACCEPTED" in checked.stdout
 
 
@@ -70,8 +68,7 @@ def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> No
     analyses = "[analyses.certify]\nmaximise = false\nbox = { age = [0, 10] }\n[analyses.kmax]\n"
     files = '[model]\nfile = "m.onnx"\n[schema]\nfile = "s.toml"\n[sensitive]\nfeatures = ["sex"]\n'
     (folder / "audit.toml").write_text('title = "Curves"\ntimeout = 30\n' + files + analyses)
-    done = verifair("audit", "audit.toml", "--out", "report.html", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    answered("audit", "audit.toml", "--out", "report.html", cwd=folder)
     certify, kmax = json.loads((folder / "report.json").read_text())["sections"]
     assert certify["statements"][0]["standing"] == "proved"
     assert certify["evidence"][0]["checked"] == "accepted"
