@@ -35,7 +35,7 @@ WRITTEN = "a store that certify --partition wrote"
 TABLES = {
     "about": "CREATE TABLE about (value TEXT)",
     "chunks": "CREATE TABLE chunks "
-    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
+    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, float32 INTEGER, nodes INTEGER, seconds REAL, arrays BLOB)",
 }
 """How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
 whatever its author likes."""
@@ -102,6 +102,7 @@ class Partition:
 class Chunk:
     """Verdicts on P consecutive parts, from part number `first`.
 
+    float32: (P,) proved parts all of whose proofs are certified for float32.
     status: (P,) UNKNOWN, PROVED, VIOLATED.   reason: (P,) position in `verdict.Reason` of unknown ones, -1 else.
     Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`):
     size: (Q,) nodes of its tree, 0 where neuron branching proved it; feature, cut: the trees' nodes in preorder.
@@ -128,6 +129,7 @@ class Chunk:
     x: Array
     margins: Array
     agrees: npt.NDArray[np.int8]
+    float32: npt.NDArray[np.int8]
     nodes: int
     seconds: float
 
@@ -231,11 +233,12 @@ class PartitionStore:
         packed = io.BytesIO()
         arrays = {name: getattr(chunk, name).astype(SMALL.get(name, getattr(chunk, name).dtype)) for name in ARRAYS}
         np.savez_compressed(packed, **arrays)
-        row = (chunk.first, len(chunk), chunk.status.astype(np.int8).tobytes(), chunk.nodes, chunk.seconds, packed.getvalue())
+        status, certified = chunk.status.astype(np.int8).tobytes(), int(chunk.float32.sum())
+        row = (chunk.first, len(chunk), status, certified, chunk.nodes, chunk.seconds, packed.getvalue())
         with self._writing(), self.connection:
             before = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
             if before is None or np.count_nonzero(np.frombuffer(before[0], np.int8)) <= np.count_nonzero(chunk.status):
-                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
+                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """Yield (first, status) of all chunks, in order: all that a report needs."""
@@ -245,6 +248,11 @@ class PartitionStore:
                 if not 0 < len(kinds) == count or not np.isin(kinds, (UNKNOWN, PROVED, VIOLATED)).all():
                     raise CertificateError(f"{self.path}: {_damaged(first)}")
                 yield first, kinds
+
+    def certified(self) -> dict[int, int]:
+        """Return how many parts of each chunk are said to be certified for float32, by the chunk's first part."""
+        with readable(self.path):
+            return {int(first): int(count) for first, count in self.connection.execute("SELECT first, float32 FROM chunks")}
 
     def effort(self) -> tuple[int, float]:
         """Boxes bounded and seconds of work of all chunks together."""

@@ -23,13 +23,20 @@ class Rejection:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """proofs and leaves that were looked at; claimed: statements that only a solver vouches for, which nobody re-proved."""
+    """proofs and leaves that were looked at; claimed: statements that only a solver vouches for, which nobody re-proved.
+
+    refuted: of the proofs, those that are counterexamples.
+    float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
+    about the real-valued function only.
+    """
 
     proofs: int
     leaves: int
     claimed: int
     rejections: tuple[Rejection, ...]
     seconds: float
+    float32: int | None = None
+    refuted: int = 0
 
     @property
     def accepted(self) -> bool:
@@ -37,7 +44,11 @@ class CheckReport:
         return not self.rejections
 
     @classmethod
-    def of(cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, claimed: int = 0) -> CheckReport:
+    def of(
+        cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, claimed: int = 0,
+        float32: int | None = None,
+    ) -> CheckReport:
         """Return the report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
         ordered = tuple(sorted(rejections, key=lambda one: -1 if one.proof is None else one.proof))
-        return cls(proofs=proofs, leaves=leaves, claimed=claimed, rejections=ordered, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return cls(proofs=proofs, leaves=leaves, claimed=claimed, rejections=ordered, seconds=seconds, float32=float32)

@@ -44,6 +44,8 @@ class CheckAnswer(Answer):
     claimed: Count
     """Statements that rest on a solver's word."""
     proofs: Count
+    float32: Count | None
+    """Of the proofs, those certified for float32: they hold of every float32 evaluation; null: none of this kind can be."""
     leaves: Count
     """Proved again."""
     rejections: list[str]
@@ -57,7 +59,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.check_file import checked, kind_of, verdict
     from verifair.cli.output import console, save_answer
     from verifair.schema.schema import Schema
-    from verifair.systems.words import counted
+    from verifair.systems.words import counted, float32_words
     from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
@@ -78,9 +80,11 @@ def run(system: System, given: dict[str, Any]) -> None:
         screen.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
     screen.print(f"{verdict(report)}: {proofs}, {leaves} re-proved in {report.seconds:.1f} s")
+    if report.accepted and report.float32 is not None:
+        screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
     answer = CheckAnswer(
         accepted=report.accepted, format=kind, statement=statement, claimed=report.claimed, proofs=report.proofs,
-        leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
+        float32=report.float32, leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
     )
     save_answer(files.json_file, answer)
     if not report.accepted:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
@@ -61,6 +62,7 @@ class _StoredQuery:
     shift: Array
     asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
+    float32: bool
 
     @property
     def differs(self) -> Booleans:
@@ -89,12 +91,14 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
     """
     started = time.perf_counter()
     found: list[Rejection] = []
-    proofs = leaves = 0
+    proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
         query = _understood(path, store.about, network, schema)
         if isinstance(query, str):
             found.append(Rejection(proof=None, reason=query))
+            recorded: dict[int, npt.NDArray[np.int8]] = {}
         else:
+            counted = store.certified()
             spans = [(first, len(status)) for first, status in store.statuses()]
             if any(a + n > b for (a, n), (b, _) in pairwise(spans)):
                 found.append(Rejection(proof=None, reason="chunks overlap"))
@@ -102,14 +106,19 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
             if not any((status != UNKNOWN).any() for status in recorded.values()):
                 found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
             for done, chunk in enumerate(store.chunks(), start=1):
-                more, count, used = _check_chunk(chunk, query, network, schema)
+                more, count, used, certified = _check_chunk(chunk, query, network, schema)
+                if counted[chunk.first] != int(chunk.float32.sum()):
+                    more.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
                 if not np.array_equal(recorded[chunk.first], chunk.status):
                     more.append(Rejection(proof=chunk.first, reason="its verdicts are recorded twice, and differ"))
-                found, proofs, leaves = found + more, proofs + count, leaves + used
+                found, proofs, leaves, float32 = found + more, proofs + count, leaves + used, float32 + certified
                 if progress is not None:
                     progress(done, len(spans))
     seconds = time.perf_counter() - started
-    return CheckReport(proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=seconds)
+    return CheckReport(
+        proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=seconds, float32=float32,
+        refuted=sum(int((status == VIOLATED).sum()) for status in recorded.values()),
+    )
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _StoredQuery | str:
@@ -126,6 +135,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         index = [names.index(name) for name in about["protected"]]
         relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
         epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
+        if about["arithmetic"] not in ("real", "float32"):
+            raise ValueError("no arithmetic")
         epsilon = None if epsilon is None else _number(epsilon)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
@@ -154,6 +165,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
+        float32=about["arithmetic"] == "float32",
     )
 
 
@@ -189,16 +201,16 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
-    """Return rejections, statements looked at, and leaves of one chunk."""
+def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int, int]:
+    """Return rejections, statements looked at, leaves, and proofs certified for float32 of one chunk."""
     found: list[Rejection] = []
-    if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
-        return [Rejection(proof=chunk.first, reason="the chunk lies outside the partition")], 0, 0
+    flaw = _shape_flaw(chunk, query)
+    if flaw is not None:
+        return [Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0
     asked = query.questions(chunk.first, np.flatnonzero(chunk.status == PROVED))
     if len(chunk.size) != len(asked):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0
-    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
-        return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0, 0
+    float32 = chunk.float32[asked.part - chunk.first] == 1
     boxes: list[tuple[Array, Array]] = []
     ends = np.cumsum(chunk.size)
     phases = _phase_trees(chunk)
@@ -211,7 +223,9 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
                     lower=lower[0], upper=upper[0], prime=asked.prime[q], offset=asked.offset[q], differs=query.differs,
                     margin=margin, asked=goal,
                 )
-                why = "its proof is missing" if tree is None else phase_flaw(tree, task, network, schema.domain)
+                why = "its proof is missing" if tree is None else phase_flaw(
+                    tree, task, network, schema.domain, float32=bool(float32[q])
+                )
                 reasons += [] if why is None else [why]
             lower, upper = lower[:0], upper[:0]
         elif chunk.size[q] > 1:
@@ -229,15 +243,30 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
         found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
     leaves = sum(len(low) for low, _ in boxes)
     if leaves:
-        found += _confirm(boxes, asked, query, network, schema)
+        found += _confirm(boxes, asked, float32, query, network, schema)
     found += _check_witnesses(chunk, query, network, schema)
-    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves
+    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves, 2 * int(float32.sum())
+
+
+def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
+    """Return what is wrong with a chunk before anything is proved, or None."""
+    if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
+        return "the chunk lies outside the partition"
+    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
+        return "its trees do not fit together"
+    whole = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
+    if not whole or (chunk.status[chunk.float32 == 1] != PROVED).any():
+        return "what is certified for float32 is not proved"
+    if query.float32 and (chunk.float32[chunk.status == PROVED] == 0).any():
+        return "the query asks for float32, and a proof is not certified for it"
+    return None
 
 
 def _confirm(
-    boxes: list[tuple[Array, Array]], asked: _PartQuestions, query: _StoredQuery, network: Network, schema: Schema
+    boxes: list[tuple[Array, Array]], asked: _PartQuestions, float32: Booleans, query: _StoredQuery, network: Network,
+    schema: Schema,
 ) -> list[Rejection]:
-    """Confirm both directions on every leaf."""
+    """Confirm both directions on every leaf. float32: (Q,) questions whose proofs claim to be certified for float32."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
@@ -247,7 +276,7 @@ def _confirm(
             margin=np.tile(margin, (len(asked), 1)), asked=(goal,), which=np.zeros(len(asked), dtype=np.int64),
         )
         proof, bound = asked.part[question], np.zeros(len(low))
-        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound)
+        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound, float32=float32[question])
         found += LeafChecker(network, schema.domain, leaves).run()
     return found
 

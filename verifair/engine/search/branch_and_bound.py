@@ -21,7 +21,7 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import (
     Nodes,
@@ -141,11 +141,11 @@ class _BranchAndBound:
                 one = nodes.take(np.array([k]))
                 legal = legal_pairs(self.twin, one.question, one.lower)[0]
                 if legal:
-                    met, lower = self.goals.confirm(one.question, one.lower)
+                    met, lower, float32 = self.goals.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
-                    met, _, _ = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
-                    lower = np.full(met.shape, -np.inf)
-                self.goals.close_one(one, met[0], lower[0])
+                    met, _, margins = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    lower, float32 = np.full(met.shape, -np.inf), self.goals.surely_at(one.question, one.lower, margins)
+                self.goals.close_one(one, met[0], lower[0], float32[0])
                 if not legal:
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
 
@@ -154,7 +154,9 @@ class _BranchAndBound:
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough))
+        best, rule = self.goal_rows.best(rough), self.goals.rule
+        float32 = self.goals.surely(nodes, best, intervals, lambda error: self.goal_rows.best(rough - error * rule.size))
+        nodes, kept = self._close_by(nodes, best, float32)
         low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
@@ -167,8 +169,10 @@ class _BranchAndBound:
     def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
         wanted = np.ones(chosen.constants.shape)
         bounds = linear_goals(self.twin, nodes.question, (low, high), intervals, chosen.rows, chosen.constants, wanted)
-        lower = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
-        remaining, kept = self._close_by(nodes, lower)
+        radius, goals = (high - low) / 2, len(self.problem.goals)
+        lower = chosen.best(bounds, radius, goals)
+        float32 = self.goals.surely(nodes, lower, intervals, lambda error: chosen.best(bounds, radius, goals, error))
+        remaining, kept = self._close_by(nodes, lower, float32)
         if not len(remaining):
             return
         for row in range(bounds.slope.shape[1]):  # the corner at which each bound is least: the likeliest witnesses
@@ -176,15 +180,20 @@ class _BranchAndBound:
         remaining, alive = self.goals.alive(remaining)
         self._split(remaining, bounds.score[kept][alive])
 
-    def _close_by(self, nodes: Nodes, lower: Array) -> tuple[Nodes, Integers]:
-        """Close goals by lower bounds (N, G) of their best rows; returns the nodes with goals left open and their positions."""
+    def _close_by(self, nodes: Nodes, lower: Array, float32: Booleans) -> tuple[Nodes, Integers]:
+        """Close goals by lower bounds (N, G) of their best rows; returns the nodes with goals left open and their positions.
+
+        float32: (N, G) goals that hold in float32. Where that is asked for, others stay open, unless it is out of reach.
+        """
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
         closed = nodes.open & np.where(self.goal_rows.strict, lower > 0, lower >= 0)
+        if self.problem.float32:
+            closed &= float32 | ~self.goals.float32[nodes.question]
         index, goal = np.nonzero(closed)
         # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
         bound = np.where(self.goal_rows.single[goal], lower[index, goal], 0.0)
-        self.goals.close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal])
+        self.goals.close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal], float32[index, goal])
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
         return replace(nodes.take(kept), open=left[kept]), kept

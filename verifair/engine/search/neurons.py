@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from encoders.bounds.float32 import Float32Error
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
 from encoders.problem import Regions, TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
+from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
@@ -31,7 +33,7 @@ from verifair.engine.verdict import Reason, Status
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PhaseAnswer:
     """status with its evidence: the tree (PROVED), the raw point x (V,) and its exact margins (2,) (VIOLATED), or the reason
-    (UNKNOWN). nodes: LPs and other nodes looked at."""
+    (UNKNOWN). nodes: LPs and other nodes looked at.   float32: whether all leaves hold of every float32 evaluation as well."""
 
     status: Status
     reason: Reason | None
@@ -39,6 +41,7 @@ class PhaseAnswer:
     witness: Array | None
     margins: Array | None
     nodes: int
+    float32: bool = False
 
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
@@ -74,6 +77,8 @@ class _NeuronSearch:
         self.tree = NeuronTree(2 * sum(self.network.hidden))
         self.heap: list[tuple[float, int, _Node]] = []
         self.witness: tuple[Array, Array] | None = None
+        self.error = Float32Error.of(problem.network, problem.margin)
+        self.float32 = self.error is not None
 
     def run(self) -> PhaseAnswer:
         self._look(self.relaxation.whole, [0], None)
@@ -91,8 +96,12 @@ class _NeuronSearch:
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)
-        tree = self.tree.tree()
-        return PhaseAnswer(status=Status.PROVED, reason=None, tree=tree, witness=None, margins=None, nodes=self.nodes)
+        if self.problem.float32 and not self.float32:
+            return self._unknown(Reason.FLOAT32)
+        return PhaseAnswer(
+            status=Status.PROVED, reason=None, tree=self.tree.tree(), witness=None, margins=None, nodes=self.nodes,
+            float32=self.float32,
+        )
 
     def _unknown(self, reason: Reason) -> PhaseAnswer:
         return PhaseAnswer(status=Status.UNKNOWN, reason=reason, tree=None, witness=None, margins=None, nodes=self.nodes)
@@ -105,10 +114,20 @@ class _NeuronSearch:
             region = regions.take(slice(b, b + 1))
             if relaxed.proved:
                 self.tree.close(number, relaxed.weights, relaxed.slopes)
+                self.float32 = self.float32 and (relaxed.nobody or self._holds_in_float32(region, relaxed))
                 continue
             if relaxed.raw is not None and self._try(self.relaxation.rows_near(region, relaxed.raw)):
                 return
             heapq.heappush(self.heap, (relaxed.value, -next(self.order), _Node(number=number, region=region, relaxed=relaxed)))
+
+    def _holds_in_float32(self, region: Regions, relaxed: RelaxedRegion) -> bool:
+        """Return whether what proves a region exceeds the rounding of the rows that it combines, over the region's box."""
+        if self.error is None or relaxed.plain:  # a point, or equal copies: nothing bounds it from below
+            return False
+        low, high = copies(self.problem, np.zeros(1, dtype=np.int64), region.lower, region.upper)
+        size = float(relaxed.weights @ np.abs(self.problem.rows).sum(axis=1))
+        needed = size * self.error.within(low, high)[0]
+        return bool(relaxed.bound - relaxed.error > (1 + 1e-6) * needed)  # room for summing in another order
 
     def _try(self, raw: Array) -> bool:
         """Return whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided

@@ -47,7 +47,7 @@ def _proof(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof
         prime={line.sensitive: float(line.to)} if bias else {},
     )
     evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
-    return Proof(statement=statement, evidence=evidence)
+    return Proof(statement=statement, evidence=evidence, float32=bool(line.float32))
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
