@@ -11,8 +11,6 @@ References: Bunel et al., Branch and Bound for Piecewise Linear Neural Network V
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +24,7 @@ from encoders.problem import Regions, TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
+from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
 
@@ -72,30 +71,23 @@ class _NeuronSearch:
         self.problem = problem
         self.network, self.domain = problem.network, problem.domain
         self.deadline, self.max_nodes = deadline, max_nodes
-        self.nodes, self.order = 0, itertools.count()
+        self.nodes = 0
         self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
-        self.heap: list[tuple[float, int, _Node]] = []
+        self.open = Open[Items](1)
         self.witness: tuple[Array, Array] | None = None
         self.error = Float32Error.of(problem.network, problem.margin)
         self.float32 = self.error is not None
+        self.reason: Reason | None = None
 
     def run(self) -> PhaseAnswer:
         self._look(self.relaxation.whole, [0], None)
-        while self.heap and self.witness is None:
-            if time.monotonic() > self.deadline:
-                return self._unknown(Reason.TIME)
-            if self.nodes >= self.max_nodes:
-                return self._unknown(Reason.NODES)
-            _, _, node = heapq.heappop(self.heap)
-            feature, cut = node.relaxed.feature, node.relaxed.cut
-            if feature == -1:
-                return self._unknown(Reason.NUMERICAL)
-            halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
-            self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
+        subdivide(self.open, self._split, ended=self._ended)
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)
+        if self.reason is not None:
+            return self._unknown(self.reason)
         if self.problem.float32 and not self.float32:
             return self._unknown(Reason.FLOAT32)
         return PhaseAnswer(
@@ -105,6 +97,23 @@ class _NeuronSearch:
 
     def _unknown(self, reason: Reason) -> PhaseAnswer:
         return PhaseAnswer(status=Status.UNKNOWN, reason=reason, tree=None, witness=None, margins=None, nodes=self.nodes)
+
+    def _ended(self) -> bool:
+        if self.witness is None and self.reason is None and self.open.batches:
+            if time.monotonic() > self.deadline:
+                self.reason = Reason.TIME
+            elif self.nodes >= self.max_nodes:
+                self.reason = Reason.NODES
+        return self.witness is not None or self.reason is not None
+
+    def _split(self, one: Items) -> None:
+        (node,) = one.items
+        feature, cut = node.relaxed.feature, node.relaxed.cut
+        if feature == -1:
+            self.reason = Reason.NUMERICAL
+            return
+        halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
+        self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
 
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
         """Close regions, or find a witness, or keep them to be split, the least bound first."""
@@ -118,7 +127,7 @@ class _NeuronSearch:
                 continue
             if relaxed.raw is not None and self._try(self.relaxation.rows_near(region, relaxed.raw)):
                 return
-            heapq.heappush(self.heap, (relaxed.value, -next(self.order), _Node(number=number, region=region, relaxed=relaxed)))
+            self.open.add(Items.of([_Node(number=number, region=region, relaxed=relaxed)]), -relaxed.value)
 
     def _holds_in_float32(self, region: Regions, relaxed: RelaxedRegion) -> bool:
         """Return whether what proves a region exceeds the rounding of the rows that it combines, over the region's box."""
