@@ -423,7 +423,7 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     assert code == 0
     code, out, _ = verifair("check", proof, *about(tiny), "--json", tmp_path / "c.json")
     assert (code, "ACCEPTED" in out) == (0, True)
-    assert strict(tmp_path / "c.json")["format"] == "verifair-kmax-certificate/1"
+    assert strict(tmp_path / "c.json")["format"] == "verifair-kmax-certificate/2"
     upper = json.loads(proof.read_text())["upper"]
     assert f"nobody falls into more than {upper} of 10 outcome buckets" in out
 
@@ -513,28 +513,34 @@ INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec",
     ("a.json", b"hello", "neither JSON with a certificate nor SQLite"),
     ("a.json", bytes(range(256)), "neither JSON with a certificate nor SQLite"),
     ("a.json", b"[1, 2]", "neither JSON with a certificate nor SQLite"),
-    ("a.json", b'{"a": 1}', "is JSON that names no format; expected verifair-certificate/1"),
+    ("a.json", b'{"a": 1}', "is JSON that names no format; expected verifair-certificate/2"),
     ("a.json", b'{"format": "other/1"}', "names 'other/1' as its format"),
-    ("a.json", b'{"format": "verifair-certificate/9"}', "names 'verifair-certificate/9' as its format"),
-    ("a.json", b'{"format": "verifair-certificate/1"}', "features is missing; expected a verifair-certificate/1 file"),
-    ("a.json", b'{"format": "verifair-certificate/1", "fea', "breaks off or is malformed at line 1, column"),
-    ("a.json", b'{"format": "verifair-certificate/1", "x": "\xff"}', "it is not UTF-8 text"),
-    ("a.json", b'{"format": "verifair-kmax-certificate/1", "upper": "x"}', "features is missing; expected a verifair-kmax"),
+    ("a.json", b'{"format": "verifair-certificate/1"}', "of another version (verifair-certificate/1), expected verifair-cert"),
+    ("a.json", b'{"format": "verifair-vnnlib-certificate/1"}', "certificate/1' as its format"),
+    ("a.json", b'{"format": "verifair-certificate/2"}', "features is missing; expected a verifair-certificate/2 file"),
+    ("a.json", b'{"format": "verifair-certificate/2", "fea', "breaks off or is malformed at line 1, column"),
+    ("a.json", b'{"format": "verifair-certificate/2", "x": "\xff"}', "it is not UTF-8 text"),
+    ("a.json", b'{"format": "verifair-kmax-certificate/2", "upper": "x"}', "features is missing; expected a verifair-kmax"),
     ("a.json", gzip.compress(b'{"a": 1}', mtime=0), "does not end in .gz"),
     ("a.json.gz", b'{"a": 1}', "is not compressed by gzip"),
     ("a.json.gz", b"\x1f\x8b", "is a damaged gzip file"),
-    ("a.json.gz", gzip.compress(b'{"format": "verifair-certificate/1"' + bytes(99), mtime=0)[:40], "is a damaged gzip file"),
+    ("a.json.gz", gzip.compress(b'{"format": "verifair-certificate/2"' + bytes(99), mtime=0)[:40], "is a damaged gzip file"),
     ("a.sqlite", b"SQLite format 3\0hello", "is a damaged SQLite file"),
     ("a.sqlite", sqlite_file("CREATE TABLE people (name)"), "is an SQLite file with the tables people"),
     ("a.sqlite", sqlite_file("CREATE TABLE runs (a)", "CREATE TABLE verdicts (a)"), "is the store of a pba run"),
-    ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/1"),
-    ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/1"),
+    ("a.sqlite", sqlite_file(*OURS), "names no format, expected verifair-partition/2"),
+    ("a.sqlite", sqlite_file(*OURS, "INSERT INTO about VALUES ('[1]')"), "names no format, expected verifair-partition/2"),
     ("a.sqlite", sqlite_file(*OURS, "CREATE VIEW more AS SELECT 1"), "its tables are others than ours"),
-    ("a.sqlite", sqlite_file(OURS[0], OURS[1].replace("arrays BLOB", "arrays AS (zeroblob(1000))")), "others than ours"),
+    ("a.sqlite", sqlite_file(*OURS[:-1], OURS[-1].replace("arrays BLOB", "arrays AS (zeroblob(1000))")), "others than ours"),
     (
         "a.sqlite",
-        sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),
+        sqlite_file(*OURS, """INSERT INTO about VALUES ('{"format": "verifair-partition/2"}')"""),
         "what it says of its query lacks 'network_sha256'",
+    ),
+    (
+        "a.sqlite",
+        sqlite_file(OURS[0], OURS[-1], """INSERT INTO about VALUES ('{"format": "verifair-partition/1"}')"""),
+        "is a file of another version (verifair-partition/1), expected verifair-partition/2: write it again with this version",
     ),
     ("a.json", Path.mkdir, "is a folder"),
     ("a.json", lambda path: None, "there is no such file"),

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.fairness.kill_resume import kept
 from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
-from tests.command_line import RUN, Run, answered, flat
+from tests.command_line import RUN, Run, answered, flat, verifair
 from verifair import datasets
 from verifair.checker.partition import ARRAYS, PartitionStore
 
@@ -55,6 +55,31 @@ def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: p
     answered(*COMMAND, "--out", store.parent, "--resume")
     assert len(whole) > kept
     pd.testing.assert_frame_equal(pd.read_parquet(store.with_name("verdicts.parquet")), whole)
+
+
+def test_a_killed_partition_states_what_it_has_and_resumes_to_the_whole(tmp_path: Path) -> None:
+    """INCOMPLETE without --partial, and accepted with it; after --resume it is whole."""
+    store = tmp_path / "parts.sqlite"
+    command = [*PARTS, "--store", str(store)]
+    running = subprocess.Popen([*RUN, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 120
+    while not kept(store, "chunks") and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    running.kill()
+    running.communicate()
+    assert kept(store, "chunks")
+    whole = verifair("check", store, "--demo", "german", "--json", tmp_path / "c.json")
+    extent = json.loads((tmp_path / "c.json").read_text())["extent"]
+    assert 0 < extent["proved"] + extent["refuted"] < extent["total"] == sum(
+        extent[name] for name in ("proved", "claimed", "refuted", "undecided", "not_reached")
+    )
+    assert (whole.returncode, "INCOMPLETE: " in whole.stdout, "--partial accepts" in flat(whole.stdout)) == (1, True, True)
+    part = verifair("check", store, "--demo", "german", "--partial")
+    assert (part.returncode, "PARTIALLY ACCEPTED: " in part.stdout) == (0, True)
+    assert f"{extent['not_reached']:,} not reached" in flat(part.stdout)
+    assert verifair(*command, "--resume").returncode == 0
+    done = verifair("check", store, "--demo", "german")
+    assert (done.returncode, "\nACCEPTED: " in done.stdout) == (0, True), done.stdout
 
 
 # --cluster: the workers of a dask cluster give the answers of this machine, also when one of them is killed on the way.

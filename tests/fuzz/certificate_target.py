@@ -1,13 +1,14 @@
 """Certificates of every kind, damaged and forged; whatever is accepted must be true of the small world."""
 
 import gzip
-import hashlib
-import io
 import json
 import random
 import sqlite3
 import tempfile
+import zlib
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
 from verifair.checker import partition
+from verifair.checker.envelope import digest
 from verifair.cli.check_file import checked, kind_of
 
 STORES = ("bias.sqlite", "robust.sqlite")
@@ -41,14 +43,15 @@ class CertificateTarget:
         return gzip.compress(changed, 1, mtime=0) if zipped else changed
 
     def forged(self, rng: random.Random, content: dict[str, Any]) -> bytes:
-        """The tree of a certificate changed, its digest made to fit."""
-        return sealed(rng, _targeted(rng, content) if rng.random() < 0.4 else mutate.tree_mutant(rng, content, gentle=0.7))
+        """The tree of a certificate changed, its digest and its counts made to fit."""
+        changed = _targeted(rng, content) if rng.random() < 0.4 else mutate.tree_mutant(rng, content, gentle=0.7)
+        return sealed(rng, _recounted(changed) if rng.random() < 0.7 else changed)
 
     def read(self, path: Path) -> str:
         kind = kind_of(path)
         statement, report = checked(path, kind, world.network(), world.SCHEMA)
         statement.encode()
-        if not report.accepted:
+        if report.rejections:
             return f"rejected: {skeleton(str(report.rejections[0].reason), path)}"
         if kind == partition.FORMAT:
             false, kept = truth.partition(path), "partition"
@@ -68,11 +71,30 @@ def sealed(rng: random.Random, content: Any) -> bytes:
         try:
             parsed = json.loads(text)
             payload = {key: value for key, value in parsed.items() if key != "digest"}
-            digest = hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-            text = text.replace(str(parsed["digest"]), digest)
+            text = text.replace(str(parsed["digest"]), digest(payload))
         except (ValueError, RecursionError, AttributeError, KeyError):
             pass  # it was no certificate any more
     return text.encode("utf-8", "surrogatepass")
+
+
+def _recounted(content: Any) -> Any:
+    """The same with the extent that its content has, where it has one."""
+    try:
+        question = {key: content[key] for key in ("format", "network_sha256", "schema_sha256", "semantics", "query", "features")}
+        if content["query"]["kind"] == "counterfactual-decision":
+            statements = [one["statement"] for one in content["proofs"]]
+            count = Counter(proved=len({json.dumps([one.get("row"), one.get("also")]) for one in statements}))
+        elif "proofs" in content:
+            kinds = {"tree": "proved", "phases": "proved", "claim": "claimed", "witness": "refuted"}
+            count = Counter(kinds[key] for one in content["proofs"] for key in one if key in kinds)
+        else:
+            count = Counter(proved=len(content["pairs"] if "pairs" in content else content["query"]["combinations"]))
+        found = {name: count[name] for name in ("proved", "claimed", "refuted")}
+        left = {name: content["extent"][name] for name in ("undecided", "not_reached")}
+        total = sum(found.values()) + sum(left.values())
+        return {**content, "extent": {"question_sha256": digest(question), "total": total, **found, **left}}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return content
 
 
 class PartitionTarget(CertificateTarget):
@@ -105,7 +127,7 @@ def _differences(one: Any, two: Any, path: str = "") -> list[str]:
 def _bomb(rng: random.Random) -> bytes:
     """Two gigabytes in two megabytes."""
     member = gzip.compress(rng.choice((b" ", b"[", b"0,")) * (1 << 19), 9, mtime=0)
-    return gzip.compress(b'{"format":"verifair-certificate/1","proofs":[', mtime=0) + member * 2000
+    return gzip.compress(b'{"format":"verifair-certificate/2","proofs":[', mtime=0) + member * 2000
 
 
 def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
@@ -240,11 +262,26 @@ def store_mutant(rng: random.Random, data: bytes) -> bytes:
                 for _ in range(rng.choice((1, 1, 2))):
                     if _store_change(rng, connection, tables):
                         break
+                else:
+                    if rng.random() < 0.6:
+                        _recount(connection)
             except Exception:  # SQLite itself does not have it, or the first change left nothing that the second one knows
                 if connection.in_transaction:
                     connection.rollback()
         connection.close()
         return path.read_bytes()
+
+
+def _recount(connection: sqlite3.Connection) -> None:
+    """Make the extent that a store states fit its content."""
+    about = json.loads(connection.execute("SELECT value FROM about").fetchone()[0])
+    found = Counter(b"".join(status for (status,) in connection.execute("SELECT status FROM chunks")))
+    extent = {
+        "question_sha256": digest(about), "total": about["parts"], "proved": found[partition.PROVED], "claimed": 0,
+        "refuted": found[partition.VIOLATED], "undecided": found[partition.UNKNOWN],
+        "not_reached": about["parts"] - found.total(),
+    }
+    connection.execute("UPDATE extent SET value = ?", (json.dumps(extent),))
 
 
 VALUES: tuple[Any, ...] = (
@@ -357,8 +394,7 @@ def _value(rng: random.Random, column: str, old: Any, new: Any) -> Any:
 
 
 def arrays_mutant(rng: random.Random, packed: bytes) -> bytes:
-    with np.load(io.BytesIO(packed)) as content:
-        arrays = {name: content[name] for name in content.files}
+    arrays = partition.unpack(packed)
     for _ in range(rng.choice((1, 1, 2))):
         name = rng.choice(list(arrays))
         value = arrays[name]
@@ -372,10 +408,9 @@ def arrays_mutant(rng: random.Random, packed: bytes) -> bytes:
             case 3:
                 arrays[name] = value.reshape(1, -1) if value.ndim == 1 else value.ravel()
             case 4:
-                del arrays[name]
-                break
+                return zlib.compress(zlib.decompress(packed)[: rng.choice((-1, -8, 100, 0))])
             case 5:
-                arrays[name] = np.zeros(rng.choice((0, 1, 200_000_000)), dtype=np.int8)
+                arrays[name] = np.zeros(rng.choice((0, 1, 30_000_000)), dtype=np.int8)
             case _ if value.size:
                 value = arrays[name] = value.copy()
                 at = rng.randrange(value.size)
@@ -388,7 +423,13 @@ def arrays_mutant(rng: random.Random, packed: bytes) -> bytes:
                     else int(np.nan_to_num(np.clip(new, -(2**31), 2**31 - 1)))
                 )
             case _:
-                arrays["more"] = np.zeros(3)
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays, allow_pickle=True)
-    return out.getvalue()
+                return zlib.compress(zlib.decompress(packed) + bytes(3))
+    try:
+        return packed_arrays(arrays)
+    except (TypeError, ValueError):  # words and complex numbers are none of the format's
+        return packed
+
+
+def packed_arrays(arrays: dict[str, Any]) -> bytes:
+    """As `pack` packs them, whatever their shapes and numbers."""
+    return partition.pack(SimpleNamespace(**arrays))  # type: ignore[arg-type]

@@ -99,6 +99,7 @@ def rows(content: dict[str, Any]) -> str | None:
         if set(prime) - set(query["protected"]) or tuple(row.tolist()) not in logits():
             return f"proof {number} is about no row, or another feature"
         side = 1 if tuple(one["classes"]) == (1, 0) else -1 if tuple(one["classes"]) == (0, 1) else 0
+        refuted = False
         for x in legal(near):
             other = tuple(prime.get(name, value) for name, value in zip(NAMES, x, strict=True))
             g, g_prime = side * logits()[x], side * logits().get(other, Fraction(0))
@@ -111,8 +112,12 @@ def rows(content: dict[str, Any]) -> str | None:
                 "flipped": g_prime > g,
                 "robust": g > 0 or (g == 0 and side < 0),
             }[one["goal"]]
-            if not good or (one["goal"] == "robust") != (query["kind"] == "robustness"):
+            refuted |= not good
+            false = not good and "witness" not in proof
+            if false or (one["goal"] == "robust") != (query["kind"] == "robustness"):
                 return f"proof {number}: {one['goal']} fails at {x}"
+        if "witness" in proof and not refuted:
+            return f"proof {number}: its counterexample is none"
     return None if content["proofs"] else "nothing is proved"
 
 
@@ -210,7 +215,7 @@ def _counterfactual(query: dict[str, Any], row: dict[str, Fraction], theta: tupl
 def partition(path: Path) -> str | None:
     """Of the parts said to be proved none holds a pair that is treated differently; of those said to be refuted each does."""
     with PartitionStore(path) as store:
-        about = store.about
+        about, extent = store.about, store.extent
         status = {int(first) + k: int(one) for first, many in store.statuses() for k, one in enumerate(many)}
     every = case({**about, "scale": "probability"})
     cut = Partition.of(SCHEMA.domain, *every.box, size=int(about["size"]), whole=[NAMES.index(name) for name in about["protected"]])
@@ -222,8 +227,10 @@ def partition(path: Path) -> str | None:
         return f"part {min(said[PROVED] & bad)} is not proved"
     if said[VIOLATED] - bad:
         return f"part {min(said[VIOLATED] - bad)} is not refuted"
-    if any(part not in range(cut.count) for part in said[PROVED] | said[VIOLATED]):
+    if any(part not in range(cut.count) for part in status):
         return "a part does not exist"
+    if extent.total != cut.count or extent.proved != len(said[PROVED]) or extent.refuted != len(said[VIOLATED]):
+        return "its counts are not those of its parts"
     return None
 
 

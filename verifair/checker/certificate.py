@@ -1,23 +1,26 @@
 """Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
 
-    {"format": "verifair-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
-     "proofs": [{"statement": ..., "float32": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...}], "digest"}
+    {"format": "verifair-certificate/2", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
+     "proofs": [{"statement": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...} or {..., "witness": ...}], "digest"}
 
 A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of
-neurons as well). What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. `verifair.checker.check`
-defines what each statement means; float32 says whether it is claimed of every float32 evaluation as well.
+neurons as well). What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
+that is false has a *witness*: a point of its box where it fails. `verifair.checker.check` defines what each statement means.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.envelope import NO_MORE, Distance, Envelope, EnvelopeFile, Text, Trust
-from verifair.checker.statement import Query, Statement
+from verifair.checker.envelope import NO_MORE, Distance, Envelope, EnvelopeFile, Number, Text, Trust
+from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Query, Statement
 from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
 
 
@@ -30,20 +33,46 @@ class Claim:
     tolerance: Distance
 
 
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Counterexample:
+    """A raw row x of the statement's box, in schema order, at which the statement is false; x' follows from x."""
+
+    x: tuple[Number, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proof:
-    """A statement and what stands behind it. float32: it is certified for float32, so it holds of every float32 evaluation of the
-    network as well, in whatever order that sums; else it is about the real-valued function only."""
+    """A statement and what stands behind it, or refutes it."""
 
     statement: Statement
-    evidence: Tree | PhaseTree | Claim
-    float32: bool = False
+    evidence: Tree | PhaseTree | Claim | Counterexample
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
-        name = {Claim: "claim", PhaseTree: "phases", Tree: "tree"}[type(self.evidence)]
-        evidence = asdict(self.evidence) if isinstance(self.evidence, Claim) else self.evidence.to_dict()
-        return {"statement": asdict(self.statement), "float32": self.float32, name: evidence}
+        name = {Claim: "claim", Counterexample: "witness", PhaseTree: "phases", Tree: "tree"}[type(self.evidence)]
+        plain = asdict(self.evidence) if isinstance(self.evidence, Claim | Counterexample) else self.evidence.to_dict()
+        return {"statement": asdict(self.statement), name: plain}
+
+    @property
+    def key(self) -> str:
+        """The statement as text: two proofs with the same one say the same."""
+        return json.dumps(asdict(self.statement), sort_keys=True)
+
+
+def answered(asked: Iterable[tuple[Statement, Tree | PhaseTree | Claim | Counterexample | None]]) -> dict[str, Any]:
+    """Return proofs and undecided, as a `Certificate` takes them, of statements and what decides each (None: nothing).
+
+    A statement that is asked of several people with the same values is one statement.
+    """
+    found: dict[str, Proof] = {}
+    open_ = set()
+    for statement, evidence in asked:
+        one = Proof(statement=statement, evidence=Tree.leaf(None) if evidence is None else evidence)
+        if evidence is None:
+            open_.add(one.key)
+        else:
+            found.setdefault(one.key, one)
+    return {"proofs": tuple(found.values()), "undecided": len(open_ - set(found))}
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -51,25 +80,23 @@ class ProofFile:
     """A `Proof` as it stands in the file."""
 
     statement: Annotated[Statement, Field(discriminator="goal")]
-    float32: Annotated[bool, Field(strict=True)] = False
     tree: TreeFile | None = None
     phases: PhaseFile | None = None
     claim: Claim | None = None
+    witness: Counterexample | None = None
 
     def proof(self) -> Proof:
         """Raises ValueError unless there is one piece of evidence that fits together."""
-        found = [one for one in (self.tree, self.phases, self.claim) if one is not None]
+        found = [one for one in (self.tree, self.phases, self.claim, self.witness) if one is not None]
         if len(found) != 1:
-            raise ValueError("needs either a tree, phases or a claim")
-        if self.float32 and self.claim is not None:
-            raise ValueError("a solver's claim says nothing of float32")
-        evidence = found[0] if isinstance(found[0], Claim) else found[0].tree()
-        return Proof(statement=self.statement, evidence=evidence, float32=self.float32)
+            raise ValueError("needs either a tree, phases, a claim or a witness")
+        one = found[0]
+        return Proof(statement=self.statement, evidence=one if isinstance(one, Claim | Counterexample) else one.tree())
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class CertificateFile(EnvelopeFile):
-    format: Literal["verifair-certificate/1"]
+    format: Literal["verifair-certificate/2"]
     query: Annotated[Query, Field(discriminator="kind")]
     proofs: list[ProofFile]
 
@@ -79,16 +106,33 @@ FILE = TypeAdapter(CertificateFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Certificate(Envelope):
-    """Proofs about one network and one schema."""
+    """Proofs about one network and one schema.
 
-    FORMAT = "verifair-certificate/1"
+    depends: rows asked about whose counterfactual is decided in more than one way within the coefficients' intervals; the file does
+    not show these, and other kinds have none.
+    """
+
+    FORMAT = "verifair-certificate/2"
     query: Query
     proofs: tuple[Proof, ...] = field(repr=False)
+    depends: int = 0
 
     @property
     def trust(self) -> Trust:
         claimed = any(isinstance(proof.evidence, Claim) for proof in self.proofs)
         return Trust.CLAIMED if claimed else Trust.CHECKED
+
+    @property
+    def unit(self) -> str:
+        """What the extent counts."""
+        return "rows" if isinstance(self.query, CounterfactualQuery) else "statements"
+
+    def _answered(self) -> dict[str, int]:
+        if isinstance(self.query, CounterfactualQuery):
+            rows = {(s.row, s.also) for s in (one.statement for one in self.proofs) if isinstance(s, CounterfactualStatement)}
+            return {"proved": len(rows), "refuted": self.depends}
+        count = Counter(type(proof.evidence) for proof in self.proofs)
+        return {"proved": count[Tree] + count[PhaseTree], "claimed": count[Claim], "refuted": count[Counterexample]}
 
     def _content(self) -> dict[str, Any]:
         return {"proofs": [proof.to_dict() for proof in self.proofs]}
@@ -101,4 +145,5 @@ class Certificate(Envelope):
                 proofs.append(proof.proof())
             except ValueError as error:
                 raise ValueError(f"proof {number}: {error}") from None
-        return file, {"proofs": tuple(proofs)}
+        depends = file.extent.refuted if isinstance(file.query, CounterfactualQuery) else 0
+        return file, {"proofs": tuple(proofs), "depends": depends}

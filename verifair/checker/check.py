@@ -13,9 +13,9 @@ For two copies x and x' (x' = x but for the protected features in `prime`) and g
 
 at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
 claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
-exact arithmetic decides. Every proof is about the real-valued function of the stored weights, at every input that the
-raw box maps to; one that claims to be certified for float32 is confirmed only where its rows exceed the rounding of every float32
-evaluation (`kernel.float32`).
+exact arithmetic decides. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds the
+statement false. Every proof is about the real-valued function of the stored weights, at every input that the
+raw box maps to.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pathlib import Path
 import numpy as np
 
 from encoders.network import Array, Network
-from verifair.checker.certificate import Certificate, Claim
+from verifair.checker.certificate import Certificate, Claim, Counterexample
 from verifair.checker.kernel.boxes import LeafChecker
 from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.kinds.counterfactuals import counterfactual_task, decisions_missing, query_flaw
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, Statement
+from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import PhaseTree
 from verifair.schema.schema import Schema
 
@@ -50,7 +50,7 @@ def check(
     """
     started = time.perf_counter()
     given = certificate if isinstance(certificate, Certificate) else Certificate.load(certificate)
-    claimed = sum(isinstance(proof.evidence, Claim) for proof in given.proofs)
+    count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
     leaves = sum(int((p.evidence.feature == -1).sum()) for p in given.proofs if isinstance(p.evidence, PhaseTree))
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     if not found:
@@ -59,8 +59,10 @@ def check(
             found += LeafChecker(network, schema.domain, group).run()
             if progress is not None:
                 progress(done, len(given.proofs))
-    float32 = sum(proof.float32 for proof in given.proofs)
-    return CheckReport.of(found, proofs=len(given.proofs), leaves=leaves, claimed=claimed, started=started, float32=float32)
+        found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
+    return CheckReport.of(
+        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit
+    )
 
 
 def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
@@ -69,6 +71,8 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
     if schema.domain.columns != network.inputs:
         return
     if isinstance(certificate.query, BoxQuery):
+        if not certificate.extent.whole:
+            yield "a certificate about a box answers the whole query: nothing of it can be undecided or not reached"
         missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
         if missing is not None:
             yield missing
@@ -79,15 +83,17 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
 
 def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
     """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
-    held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
+    held: list[tuple[int, Task, tuple[Array, Array, Array]]] = []
     count = 0
     for number, proof in enumerate(certificate.proofs):
+        if isinstance(proof.evidence, Counterexample):
+            continue  # see _wrong_counterexamples
         task = _task(proof.statement, certificate.query, network, schema)
         leaves: tuple[Array, Array, Array] | str
         if isinstance(task, str):
             leaves = task
         elif isinstance(proof.evidence, PhaseTree):
-            flaw = phase_flaw(proof.evidence, task, network, schema.domain, float32=proof.float32)
+            flaw = phase_flaw(proof.evidence, task, network, schema.domain)
             if flaw is None:
                 continue
             leaves = flaw
@@ -98,13 +104,48 @@ def _groups(certificate: Certificate, network: Network, schema: Schema, found: l
         if isinstance(leaves, str) or isinstance(task, str):
             found.append(Rejection(proof=number, reason=str(leaves)))
         else:
-            held.append((number, proof.float32, task, leaves))
+            held.append((number, task, leaves))
             count += len(leaves[2])
         if count >= LEAVES_HELD:
             yield number + 1, _gathered(held)
             held, count = [], 0
     if held:
         yield len(certificate.proofs), _gathered(held)
+
+
+def _repeated(certificate: Certificate) -> Iterator[Rejection]:
+    """Yield which proofs have a statement that another one had before: such a file counts it twice."""
+    first: dict[str, int] = {}
+    for number, proof in enumerate(certificate.proofs):
+        earlier = first.setdefault(proof.key, number)
+        if earlier != number:
+            yield Rejection(proof=number, reason=f"its statement is that of proof {earlier}")
+
+
+def _wrong_counterexamples(certificate: Certificate, network: Network, schema: Schema) -> Iterator[Rejection]:
+    """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
+    asked: list[tuple[int, Task, Array]] = []
+    for number, proof in enumerate(certificate.proofs):
+        if not isinstance(proof.evidence, Counterexample):
+            continue
+        task, x = _task(proof.statement, certificate.query, network, schema), np.array(proof.evidence.x)
+        if isinstance(task, str):
+            yield Rejection(proof=number, reason=task)
+        elif not isinstance(certificate.query, RowsQuery):
+            yield Rejection(proof=number, reason=f"a {certificate.query.kind} certificate holds no counterexamples")
+        elif len(x) != len(task.lower) or not ((task.lower <= x) & (x <= task.upper)).all():
+            yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} lies outside the statement's box")
+        else:
+            asked.append((number, task, x))
+    for start in range(0, len(asked), LEAVES_HELD):
+        part = asked[start : start + LEAVES_HELD]
+        points = _gathered([(number, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
+        second = points.tasks.second(points.task, points.lower)
+        good = schema.domain.legal(points.lower) & schema.domain.legal(second)
+        good &= LeafChecker(network, schema.domain, points).failing(good)
+        for (number, _, x), is_good in zip(part, good, strict=True):
+            if not is_good:
+                yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
 
 
 def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
@@ -116,9 +157,8 @@ def _task(statement: Statement, query: Query, network: Network, schema: Schema) 
     return task_of(statement, query, network, schema)
 
 
-def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]) -> Leaves:
-    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for *_, leaves in held), strict=True))
-    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for *_, leaves in held])
-    proof, tasks = np.array([number for number, *_ in held], dtype=np.int64), Tasks.of([one for _, _, one, _ in held])
-    float32 = np.array([claimed for _, claimed, _, _ in held], dtype=bool)[task]
-    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)
+def _gathered(held: Sequence[tuple[int, Task, tuple[Array, Array, Array]]]) -> Leaves:
+    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for _, _, leaves in held), strict=True))
+    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for _, _, leaves in held])
+    proof, tasks = np.array([number for number, _, _ in held], dtype=np.int64), Tasks.of([one for _, one, _ in held])
+    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound)

@@ -2,8 +2,8 @@
 
 Rows are in raw units and schema order, baselines in network inputs:
 
-    {"format": "verifair-consistency-certificate/1", "network_sha256", "schema_sha256", "semantics",
-     "query": {"kind", "delta", "threshold", "epsilon"}, "features": [names], "baselines": [[...]],
+    {"format": "verifair-consistency-certificate/2", "network_sha256", "schema_sha256", "semantics",
+     "query": {"kind", "delta", "threshold", "epsilon"}, "features": [names], "extent", "baselines": [[...]],
      "pairs": [{"row", "counterpart", "baseline", "boxes"}], "digest"}
 
 `verifair.checker.kinds.consistency` defines what it states. The neighbourhoods are not in it: they follow from rows, delta and
@@ -45,7 +45,7 @@ class PairFile:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ConsistencyFile(EnvelopeFile):
-    format: Literal["verifair-consistency-certificate/1"]
+    format: Literal["verifair-consistency-certificate/2"]
     query: ConsistencyQuery
     baselines: list[list[Number]]
     pairs: list[PairFile]
@@ -62,7 +62,7 @@ class ConsistencyCertificate(Envelope):
     that it took, a hint at how hard a pair is.
     """
 
-    FORMAT = "verifair-consistency-certificate/1"
+    FORMAT = "verifair-consistency-certificate/2"
     query: ConsistencyQuery
     baselines: Array
     rows: Array
@@ -72,6 +72,9 @@ class ConsistencyCertificate(Envelope):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def _answered(self) -> dict[str, int]:
+        return {"proved": len(self)}
 
     def _content(self) -> dict[str, Any]:
         columns = {"row": self.rows, "counterpart": self.counterparts, "baseline": self.baseline, "boxes": self.boxes}

@@ -1,7 +1,7 @@
 """What all certificates share: which values their fields may hold, how files are read and written, and what they are about.
 
 A file is JSON (gzip when its name ends in .gz). `digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything
-else. Numbers are finite, and nothing is converted silently.
+else. `extent` says how much of its question the file answers. Numbers are finite, and nothing is converted silently.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Distance = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
 Text = Annotated[str, Field(max_length=10_000)]
+Total = Annotated[int, Field(strict=True, ge=0, le=1 << 60)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 NO_MORE = ConfigDict(extra="forbid")
 
@@ -41,6 +42,58 @@ class Trust(Enum):
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
+class Extent:
+    """How much of its question a file of proofs answers; the unit (statements, rows, parts, ...) is that of its kind.
+
+    question_sha256: of the canonical JSON of the question, with the hashes of network and schema.   total: what was asked.
+    proved: with a proof that can be checked.   claimed: a solver says so.   refuted: false, as a rule with a counterexample.
+    undecided: asked without an answer.   not_reached: not looked at. The last five add up to the total.
+    """
+
+    question_sha256: Sha256
+    total: Total
+    proved: Total
+    claimed: Total
+    refuted: Total
+    undecided: Total
+    not_reached: Total
+
+    @classmethod
+    def of(
+        cls, question: Mapping[str, Any], *, proved: int = 0, claimed: int = 0, refuted: int = 0, undecided: int = 0,
+        not_reached: int = 0,
+    ) -> Extent:
+        """Return the extent of the answers to a question, as they add up."""
+        return cls(
+            question_sha256=digest(question), total=proved + claimed + refuted + undecided + not_reached, proved=proved,
+            claimed=claimed, refuted=refuted, undecided=undecided, not_reached=not_reached,
+        )
+
+    @property
+    def decided(self) -> int:
+        return self.proved + self.claimed + self.refuted
+
+    @property
+    def whole(self) -> bool:
+        """Nothing that was asked is left without an answer."""
+        return self.undecided == 0 and self.not_reached == 0
+
+    def differs(self, found: Extent) -> str | None:
+        """Return in which numbers this extent, as stated, differs from the one found in the file, or None."""
+        if self.question_sha256 != found.question_sha256:
+            return "its question is not the one that its counts are about: the file was changed"
+        wrong = [name for name in COUNTED if getattr(self, name) != getattr(found, name)]
+        if not wrong:
+            return None
+        said = ", ".join(f"{getattr(self, name):,} {name.replace('_', ' ')}" for name in wrong)
+        held = ", ".join(f"{getattr(found, name):,}" for name in wrong)
+        return f"it states {said}, but what it holds makes {held}"
+
+
+COUNTED = ("total", "proved", "claimed", "refuted", "undecided", "not_reached")
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
 class EnvelopeFile:
     """The fields that every certificate file has, beside its format and query."""
 
@@ -48,12 +101,17 @@ class EnvelopeFile:
     schema_sha256: Sha256
     semantics: Text
     features: tuple[str, ...] = Field(min_length=1)
+    extent: Extent
     digest: Sha256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Envelope(ABC):
-    """A certificate about one network and one schema. `intact` is False when a file's digest does not fit its content."""
+    """A certificate about one network and one schema. `intact` is False when a file's digest does not fit its content.
+
+    undecided, not_reached: what was asked and is not in the certificate, for want of an answer or because nobody looked at it.
+    stated: the extent that a file states; None for a certificate that was not read from one.
+    """
 
     FORMAT: ClassVar[str]
     network_sha256: str
@@ -61,6 +119,9 @@ class Envelope(ABC):
     semantics: str
     query: Any
     features: tuple[str, ...]
+    undecided: int = 0
+    not_reached: int = 0
+    stated: Extent | None = None
     intact: bool = True
 
     @property
@@ -73,11 +134,20 @@ class Envelope(ABC):
         return Trust.CHECKED
 
     @property
+    def question(self) -> dict[str, Any]:
+        """What was asked, and of which network and schema, as it stands in the file."""
+        about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
+        return {"format": self.FORMAT, **about, "query": asdict(self.query), "features": list(self.features)}
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the question is answered, counted from the content."""
+        return Extent.of(self.question, **self._answered(), undecided=self.undecided, not_reached=self.not_reached)
+
+    @property
     def payload(self) -> dict[str, Any]:
         """Everything but the digest, as it stands in the file."""
-        about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
-        query = {"query": asdict(self.query), "features": list(self.features)}
-        return {"format": self.FORMAT, **about, **query, **self._content()}
+        return {**self.question, "extent": asdict(self.extent), **self._content()}
 
     def save(self, path: str | Path) -> None:
         """Write the certificate; gzip when the name ends in .gz. The same proofs give the same bytes."""
@@ -88,11 +158,16 @@ class Envelope(ABC):
         """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
         (file, content), intact = read(path, cls.FORMAT, cls._parsed)
         about = {name: getattr(file, name) for name in ("network_sha256", "schema_sha256", "semantics", "query", "features")}
-        return cls(**about, **content, intact=intact)
+        left = {name: getattr(file.extent, name) for name in ("undecided", "not_reached")}
+        return cls(**about, **left, **content, stated=file.extent, intact=intact)
 
     @abstractmethod
     def _content(self) -> dict[str, Any]:
         """Return the fields of the file that only this kind has."""
+
+    @abstractmethod
+    def _answered(self) -> dict[str, int]:
+        """Return how many answers the content holds: proved, claimed and refuted ones, none where left out."""
 
     @classmethod
     @abstractmethod
@@ -103,6 +178,9 @@ class Envelope(ABC):
         """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
+        flaw = None if self.stated is None else self.stated.differs(self.extent)
+        if flaw is not None:
+            yield flaw
         if own is not None:
             yield own
         if self.network_sha256 != network.source_sha256:
@@ -142,7 +220,7 @@ HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 def write(path: str | Path, payload: Mapping[str, Any]) -> None:
     """Write the payload with its digest. The same payload gives the same bytes."""
-    content = {**payload, "digest": _digest(payload)}
+    content = {**payload, "digest": digest(payload)}
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
 
@@ -173,10 +251,11 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
         raise CertificateError(f"{path}: needs more memory than there is; expected a {expected} file") from error
     except (ValueError, EOFError, zlib.error) as error:
         raise CertificateError(f"{path}: {error}; expected a {expected} file") from error
-    return found, _digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
+    return found, digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
 
 
-def _digest(payload: Mapping[str, Any]) -> str:
+def digest(payload: Mapping[str, Any]) -> str:
+    """Return the sha256 of the canonical JSON: sorted keys, no spaces."""
     return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Certificates of an upper bound of k-discrimination: one tree of boxes, on each of whose leaves few buckets can be hit.
 
-    {"format": "verifair-kmax-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
-     "upper", "tree": {"feature", "cut", "bound"}, "digest"}
+    {"format": "verifair-kmax-certificate/2", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
+     "extent", "upper", "tree": {"feature", "cut", "bound"}, "digest"}
 
 What it states is defined in `verifair.checker.kinds.kmax`.
 """
@@ -49,7 +49,7 @@ class CountTreeFile(TreeFile):
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class KmaxFile(EnvelopeFile):
-    format: Literal["verifair-kmax-certificate/1"]
+    format: Literal["verifair-kmax-certificate/2"]
     query: BucketQuery
     upper: Count
     tree: CountTreeFile
@@ -65,10 +65,13 @@ class KmaxCertificate(Envelope):
     tree: as in `verifair.checker.tree`, but a leaf's bound is the largest number of buckets that it is claimed to hold.
     """
 
-    FORMAT = "verifair-kmax-certificate/1"
+    FORMAT = "verifair-kmax-certificate/2"
     query: BucketQuery
     upper: int
     tree: Tree = field(repr=False)
+
+    def _answered(self) -> dict[str, int]:
+        return {"proved": len(self.query.combinations)}
 
     def _content(self) -> dict[str, Any]:
         tree = self.tree.to_dict()

@@ -7,35 +7,40 @@ digits, the last feature's first. Counts come out as published: 16,000 for Adult
 
 A store holds the verdicts on the parts, on disk as they are decided: checkpoint, report and certificate in one SQLite file.
 
-`about` says which query of which network and schema it is, `chunks` holds runs of consecutive parts, each with its verdicts and
-everything needed to re-prove or replay them (see `Chunk`). A killed run loses the chunk it was at; nothing is held in memory.
+`about` says which query of which network and schema it is, and how many parts that makes; `chunks` holds runs of consecutive parts,
+each with its verdicts and everything needed to re-prove or replay them (see `Chunk`); `extent` says how many parts are proved,
+refuted, undecided and not reached. It is written in the transaction of each chunk, so that the file of a killed run, which loses
+the chunk it was at, states what it holds and what it lacks. Nothing is held in memory.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
-import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Domain
+from verifair.checker.envelope import Extent
 from verifair.errors import CertificateError, DataError
 
-FORMAT = "verifair-partition/1"
+FORMAT = "verifair-partition/2"
+FAMILY = FORMAT.rpartition("/")[0]
 WRITTEN = "a store that certify --partition wrote"
 TABLES = {
     "about": "CREATE TABLE about (value TEXT)",
+    "extent": "CREATE TABLE extent (value TEXT)",
     "chunks": "CREATE TABLE chunks "
-    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, float32 INTEGER, nodes INTEGER, seconds REAL, arrays BLOB)",
+    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
 }
 """How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
 whatever its author likes."""
@@ -44,6 +49,8 @@ MAX_UNPACKED = 1 << 28
 PBA = {"runs", "verdicts"}
 """Tables of the other store that we write (`verifair.engine.store`)."""
 UNKNOWN, PROVED, VIOLATED = 0, 1, 2
+COLUMNS = "first, status, nodes, seconds, arrays"
+EXTENT = TypeAdapter(Extent)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,7 +109,6 @@ class Partition:
 class Chunk:
     """Verdicts on P consecutive parts, from part number `first`.
 
-    float32: (P,) proved parts all of whose proofs are certified for float32.
     status: (P,) UNKNOWN, PROVED, VIOLATED.   reason: (P,) position in `verdict.Reason` of unknown ones, -1 else.
     Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`):
     size: (Q,) nodes of its tree, 0 where neuron branching proved it; feature, cut: the trees' nodes in preorder.
@@ -129,7 +135,6 @@ class Chunk:
     x: Array
     margins: Array
     agrees: npt.NDArray[np.int8]
-    float32: npt.NDArray[np.int8]
     nodes: int
     seconds: float
 
@@ -137,16 +142,49 @@ class Chunk:
         return len(self.status)
 
 
-ARRAYS = tuple(field.name for field in fields(Chunk) if field.name not in ("first", "nodes", "seconds"))
-SMALL = {"size": np.int32, "feature": np.int32, "phase_size": np.int32, "phase_feature": np.int32, "phase_start": np.int32,
-         "phase_index": np.int32, "pair": np.int32, "goal": np.int8}
-REAL = ("cut", "phase_cut", "phase_value", "x", "margins")
+ARRAYS = {
+    "reason": "<i1", "size": "<i4", "feature": "<i4", "cut": "<f8", "phase_size": "<i4", "phase_feature": "<i4", "phase_cut": "<f8",
+    "phase_start": "<i4", "phase_index": "<i4", "phase_value": "<f8", "pair": "<i4", "goal": "<i1", "x": "<f8", "margins": "<f8",
+    "agrees": "<i1",
+}
+"""The arrays of a chunk that `pack` writes, in this order, and as what: the status stands in a column of its own."""
 WIDE = ("x", "margins")
-"""Arrays of real numbers, and with two dimensions; the others are lists of whole numbers."""
+"""Arrays with two dimensions."""
+
+
+def pack(chunk: Chunk) -> bytes:
+    """Return a chunk's arrays, compressed: the shapes (rows and columns of each, in the order of ARRAYS), then the numbers."""
+    arrays = [np.ascontiguousarray(getattr(chunk, name), dtype=kind) for name, kind in ARRAYS.items()]
+    shapes = np.array([[len(one), one.shape[1] if one.ndim == 2 else 1] for one in arrays], dtype="<i8")
+    return zlib.compress(b"".join([shapes.tobytes(), *(one.tobytes() for one in arrays)]))
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """Return the arrays that `pack` packed. Raises ValueError or zlib.error for other bytes."""
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(packed, MAX_UNPACKED)
+    if not unpacking.eof or unpacking.unused_data:
+        raise ValueError(f"its arrays are cut off, or larger than {MAX_UNPACKED >> 20} MiB")
+    at = 16 * len(ARRAYS)
+    shapes = np.frombuffer(content[:at], dtype="<i8").reshape(len(ARRAYS), 2).tolist()
+    arrays = {}
+    for (name, kind), (rows, columns) in zip(ARRAYS.items(), shapes, strict=True):
+        if not (0 <= rows <= MAX_UNPACKED and 0 <= columns <= MAX_UNPACKED and (columns == 1 or name in WIDE)):
+            raise ValueError(f"{name} has no such shape")
+        found = np.frombuffer(content, dtype=kind, count=rows * columns, offset=at)
+        at += found.nbytes
+        found = found.reshape(rows, columns) if name in WIDE else found
+        arrays[name] = found.astype(np.int64) if kind == "<i4" else found
+    if at != len(content):
+        raise ValueError("it has bytes left over")
+    return arrays
 
 
 class PartitionStore:
-    """One run. Opening an existing file for another question is an error; `resume` keeps what it holds."""
+    """One run. Opening an existing file for another question is an error; `resume` keeps what it holds.
+
+    about: has to hold "parts", their number.
+    """
 
     def __init__(self, path: str | Path, about: dict[str, Any] | None = None, *, resume: bool = False) -> None:
         self.path = Path(path)
@@ -172,7 +210,20 @@ class PartitionStore:
 
     def _ours(self) -> bool:
         """Return whether the file holds our tables as we make them, and nothing else that SQLite would look at."""
-        return dict(self.connection.execute("SELECT name, sql FROM sqlite_master")) == TABLES
+        return self._made() == TABLES
+
+    def _made(self) -> dict[str, str]:
+        return dict(self.connection.execute("SELECT name, sql FROM sqlite_master"))
+
+    def _named(self) -> str | None:
+        """Return the format that a file's `about` names; None where there is none, or that table is not as we make it."""
+        made = self._made()
+        if made.get("about") != TABLES["about"] or not made.items() <= TABLES.items():
+            return None
+        found = self.connection.execute("SELECT value FROM about").fetchone()
+        about = None if found is None else json.loads(found[0])
+        kind = about.get("format") if isinstance(about, dict) else None
+        return kind if isinstance(kind, str) else None
 
     def _found(self) -> dict[str, Any]:
         """Return what a file says that it is about. Raises CertificateError for what is no store."""
@@ -184,21 +235,38 @@ class PartitionStore:
         if not {"about", "chunks"} <= tables:
             holds = f"with the tables {', '.join(sorted(tables)[:5])}" if tables else "without tables"
             raise CertificateError(f"{self.path}: is an SQLite file {holds}; expected {WRITTEN}: name another file")
+        kind = self._named()
+        if kind is not None and kind != FORMAT and kind.startswith(f"{FAMILY}/"):
+            raise CertificateError(f"{self.path}: {of_another_version(kind, FORMAT)}")
         if not self._ours():
             raise CertificateError(f"{self.path}: its tables are others than ours; expected {WRITTEN}: name another file")
-        found = self.connection.execute("SELECT value FROM about").fetchone()
-        about = None if found is None else json.loads(found[0])
-        kind = about.get("format") if isinstance(about, dict) else None
-        if not isinstance(about, dict) or kind != FORMAT:
+        if kind != FORMAT:
             named = "names no format" if kind is None else f"has the format {kind!r}"
             raise CertificateError(f"{self.path}: {named}, expected {FORMAT}, {WRITTEN}: name another file")
+        about: dict[str, Any] = self._only("about")
         return about
+
+    def _only(self, table: str) -> Any:
+        """Return the value of a table of one line."""
+        lines = self.connection.execute(f"SELECT value FROM {table} LIMIT 2").fetchall()
+        if len(lines) != 1:
+            raise ValueError(f"{table} has {'more than one line' if lines else 'no line'}")
+        return json.loads(lines[0][0])
+
+    @property
+    def extent(self) -> Extent:
+        """What the file states of how much it decides. Raises CertificateError where it states nothing that can be read."""
+        with readable(self.path):
+            return EXTENT.validate_python(self._only("extent"))
 
     def _begin(self, about: dict[str, Any], resume: bool) -> None:
         self.about = {"format": FORMAT, **about}
         tables = self._tables()
-        if tables - {"about", "chunks"}:
+        if tables - set(TABLES):
             raise ValueError(f"it has tables of its own: {', '.join(sorted(tables))}")
+        kind = self._named()
+        if kind is not None and kind != FORMAT:
+            raise DataError(f"{self.path}: {of_another_version(kind, FORMAT)} in another file (--store)")
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=NORMAL")
         for statement in TABLES.values():
@@ -212,6 +280,8 @@ class PartitionStore:
             raise DataError(f"{self.path}: holds {what} name another file with --store")
         if found is None:
             self.connection.execute("INSERT INTO about VALUES (?)", (json.dumps(self.about),))
+            nothing = Extent.of(self.about, not_reached=self.about["parts"])
+            self.connection.execute("INSERT INTO extent VALUES (?)", (json.dumps(asdict(nothing)),))
         self.connection.commit()
 
     def __enter__(self) -> PartitionStore:
@@ -228,17 +298,21 @@ class PartitionStore:
             raise DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file") from error
 
     def add(self, chunk: Chunk) -> None:
-        """Keep a chunk, in one transaction. One of the same parts that is there already stays if it has more of them decided: it
-        had more time."""
-        packed = io.BytesIO()
-        arrays = {name: getattr(chunk, name).astype(SMALL.get(name, getattr(chunk, name).dtype)) for name in ARRAYS}
-        np.savez_compressed(packed, **arrays)
-        status, certified = chunk.status.astype(np.int8).tobytes(), int(chunk.float32.sum())
-        row = (chunk.first, len(chunk), status, certified, chunk.nodes, chunk.seconds, packed.getvalue())
+        """Keep a chunk, and state it, in one transaction. One of the same parts that is there already stays if it has more of them
+        decided: it had more time."""
+        status = chunk.status.astype(np.int8)
+        row = (chunk.first, len(chunk), status.tobytes(), chunk.nodes, chunk.seconds, pack(chunk))
         with self._writing(), self.connection:
-            before = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
-            if before is None or np.count_nonzero(np.frombuffer(before[0], np.int8)) <= np.count_nonzero(chunk.status):
-                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self.connection.execute("BEGIN IMMEDIATE")  # nobody else writes between what is read here and what is written
+            found = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
+            before = np.frombuffer(b"" if found is None else found[0], dtype=np.int8)
+            if found is None or np.count_nonzero(before) <= np.count_nonzero(status):
+                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
+                stated = self.extent
+                counts = np.array([stated.undecided, stated.proved, stated.refuted])
+                counts += [int((status == one).sum()) - int((before == one).sum()) for one in (UNKNOWN, PROVED, VIOLATED)]
+                now = extent_of(self.about, stated.total, counts)
+                self.connection.execute("UPDATE extent SET value = ?", (json.dumps(asdict(now)),))
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
         """Yield (first, status) of all chunks, in order: all that a report needs."""
@@ -246,13 +320,8 @@ class PartitionStore:
             for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
                 kinds = np.frombuffer(status, dtype=np.int8) if isinstance(status, bytes) else np.empty(0, dtype=np.int8)
                 if not 0 < len(kinds) == count or not np.isin(kinds, (UNKNOWN, PROVED, VIOLATED)).all():
-                    raise CertificateError(f"{self.path}: {_damaged(first)}")
+                    raise CertificateError(f"{self.path}: {damaged(first)}")
                 yield first, kinds
-
-    def certified(self) -> dict[int, int]:
-        """Return how many parts of each chunk are said to be certified for float32, by the chunk's first part."""
-        with readable(self.path):
-            return {int(first): int(count) for first, count in self.connection.execute("SELECT first, float32 FROM chunks")}
 
     def effort(self) -> tuple[int, float]:
         """Boxes bounded and seconds of work of all chunks together."""
@@ -263,27 +332,19 @@ class PartitionStore:
     def chunks(self) -> Iterator[Chunk]:
         """Yield all chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""
         with readable(self.path):
-            numbers = [first for (first,) in self.connection.execute("SELECT first FROM chunks ORDER BY first")]
-        yield from map(self.chunk, numbers)
+            yield from map(self._chunk, self.connection.execute(f"SELECT {COLUMNS} FROM chunks ORDER BY first"))
 
     def chunk(self, first: int) -> Chunk:
         with readable(self.path):
-            nodes, seconds, packed = self.connection.execute(
-                "SELECT nodes, seconds, arrays FROM chunks WHERE first = ?", (first,)
-            ).fetchone()
+            return self._chunk(self.connection.execute(f"SELECT {COLUMNS} FROM chunks WHERE first = ?", (first,)).fetchone())
+
+    def _chunk(self, row: tuple[Any, ...]) -> Chunk:
+        first, status, nodes, seconds, packed = row
         try:
-            with zipfile.ZipFile(io.BytesIO(packed)) as zipped:
-                if sum(file.file_size for file in zipped.infolist()) > MAX_UNPACKED:
-                    raise ValueError(f"its arrays are larger than {MAX_UNPACKED >> 20} MiB")
-            with np.load(io.BytesIO(packed), allow_pickle=False) as content:
-                arrays = {name: content[name] for name in ARRAYS}
-            for name, value in arrays.items():
-                if value.dtype.kind != ("f" if name in REAL else "i") or value.ndim != (2 if name in WIDE else 1):
-                    raise ValueError(f"{name} is an array of another kind")
-        except Exception as error:  # numpy, zipfile and tokenize raise nearly everything where bytes were changed
-            raise CertificateError(f"{self.path}: {_damaged(first)}") from error
-        wide = {name: value.astype(np.int64) if value.dtype == np.int32 else value for name, value in arrays.items()}
-        return Chunk(first=first, nodes=nodes, seconds=seconds, **wide)
+            arrays = unpack(packed)
+        except (ValueError, TypeError, zlib.error) as error:
+            raise CertificateError(f"{self.path}: {damaged(first)}") from error
+        return Chunk(first=first, status=np.frombuffer(status, dtype=np.int8), nodes=nodes, seconds=seconds, **arrays)
 
 
 @contextmanager
@@ -291,9 +352,23 @@ def readable(store: Path) -> Iterator[None]:
     """Raise CertificateError where SQLite cannot read a store, or its columns hold something else."""
     try:
         yield
-    except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+    except (sqlite3.Error, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CertificateError(f"{store}: is damaged; expected {WRITTEN}: copy it again, or run again") from error
 
 
-def _damaged(first: int) -> str:
+def extent_of(about: dict[str, Any], total: int, counts: Iterable[int]) -> Extent:
+    """Return the extent of a store. counts: of parts that are unknown, proved, violated; the rest of the total is not reached."""
+    undecided, proved, refuted = map(int, counts)
+    return Extent.of(
+        about, proved=proved, refuted=refuted, undecided=undecided, not_reached=max(0, total - undecided - proved - refuted)
+    )
+
+
+def of_another_version(found: str, expected: str) -> str:
+    """Return what to say of a file that another version wrote."""
+    return f"is a file of another version ({found}), expected {expected}: write it again with this version"
+
+
+def damaged(first: int) -> str:
+    """Return what to say of a chunk that is not as we write it."""
     return f"the chunk of part {first} is damaged; expected {WRITTEN}: copy it again, or run again"

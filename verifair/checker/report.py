@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from verifair.checker.envelope import Extent
+
 Progress = Callable[[int, int], None]
 """Called with what is done, and all there is to do."""
 
@@ -23,32 +25,45 @@ class Rejection:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """proofs and leaves that were looked at; claimed: statements that only a solver vouches for, which nobody re-proved.
+    """proofs and leaves that were looked at.
 
-    refuted: of the proofs, those that are counterexamples.
-    float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
-    about the real-valued function only.
+    extent: how much of the question is answered, counted from the file.   unit: what is counted.
+    partial: the statement about what is decided was asked for, not one about all that was asked.
     """
 
     proofs: int
     leaves: int
-    claimed: int
     rejections: tuple[Rejection, ...]
     seconds: float
-    float32: int | None = None
-    refuted: int = 0
+    extent: Extent
+    unit: str
+    partial: bool = False
+
+    @property
+    def claimed(self) -> int:
+        """Statements that only a solver vouches for, which nobody re-proved."""
+        return self.extent.claimed
 
     @property
     def accepted(self) -> bool:
-        """Every statement of the certificate was re-proved."""
-        return not self.rejections
+        """Everything that the file states was re-proved, and it answers the whole question, or `partial` asks for no more."""
+        return not self.rejections and (self.partial or self.extent.whole)
+
+    @property
+    def missing(self) -> str | None:
+        """What the file leaves out of its question, in words; None where it answers all of it."""
+        left = self.extent
+        if left.whole:
+            return None
+        counts = [(left.not_reached, "not reached"), (left.undecided, "undecided")]
+        said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+        return f"{left.decided:,} of {left.total:,} {self.unit} are decided; {said}"
 
     @classmethod
     def of(
-        cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, claimed: int = 0,
-        float32: int | None = None,
+        cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, extent: Extent, unit: str
     ) -> CheckReport:
         """Return the report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
         ordered = tuple(sorted(rejections, key=lambda one: -1 if one.proof is None else one.proof))
         seconds = time.perf_counter() - started
-        return cls(proofs=proofs, leaves=leaves, claimed=claimed, rejections=ordered, seconds=seconds, float32=float32)
+        return cls(proofs=proofs, leaves=leaves, rejections=ordered, seconds=seconds, extent=extent, unit=unit)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from verifair.checker.envelope import Extent
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
@@ -24,6 +26,8 @@ class CheckSettings(Settings):
     """The network it is about (ONNX)."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """The schema it is about (TOML)."""
+    partial: bool = False
+    """Accept the statement about what is decided, where some of what was asked is not."""
     demo: str | None = None
     """Use a shipped network and schema: german or adult."""
 
@@ -37,15 +41,22 @@ class CheckAnswer(Answer):
     """`verifair check`: whether a file of proofs is accepted."""
 
     accepted: bool
-    """Every statement was proved again. False is no refutation: a solver's word cannot be proved again."""
+    """Every statement was proved again, of the whole question unless `partial` was given. False is no refutation: a solver's word
+    cannot be proved again."""
     format: str
     statement: str
     """What the file states, in words."""
+    extent: Extent
+    """How much of its question the file answers, counted from its content."""
+    unit: str
+    """What the extent counts."""
+    partial: bool
+    """--partial was given: the statement about what is decided was enough."""
+    missing: str | None
+    """What of its question the file leaves out, in words; null where it answers all of it."""
     claimed: Count
     """Statements that rest on a solver's word."""
     proofs: Count
-    float32: Count | None
-    """Of the proofs, those certified for float32: they hold of every float32 evaluation; null: none of this kind can be."""
     leaves: Count
     """Proved again."""
     rejections: list[str]
@@ -56,10 +67,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     """Prove again what a file states; exit with 1 where that is not accepted."""
     from encoders.onnx.reader import read_onnx
     from verifair import datasets
-    from verifair.cli.check_file import checked, kind_of, verdict
+    from verifair.cli.check_file import checked, kind_of, left_out, verdict
     from verifair.cli.output import console, save_answer
     from verifair.schema.schema import Schema
-    from verifair.systems.words import counted, float32_words
+    from verifair.systems.words import counted
     from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
@@ -72,19 +83,23 @@ def run(system: System, given: dict[str, Any]) -> None:
         network, schema = read_onnx(settings.model), Schema.load(settings.schema_file)
     screen = console()
     with keeping("nothing is accepted"):
-        statement, report = checked(settings.certificate, kind, network, schema)
+        statement, found = checked(settings.certificate, kind, network, schema)
+        report = replace(found, partial=settings.partial)
     screen.print(statement, soft_wrap=True, markup=False)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
         screen.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
-    screen.print(f"{verdict(report)}: {proofs}, {leaves} re-proved in {report.seconds:.1f} s")
-    if report.accepted and report.float32 is not None:
-        screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
+    done = f"{proofs}, {leaves} re-proved in {report.seconds:.1f} s"
+    if report.rejections or report.missing is None:
+        screen.print(f"{verdict(report)}: {done}")
+    else:
+        screen.print(f"{done}\n{verdict(report)}: {left_out(report)}", soft_wrap=True)
     answer = CheckAnswer(
-        accepted=report.accepted, format=kind, statement=statement, claimed=report.claimed, proofs=report.proofs,
-        float32=report.float32, leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
+        accepted=report.accepted, format=kind, statement=statement, extent=report.extent, unit=report.unit,
+        partial=report.partial, missing=report.missing, claimed=report.claimed, proofs=report.proofs,
+        leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
     )
     save_answer(files.json_file, answer)
     if not report.accepted:

@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
 from verifair.checker.kmax_certificate import KmaxCertificate
-from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, PartitionStore
+from verifair.checker.partition import PartitionStore, of_another_version
 from verifair.checker.report import CheckReport
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement
 from verifair.cli.output import progress_bar
@@ -70,6 +71,9 @@ def kind_of(path: Path) -> str:
         return kind
     if not head.lstrip().startswith(b"{"):
         raise CertificateError(f"{path}: is neither JSON with a certificate nor SQLite; {EXPECTED}: name another file")
+    old = next((one for one in (*known, partition.FORMAT) if kind.rpartition("/")[0] == one.rpartition("/")[0]), None)
+    if old is not None:
+        raise CertificateError(f"{path}: {of_another_version(kind, old)}")
     if kind or len(head) < HEAD:
         found = f"names {kind!r} as its format" if kind else "names no format"
         ours = f"{', '.join(known[:-1])} or {known[-1]}, as pba, certify, kmax and cec write"
@@ -109,12 +113,20 @@ def _flaw(cause: BaseException | None) -> str:
 
 def verdict(report: CheckReport) -> str:
     """Return what became of a file, in capitals."""
-    if report.accepted:
-        return "ACCEPTED"
+    if not report.rejections:
+        return "ACCEPTED" if report.extent.whole else "PARTIALLY ACCEPTED" if report.partial else "INCOMPLETE"
     if [one.reason for one in report.rejections] == [NOTHING_DECIDED]:
         return "NOTHING TO ACCEPT"
     # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
     return "CLAIMED, NOT RE-PROVABLE" if len(report.rejections) == report.claimed > 0 else "REJECTED"
+
+
+def left_out(report: CheckReport) -> str:
+    """Return what the statement of a file leaves out of its question, in words; empty where it answers all of it."""
+    if report.missing is None:
+        return ""
+    alone = f"--partial accepts the statement about the decided {report.unit} only"
+    return f"{report.missing}; {'nothing is stated about those' if report.partial else alone}"
 
 
 def checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[str, CheckReport]:
@@ -146,7 +158,15 @@ def _statement(given: Certificate, schema: Schema) -> str:
     if not isinstance(query, BoxQuery):
         sizes = ", ".join(map(_exactly, query.delta))
         of = f"{query.kind} by {who}," if who else query.kind
-        return f"It states: {counted(len(given.proofs), 'proof', 'proofs')} of {of} within {sizes} units; nothing about other rows."
+        found = given.extent
+        proved = counted(found.proved + found.claimed, "proof", "proofs")
+        counts = (
+            (found.refuted, "refuted, with a counterexample of each in the file"),
+            (found.undecided, "undecided: no proof of those is in the file"), (found.not_reached, "not reached"),
+        )
+        rest = "".join(f", {count:,} {what}" for count, what in counts if count)
+        said = f"{proved} of {found.total:,} statements asked{rest}"
+        return f"It states: {said}, of {of} within {sizes} units; nothing about other rows."
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:
@@ -168,10 +188,18 @@ def _counterfactuals_statement(given: Certificate, query: CounterfactualQuery, s
     flips = sum(other.get(row) != decided for row, decided in own.items())
     known = {feature.name for feature in schema.features}
     to = ", ".join(f"{name} = {_set_to(query, schema, name, value, known)}" for name, value in query.do.items())
+    left = "".join(
+        f"; {count:,} {what}"
+        for count, what in (
+            (given.extent.refuted, "more would be decided in both ways within the intervals, which the file does not show"),
+            (given.extent.undecided, "more are undecided"),
+        )
+        if count
+    )
     return (
         f"It states: with {to}, and what that causes, {flips:,} of {len(own):,} rows would be decided otherwise and "
         f"{len(own) - flips:,} as they are, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals (which the file calls: {query.origin}); nothing about other rows."
+        f"their intervals (which the file calls: {query.origin}){left}; nothing about other rows."
     )
 
 
@@ -184,9 +212,12 @@ def _set_to(query: CounterfactualQuery, schema: Schema, name: str, value: float,
 
 def _kmax_statement(given: KmaxCertificate, schema: Schema) -> str:
     query = given.query
+    known = {feature.name for feature in schema.features}
+    every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0
+    of = f"{len(query.combinations)} of {every}" if every > len(query.combinations) else f"all {len(query.combinations)}"
     return (
         f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
-        f"{len(query.combinations)} combinations of {', '.join(query.protected)}; {_box(query.box, schema)}."
+        f"{of} combinations of {', '.join(query.protected)}; {_box(query.box, schema)}."
     )
 
 
@@ -195,31 +226,29 @@ def _pairs_statement(given: ConsistencyCertificate) -> str:
     units = f"{_exactly(query.delta)} unit" + "s" * (query.delta != 1)
     where = f"wherever both move within {units}" if query.delta else "as they are"
     return (
-        f"It states: {len(given):,} pairs of people, {where}, are decided alike, with scores of their explanations (exact "
-        f"integrated gradients from the file's baselines) below {_exactly(query.threshold)}; nothing about other rows."
+        f"It states: {len(given):,} of {given.extent.total:,} pairs of people asked about, {where}, are decided alike, with scores "
+        f"of their explanations (exact integrated gradients from the file's baselines) below {_exactly(query.threshold)}; nothing "
+        "about other rows."
     )
 
 
 def _partition_statement(path: Path, schema: Schema) -> str:
-    counts = {PROVED: 0, VIOLATED: 0, UNKNOWN: 0}
     with PartitionStore(path) as store:
-        for _, status in store.statuses():
-            for one in counts:
-                counts[one] += int((status == one).sum())
-        about = store.about
+        about, found = store.about, store.extent
     protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
     epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
     what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
     with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
     near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
-    left = f" {counts[UNKNOWN]:,} parts are undecided." if counts[UNKNOWN] else ""
+    open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
+    left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
     try:
         where = _box({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
     except (TypeError, ValueError, AttributeError):
         where = "in a box that it does not describe"  # of a file that is rejected
     return (
-        f"It states: {what} {with_}{near} in {counts[PROVED]:,} parts (size {about.get('size')}); some does in each of "
-        f"{counts[VIOLATED]:,} others; the parts lie {where}.{left}"
+        f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); some does in "
+        f"each of {found.refuted:,} others{left}; the parts lie {where}."
     )
 
 

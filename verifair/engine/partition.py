@@ -19,7 +19,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from encoders.network import Array, Booleans, Integers
@@ -73,7 +72,7 @@ def certify_partition(
         raise QueryError(f"partition size = {size}: expected at least 2 values a block")
     budget = budget or Budget()
     box = box_of(query.schema, query.box)
-    partition = Partition.of(query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected])
+    partition = partition_of(query, size, box)
     if partition.count > 1 << 60:
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
@@ -117,6 +116,11 @@ def _order(count: int, step: int, seed: int, deadline: Deadline) -> Iterator[tup
         yield first, min(step, count - first)
 
 
+def partition_of(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> Partition:
+    """Return the partition of the query's box, `size` values a block; protected features are not cut."""
+    return Partition.of(query.schema.domain, *box, size=size, whole=[query.schema.index(name) for name in query.protected])
+
+
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
     """Return what a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
     names = [feature.name for feature in query.schema.features]
@@ -128,10 +132,10 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "protected": list(query.protected),
         "box": {name: [float(low), float(high)] for name, low, high in zip(names, *box, strict=True)},
         "differ": query.differ,
-        "arithmetic": query.arithmetic,
         "epsilon": query.epsilon,
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,
+        "parts": partition_of(query, size, box).count,
         "step": max(1, QUESTIONS // len(Pairs.of(query, *box))),
     }
 
@@ -164,8 +168,6 @@ class _Chunk:
         self.nodes = 0
         self.trees: dict[int, tuple[Integers, Array]] = {}  # by question: the tree's features and cuts
         self.phases: dict[int, list[PhaseTree]] = {}
-        self.float32 = np.zeros(len(part), dtype=bool)  # by question: its proof is certified for float32
-        self.short = np.zeros(len(part), dtype=bool)  # by question: no proof of it will be
         self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
 
     def decide(self) -> None:
@@ -183,7 +185,7 @@ class _Chunk:
 
     def _open_questions(self) -> Integers:
         """Questions without a proof of parts that are not refuted."""
-        return np.flatnonzero(self._unproved() & ~self.short & (self.status[self.part] != VIOLATED))
+        return np.flatnonzero(self._unproved() & (self.status[self.part] != VIOLATED))
 
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
         problem = replace(self.problem, batch=self.problem.batch.take(questions))
@@ -197,16 +199,11 @@ class _Chunk:
         ends = np.cumsum(sizes)
         for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
             self.trees[q] = feature[start:end], cut[start:end]
-        self.float32[questions[proved]] = decision.float32[proved].all(axis=1)
         for k, goal in zip(*np.nonzero(decision.status == open_goals.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
         why = {"time": Reason.TIME, "nodes": Reason.NODES}
-        short = (decision.status == open_goals.SHORT).any(axis=1)
-        self.short[questions] |= short
         for k in np.flatnonzero(self._settle()[questions]):
-            self.reason[self.part[questions[k]]] = REASONS.index(
-                Reason.FLOAT32 if short[k] else why.get(decision.out_of[k], Reason.NUMERICAL)
-            )
+            self.reason[self.part[questions[k]]] = REASONS.index(why.get(decision.out_of[k], Reason.NUMERICAL))
 
     def _settle(self) -> Booleans:
         """Parts all of whose questions are proved are; returns the questions (Q,) without a proof."""
@@ -226,7 +223,7 @@ class _Chunk:
         for q in questions.tolist() if self.problem.network.piecewise_linear else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
-            trees, float32 = [], True
+            trees = []
             for goal in range(len(self.problem.goals)):
                 seconds = self.deadline.left()
                 if seconds <= 0:
@@ -238,16 +235,9 @@ class _Chunk:
                 if answer.tree is None:
                     break
                 trees.append(answer.tree)
-                float32 = float32 and answer.float32
             if len(trees) == len(self.problem.goals):
-                self.phases[q], self.float32[q] = trees, float32
+                self.phases[q] = trees
         self._settle()
-
-    def _certified(self) -> npt.NDArray[np.int8]:
-        """Return (P,) parts all of whose proofs are certified for float32."""
-        certified = self.status == PROVED
-        certified[self.part[~self.float32]] = False
-        return np.asarray(certified, dtype=np.int8)
 
     def result(self, first: int, seconds: float) -> Chunk:
         proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
@@ -267,7 +257,7 @@ class _Chunk:
             phase_cut=_joined([tree.cut for tree in phases]).astype(np.float64),
             phase_start=_joined([np.diff(tree.start) for tree in phases]), phase_index=_joined([tree.index for tree in phases]),
             phase_value=_joined([tree.value for tree in phases]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
-            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2), float32=self._certified(),
+            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2),
             agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )
 

@@ -19,8 +19,9 @@ from verifair.systems.result import Probability, Seconds, Sha256, Shape
 class Standing(Enum):
     """How firmly a statement stands.
 
-    PROVED: holds at every legal input, and the separate checker accepted the proof in this run; for FGCE, holds on the rows used,
-    by a bound worked out again in whole numbers.   REFUTED: fails, an exact counterexample shows where.
+    PROVED: holds at every legal input that the statement is about, and the separate checker accepted the proof in this run (or the
+    part of the file that the statement is about); for FGCE, holds on the rows used, by a bound worked out again in whole numbers.
+    REFUTED: fails, an exact counterexample shows where.
     CLAIMED: a solver says so, nobody else has checked it.   MEASURED: computed from the rows of the table, or found by a search.
     UNKNOWN: not decided within the budget, or too close for the arithmetic.
     SKIPPED: the analysis did not run; the statement says why.
@@ -118,8 +119,10 @@ class Evidence(Shape):
     """In one sentence."""
     command: str
     """Checks it again, from the page's folder."""
-    checked: Literal["accepted", "rejected", "not re-checked"]
-    """By the separate checker, in this run."""
+    checked: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
+    """By the separate checker, in this run; in part: what is decided was proved again, and some of what was asked is open."""
+    missing: str | None = None
+    """What of its question the file leaves out, in words."""
 
 
 class Source(Shape):

@@ -53,7 +53,7 @@ class VerdictShape(Shape):
     """Why it is unknown; null otherwise."""
     witness: WitnessShape | None
     lower: float | None
-    """Certified lower bound of what has to stay positive, a proof's margin; null: not computed."""
+    """Certified lower bound of what has to stay positive; null: not computed."""
     upper: float | None
     """Least value met of what has to stay positive; null: none was met."""
     certificate: CertificateNote | None
@@ -61,8 +61,6 @@ class VerdictShape(Shape):
     """The methods that decided."""
     semantics: str
     """Which function the verdict is about."""
-    float32: bool | None
-    """Whether a proof is certified for float32: it holds of every float32 evaluation too; null: nothing is proved."""
     seconds: Seconds
     outcomes: list[SolverOutcome]
 
@@ -102,8 +100,6 @@ class FairnessQuery(PairQuery):
     kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
     """Probabilities may differ by so much; null: decisions may not flip."""
-    arithmetic: Literal["real", "float32"]
-    """float32: proofs must hold of every float32 evaluation as well."""
 
 
 class GapQuery(PairQuery):

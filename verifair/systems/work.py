@@ -131,9 +131,9 @@ class Work:
         certificate.save(self.certificate)
         return self.certificate
 
-    def check_line(self, file: Path) -> str:
-        """Return how to check a file of proofs."""
-        return f"{file} (verifair check {file} {self.options})"
+    def check_line(self, file: Path, *, partial: bool = False) -> str:
+        """Return how to check a file of proofs, or of a part of what was asked."""
+        return f"{file} (verifair check {file} {self.options}{' --partial' * partial})"
 
     def unsaved_line(self, why: str) -> str | None:
         """Return what became of a certificate that was asked for and that there is none of; None when nobody asked."""
@@ -154,15 +154,18 @@ class Work:
     def checked(self, name: str, proves: str, check: Callable[[Path, Progress], CheckReport]) -> Evidence:
         """Return the evidence in a file that is there already."""
         assert self.folder is not None
-        path = self.folder / name
+        path, missing = self.folder / name, None
+        said: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
         try:
             report = check(path, self.stopping(f"re-checking {name}"))
-            said: Literal["accepted", "rejected", "not re-checked"] = "accepted" if report.accepted else "rejected"
+            said = "rejected" if report.rejections else "accepted" if report.accepted else "accepted in part"
+            missing = report.missing
         except OutOfTime:
             said = "not re-checked"
         return Evidence(
-            file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves,
-            command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}", checked=said,
+            file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves, missing=missing,
+            command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}{' --partial' * (missing is not None)}",
+            checked=said,
         )
 
 
@@ -181,5 +184,8 @@ def called(name: str) -> str:
 
 
 def standing(evidence: Evidence) -> Standing:
-    """Return PROVED only for what the checker accepted in this very run."""
-    return Standing.PROVED if evidence.checked == "accepted" else Standing.CLAIMED
+    """Return PROVED only for what the checker accepted in this very run.
+
+    What was accepted in part is proved of what is decided, and a statement that stands on it says so.
+    """
+    return Standing.PROVED if evidence.checked in ("accepted", "accepted in part") else Standing.CLAIMED

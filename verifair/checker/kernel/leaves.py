@@ -102,8 +102,7 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves:
-    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), tasks, and whether they
-    are claimed to be certified for float32."""
+    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), and tasks."""
 
     tasks: Tasks
     task: Integers
@@ -111,7 +110,6 @@ class Leaves:
     lower: Array
     upper: Array
     bound: Array
-    float32: Booleans
 
 
 def classes_of(network: Network) -> int:

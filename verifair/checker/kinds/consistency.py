@@ -73,12 +73,15 @@ def check_consistency(
             boxes += used
             if progress is not None:
                 progress(min(start + PAIRS_BOUNDED, len(given)), len(given))
-    return CheckReport.of(found, proofs=len(given), leaves=boxes, started=started)
+    return CheckReport.of(found, proofs=len(given), leaves=boxes, started=started, extent=given.extent, unit="pairs")
 
 
 def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) -> Iterator[str]:
     """Yield reasons for which the pairs need not be looked at."""
     yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
+    stated = np.column_stack([given.rows, given.counterparts, given.baseline])
+    if len(np.unique(stated, axis=0)) < len(given):
+        yield "a pair stands in it twice"
     if given.query.epsilon != EPSILON:
         yield f"its score has epsilon = {given.query.epsilon:g} in the norms, expected {EPSILON:g}"
     if network.outputs > 2:

@@ -48,8 +48,12 @@ def check_kmax(
     network.require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
     given = certificate if isinstance(certificate, KmaxCertificate) else KmaxCertificate.load(certificate)
-    many = f"the network has {network.outputs} logits: buckets of one probability need one or two"
-    count, reason = 0, next(given.misfits(network, schema, many if network.outputs > 2 else None), None)
+    flaw = None
+    if network.outputs > 2:
+        flaw = f"the network has {network.outputs} logits: buckets of one probability need one or two"
+    elif not given.extent.whole:
+        flaw = "a bound holds for all combinations of the query: none can be undecided or not reached"
+    count, reason = 0, next(given.misfits(network, schema, flaw), None)
     if reason is None:
         root = root_of(given, schema)
         leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain)
@@ -59,7 +63,7 @@ def check_kmax(
             count = len(leaves.claim)
             reason = _KmaxChecker(network, schema, given.query, leaves).run(progress)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
-    return CheckReport.of(rejections, proofs=1, leaves=count, started=started)
+    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

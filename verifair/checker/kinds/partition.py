@@ -3,7 +3,9 @@
 As `check`, it imports neither the engine, nor its bounds, nor a solver; what a part is and how the file is laid out
 (`verifair.checker.partition`) are definitions that it shares. For a part and a pair z < z' of protected combinations (with every
 shift of what is relaxed) the first copy lies in the part and the second one in the query's box; both directions are claimed.
-Chunk by chunk, so that millions of parts need no more memory than one.
+How many parts are proved, refuted, undecided and not reached is counted from the partition's definition and the chunks, and
+compared with what the file states. Chunks are checked many at a time, so that the cost is that of the leaves, however they are
+chunked, and millions of parts need no more memory than some thousand leaves.
 """
 
 from __future__ import annotations
@@ -11,22 +13,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Batched, GapGoal, Regions
-from verifair.checker.envelope import about_another
+from verifair.checker.envelope import Extent, about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw
-from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore
+from verifair.checker.partition import ARRAYS, PROVED, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore, damaged, extent_of
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.errors import CertificateError
@@ -36,6 +37,8 @@ DIRECTIONS = ((1, 0), (0, 1))
 """Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
 MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
 """Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
+PARTS_HELD, NODES_HELD = 2048, 1 << 15
+"""Parts, and nodes of their trees, that chunks are joined up to before they are checked; a chunk is never cut."""
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 
 
@@ -51,6 +54,20 @@ class _PartQuestions(Batched):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Parts:
+    """Chunks, joined: `chunk` has their arrays, part (P,) the numbers of its parts."""
+
+    part: Integers
+    chunk: Chunk
+
+    @classmethod
+    def of(cls, chunks: list[Chunk]) -> _Parts:
+        arrays = {name: np.concatenate([getattr(one, name) for one in chunks]) for name in ("status", *ARRAYS)}
+        part = np.concatenate([one.first + np.arange(len(one)) for one in chunks])
+        return cls(part=part, chunk=Chunk(first=chunks[0].first, nodes=0, seconds=0.0, **arrays))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _StoredQuery:
     """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`; in each
     direction what is asked, and of which margin."""
@@ -62,7 +79,6 @@ class _StoredQuery:
     shift: Array
     asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
-    float32: bool
 
     @property
     def differs(self) -> Booleans:
@@ -70,9 +86,9 @@ class _StoredQuery:
         out[self.index] = True
         return out
 
-    def questions(self, first: int, parts: Integers) -> _PartQuestions:
-        """Return the questions about some of the parts from `first` on."""
-        low, high = self.partition.boxes(first + parts)
+    def questions(self, parts: Integers) -> _PartQuestions:
+        """Return the questions about some parts."""
+        low, high = self.partition.boxes(parts)
         part, pair = (one.ravel() for one in np.meshgrid(np.arange(len(parts)), np.arange(len(self.z)), indexing="ij"))
         shift = self.shift[pair]
         lower = np.maximum(low[part], self.partition.lower - shift)
@@ -80,7 +96,7 @@ class _StoredQuery:
         lower[:, self.index] = upper[:, self.index] = self.z[pair]
         prime = lower.copy()
         prime[:, self.index] = self.z_prime[pair]
-        every = _PartQuestions(lower=lower, upper=upper, prime=prime, offset=shift, part=first + parts[part])
+        every = _PartQuestions(lower=lower, upper=upper, prime=prime, offset=shift, part=parts[part])
         return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
@@ -91,34 +107,53 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
     """
     started = time.perf_counter()
     found: list[Rejection] = []
-    proofs = leaves = float32 = 0
+    proofs = leaves = 0
     with PartitionStore(path) as store:
-        query = _understood(path, store.about, network, schema)
+        query, extent = _understood(path, store.about, network, schema), store.extent
         if isinstance(query, str):
             found.append(Rejection(proof=None, reason=query))
-            recorded: dict[int, npt.NDArray[np.int8]] = {}
         else:
-            counted = store.certified()
-            spans = [(first, len(status)) for first, status in store.statuses()]
-            if any(a + n > b for (a, n), (b, _) in pairwise(spans)):
-                found.append(Rejection(proof=None, reason="chunks overlap"))
-            recorded = dict(store.statuses())
-            if not any((status != UNKNOWN).any() for status in recorded.values()):
+            counted, flaws = _counted(store, query.partition)
+            found += [Rejection(proof=None, reason=flaw) for flaw in (*flaws, extent.differs(counted)) if flaw is not None]
+            extent = counted
+            if not flaws and not counted.decided:
                 found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
-            for done, chunk in enumerate(store.chunks(), start=1):
-                more, count, used, certified = _check_chunk(chunk, query, network, schema)
-                if counted[chunk.first] != int(chunk.float32.sum()):
-                    more.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
-                if not np.array_equal(recorded[chunk.first], chunk.status):
-                    more.append(Rejection(proof=chunk.first, reason="its verdicts are recorded twice, and differ"))
-                found, proofs, leaves, float32 = found + more, proofs + count, leaves + used, float32 + certified
+            done = 0
+            for joined in () if flaws else _joined(store, schema):
+                more, count, used = _check_parts(joined, query, network, schema)
+                found, proofs, leaves, done = found + more, proofs + count, leaves + used, done + len(joined.part)
                 if progress is not None:
-                    progress(done, len(spans))
-    seconds = time.perf_counter() - started
-    return CheckReport(
-        proofs=proofs, leaves=leaves, claimed=0, rejections=tuple(found), seconds=seconds, float32=float32,
-        refuted=sum(int((status == VIOLATED).sum()) for status in recorded.values()),
-    )
+                    progress(done, counted.total - counted.not_reached)
+    return CheckReport.of(found, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts")
+
+
+def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[str]]:
+    """Return how many parts the chunks decide, and what is wrong with where they lie."""
+    counts, end, flaws = np.zeros(3, dtype=np.int64), 0, []
+    for first, status in store.statuses():
+        if not 0 <= first <= partition.count - len(status):
+            flaws.append(f"the chunk of part {first} lies outside the partition of {partition.count:,} parts")
+        elif first < end:
+            flaws.append(f"chunks overlap: part {first} stands in two")
+        counts += np.bincount(status, minlength=3)
+        end = max(end, first + len(status))
+    return extent_of(store.about, partition.count, counts), flaws
+
+
+def _joined(store: PartitionStore, schema: Schema) -> Iterator[_Parts]:
+    """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes."""
+    held: list[Chunk] = []
+    parts = nodes = 0
+    for chunk in store.chunks():
+        if (chunk.x.shape[1], chunk.margins.shape[1]) != (schema.domain.variables, 2):
+            raise CertificateError(f"{store.path}: {damaged(chunk.first)}")
+        held.append(chunk)
+        parts, nodes = parts + len(chunk), nodes + len(chunk.feature) + len(chunk.phase_feature)
+        if parts >= PARTS_HELD or nodes >= NODES_HELD:
+            yield _Parts.of(held)
+            held, parts, nodes = [], 0, 0
+    if held:
+        yield _Parts.of(held)
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _StoredQuery | str:
@@ -135,9 +170,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         index = [names.index(name) for name in about["protected"]]
         relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
         epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
-        if about["arithmetic"] not in ("real", "float32"):
-            raise ValueError("no arithmetic")
-        epsilon = None if epsilon is None else _number(epsilon)
+        epsilon, parts = None if epsilon is None else _number(epsilon), _whole(about["parts"])
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
         said = f"what it says of its query {flaw}; expected {WRITTEN}"
@@ -157,6 +190,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     partition = Partition.of(domain, lower, upper, size=size, whole=index)
     if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
         return "the query has more pairs, shifts or parts than certify --partition takes"
+    if partition.count != parts:
+        return f"it says that it is about {parts:,} parts, but its box and size make {partition.count:,}"
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     if not len(z):
         return "the query's box leaves its protected features no two values: it claims nothing"
@@ -165,7 +200,6 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
-        float32=about["arithmetic"] == "float32",
     )
 
 
@@ -201,16 +235,15 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int, int]:
-    """Return rejections, statements looked at, leaves, and proofs certified for float32 of one chunk."""
+def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
+    """Return rejections, statements looked at, and leaves of some chunks."""
     found: list[Rejection] = []
-    flaw = _shape_flaw(chunk, query)
-    if flaw is not None:
-        return [Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0
-    asked = query.questions(chunk.first, np.flatnonzero(chunk.status == PROVED))
+    chunk = joined.chunk
+    asked = query.questions(joined.part[chunk.status == PROVED])
     if len(chunk.size) != len(asked):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0, 0
-    float32 = chunk.float32[asked.part - chunk.first] == 1
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0
+    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
+        return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
     boxes: list[tuple[Array, Array]] = []
     ends = np.cumsum(chunk.size)
     phases = _phase_trees(chunk)
@@ -223,9 +256,7 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
                     lower=lower[0], upper=upper[0], prime=asked.prime[q], offset=asked.offset[q], differs=query.differs,
                     margin=margin, asked=goal,
                 )
-                why = "its proof is missing" if tree is None else phase_flaw(
-                    tree, task, network, schema.domain, float32=bool(float32[q])
-                )
+                why = "its proof is missing" if tree is None else phase_flaw(tree, task, network, schema.domain)
                 reasons += [] if why is None else [why]
             lower, upper = lower[:0], upper[:0]
         elif chunk.size[q] > 1:
@@ -243,30 +274,15 @@ def _check_chunk(chunk: Chunk, query: _StoredQuery, network: Network, schema: Sc
         found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
     leaves = sum(len(low) for low, _ in boxes)
     if leaves:
-        found += _confirm(boxes, asked, float32, query, network, schema)
-    found += _check_witnesses(chunk, query, network, schema)
-    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves, 2 * int(float32.sum())
-
-
-def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
-    """Return what is wrong with a chunk before anything is proved, or None."""
-    if not (chunk.first >= 0 and chunk.first + len(chunk) <= query.partition.count):
-        return "the chunk lies outside the partition"
-    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
-        return "its trees do not fit together"
-    whole = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
-    if not whole or (chunk.status[chunk.float32 == 1] != PROVED).any():
-        return "what is certified for float32 is not proved"
-    if query.float32 and (chunk.float32[chunk.status == PROVED] == 0).any():
-        return "the query asks for float32, and a proof is not certified for it"
-    return None
+        found += _confirm(boxes, asked, query, network, schema)
+    found += _check_witnesses(joined, query, network, schema)
+    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves
 
 
 def _confirm(
-    boxes: list[tuple[Array, Array]], asked: _PartQuestions, float32: Booleans, query: _StoredQuery, network: Network,
-    schema: Schema,
+    boxes: list[tuple[Array, Array]], asked: _PartQuestions, query: _StoredQuery, network: Network, schema: Schema
 ) -> list[Rejection]:
-    """Confirm both directions on every leaf. float32: (Q,) questions whose proofs claim to be certified for float32."""
+    """Confirm both directions on every leaf."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
@@ -276,7 +292,7 @@ def _confirm(
             margin=np.tile(margin, (len(asked), 1)), asked=(goal,), which=np.zeros(len(asked), dtype=np.int64),
         )
         proof, bound = asked.part[question], np.zeros(len(low))
-        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound, float32=float32[question])
+        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound)
         found += LeafChecker(network, schema.domain, leaves).run()
     return found
 
@@ -313,16 +329,17 @@ def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: 
     return found
 
 
-def _check_witnesses(chunk: Chunk, query: _StoredQuery, network: Network, schema: Schema) -> list[Rejection]:
+def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> list[Rejection]:
     """Check every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
-    parts, domain = np.flatnonzero(chunk.status == VIOLATED), schema.domain
-    if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x) or chunk.x.shape[1] != domain.variables:
+    chunk, domain = joined.chunk, schema.domain
+    parts = joined.part[chunk.status == VIOLATED]
+    if not len(parts) == len(chunk.pair) == len(chunk.goal) == len(chunk.x):
         return [Rejection(proof=chunk.first, reason=f"{len(chunk.x)} witnesses for {len(parts)} refuted parts")]
     if not len(parts):
         return []
     if not ((chunk.pair >= 0) & (chunk.pair < len(query.z)) & np.isin(chunk.goal, (0, 1))).all():
         return [Rejection(proof=chunk.first, reason="a witness names a pair or direction that does not exist")]
-    low, high = query.partition.boxes(chunk.first + parts)
+    low, high = query.partition.boxes(parts)
     low[:, query.index] = high[:, query.index] = query.z[chunk.pair]
     prime = chunk.x + query.shift[chunk.pair]
     prime[:, query.index] = query.z_prime[chunk.pair]
@@ -331,7 +348,7 @@ def _check_witnesses(chunk: Chunk, query: _StoredQuery, network: Network, schema
     x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
     good &= _refuted(network, domain.encode(x), domain.encode(prime), chunk.goal, query.epsilon)
     return [
-        Rejection(proof=int(chunk.first + part), reason=f"its witness x = {chunk.x[k].tolist()} is none")
-        for k, part in enumerate(parts)
+        Rejection(proof=part, reason=f"its witness x = {chunk.x[k].tolist()} is none")
+        for k, part in enumerate(parts.tolist())
         if not good[k]
     ]

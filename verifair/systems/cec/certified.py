@@ -28,7 +28,6 @@ from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
 from verifair.engine.questions import decisions, neighbourhood
-from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
@@ -146,7 +145,13 @@ def certify_consistency(
             bound[k], count[k] = pair.bound if pair.proved else np.nan, pair.boxes
         if progress is not None:
             progress(min(start + PAIRS, len(candidates)), len(candidates))
-    proved = np.flatnonzero(status == CERTIFIED)
+    # Several pairs of people with the same values are one statement.
+    asked = np.column_stack([raw[audit.individual], other[audit.counterpart], baseline[audit.individual]])[candidates]
+    same = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
+    sure, first = np.unique(same[status[candidates] == CERTIFIED], return_index=True)
+    left = np.setdiff1d(same, sure)
+    late = np.setdiff1d(left, same[count[candidates] > 0])
+    proved = np.sort(candidates[status[candidates] == CERTIFIED][first])
     distinct, which = np.unique(baseline[audit.individual[proved]], axis=0, return_inverse=True)
     query = ConsistencyQuery(
         kind="explanation-consistency", delta=float(delta), threshold=float(audit.threshold), epsilon=EPSILON
@@ -155,6 +160,7 @@ def certify_consistency(
         network_sha256=network.source_sha256, schema_sha256=schema.sha256, semantics=semantics(network), query=query,
         features=tuple(feature.name for feature in schema.features), baselines=distinct, rows=raw[audit.individual[proved]],
         counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1), boxes=count[proved],
+        undecided=len(left) - len(late), not_reached=len(late),
     )
     return CertifiedConsistency(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
@@ -177,14 +183,10 @@ def _decided(
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
-    open_ = Open[Items](PAIRS)
-
-    def step(batch: Items) -> None:
-        _refine(network, schema, batch.items.tolist(), threshold, most)
-        open_.add(Items.of([pair for pair in batch.items if pair.under_way]))
-
-    open_.add(Items.of([pair for pair in pairs if pair.under_way]))
-    subdivide(open_, step, ended=lambda: time.perf_counter() > deadline)
+    while any(pair.under_way for pair in pairs):
+        if time.perf_counter() > deadline:
+            break
+        _refine(network, schema, [pair for pair in pairs if pair.under_way], threshold, most)
     return pairs
 
 

@@ -10,7 +10,7 @@ References: PBA, section 2; FGCE, problems 1 and 2.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,9 +20,10 @@ import pandas as pd
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.certificate import Certificate, Claim, Counterexample, answered
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
+from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness
@@ -103,9 +104,9 @@ def certify_robust(
             progress((done + 1) * len(raw), len(deltas) * len(raw))
     keys = [(row, one) for row in range(len(raw)) for one in deltas]
     lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
-    proofs = [proof for row, one in keys for proof in _proofs(raw[row], one, found[one][row])]
+    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
-    return CertifiedRobustness(table=table, certificate=_certificate(query, proofs) if proofs else None)
+    return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
 
 def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
@@ -216,23 +217,31 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
     }
 
 
-def _proofs(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> list[Proof]:
-    """Return one for each other class, where all of them are beaten."""
-    if any(answer.status is not Status.PROVED for answer in answers.values()):
-        return []
-    out = []
+Decided = tuple[RowStatement, Tree | PhaseTree | Claim | Counterexample | None]
+
+
+def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Iterator[Decided]:
+    """Yield that the positive class beats each other one, and what proves or refutes it."""
     for loser, answer in answers.items():
         statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
-        out.append(Proof(statement=statement, evidence=answer.evidence))
-    return out
+        if answer.status is Status.PROVED:
+            yield statement, answer.evidence
+        elif answer.status is Status.VIOLATED and answer.witness is not None:
+            yield statement, Counterexample(x=tuple(answer.witness.tolist()))
+        else:
+            yield statement, None
 
 
-def _certificate(query: Robustness, proofs: Sequence[Proof]) -> Certificate:
+def _certificate(query: Robustness, decided: Sequence[Decided]) -> Certificate | None:
+    """Return the proofs and counterexamples; None where nothing is proved."""
+    content = answered(decided)
+    if all(isinstance(one.evidence, Counterexample) for one in content["proofs"]):
+        return None
     return Certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=query.schema.sha256,
         semantics=semantics(query.network),
         query=RowsQuery(kind="robustness", protected=(), delta=tuple(sorted({float(one) for one in query.delta}))),
         features=tuple(feature.name for feature in query.schema.features),
-        proofs=tuple(proofs),
+        **content,
     )

@@ -8,18 +8,18 @@ from typing import Any
 import pandas as pd
 from scipy.special import expit
 
-from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.certificate import Certificate, Claim, Counterexample, answered
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
+from verifair.checker.tree import Tree
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
-from verifair.engine.verdict import Witness
+from verifair.engine.verdict import Status, Witness
 from verifair.systems.pba.rows import Table
 
 
 def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: pd.DataFrame) -> Certificate:
-    """All proofs of a run of one query, each with the statement that it proves."""
-    proved = verdicts[verdicts["status"] == "proved"]
+    """All proofs and counterexamples of a run of one query, each with the statement that it proves or refutes."""
     return Certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=query.schema.sha256,
@@ -30,11 +30,14 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
             delta=tuple(float(d) for d in query.delta),
         ),
         features=tuple(feature.name for feature in query.schema.features),
-        proofs=tuple(_proof(query, table, line) for line in proved.itertuples(index=False)),
+        **answered(_decided(query, table, line) for line in verdicts.itertuples(index=False)),
     )
 
 
-def _proof(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof:
+def _decided(
+    query: PersistentBias | Robustness, table: Table, line: Any
+) -> tuple[RowStatement, Tree | Claim | Counterexample | None]:
+    """Return the statement of a verdict, and what decides it."""
     row = table.raw[line.row].copy()
     bias = line.goal in ("observed", "flipped")
     if line.goal == "robust-flipped":
@@ -46,8 +49,12 @@ def _proof(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof
         classes=(int(line.label), int(line.against)),
         prime={line.sensitive: float(line.to)} if bias else {},
     )
-    evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
-    return Proof(statement=statement, evidence=evidence, float32=bool(line.float32))
+    match line.status:
+        case Status.PROVED.value:
+            return statement, load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
+        case Status.VIOLATED.value:
+            return statement, Counterexample(x=tuple(json.loads(line.witness)))
+    return statement, None
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:

@@ -13,6 +13,7 @@ from scipy.special import expit
 from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
+from verifair.checker.envelope import Extent
 from verifair.checker.report import CheckReport
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
@@ -150,14 +151,20 @@ class Saved:
         Path(path).write_text("proof")
 
 
-def report(*rejections: object) -> CheckReport:
-    return CheckReport(proofs=1, leaves=1, claimed=0, rejections=rejections, seconds=0.0)  # type: ignore[arg-type]
+def report(*rejections: object, undecided: int = 0) -> CheckReport:
+    extent = Extent.of({}, proved=1, undecided=undecided)
+    return CheckReport(proofs=1, leaves=1, rejections=rejections, seconds=0.0, extent=extent, unit="parts")  # type: ignore[arg-type]
 
 
 def test_only_what_the_checker_accepted_in_this_run_is_called_proved(tmp_path: Path) -> None:
     accepted = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report())
     assert (accepted.checked, standing(accepted)) == ("accepted", Standing.PROVED)
     assert accepted.command == "verifair check r.files/a.json --demo german"
+    part = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report(undecided=2))
+    assert (part.checked, part.missing) == ("accepted in part", "1 of 3 parts are decided; 2 undecided")
+    assert part.command == "verifair check r.files/a.json --demo german --partial"
+    wrong = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report("no", undecided=2))
+    assert (wrong.checked, standing(wrong)) == ("rejected", Standing.CLAIMED)
     rejected = work(tmp_path).keep("b.json", Saved(), "p", lambda path, tell: report("no"))
     assert (rejected.checked, standing(rejected)) == ("rejected", Standing.CLAIMED)
 

@@ -322,7 +322,7 @@ def test_touching_zero_is_no_flip() -> None:
 
 
 NETWORK = mixed_network(3)
-GOOD = proof_of(NETWORK)
+GOOD, OTHER = proof_of(NETWORK), proof_of(NETWORK, "flipped")
 
 
 def nudged(tree: Tree) -> Tree:
@@ -368,7 +368,7 @@ def resplit(tree: Tree, feature: int) -> Tree:
 ])
 def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None:
     assert check(certificate(NETWORK, GOOD), network=NETWORK, schema=SCHEMA).accepted
-    bad = certificate(NETWORK, GOOD, replace(GOOD, evidence=change(GOOD.evidence)))
+    bad = certificate(NETWORK, OTHER, replace(GOOD, evidence=change(GOOD.evidence)))
     bad.save(tmp_path / "bad.json")
     report = check(tmp_path / "bad.json", network=NETWORK, schema=SCHEMA)
     assert not report.accepted
@@ -473,7 +473,7 @@ def test_wrong_fairness_queries_are_rejected(change: dict[str, object], reason: 
 
 def test_claims_are_reported_and_not_accepted(tmp_path: Path) -> None:
     claim = Claim(backend="scip", version="9", tolerance=1e-6)
-    mixed = certificate(NETWORK, GOOD, replace(GOOD, evidence=claim))
+    mixed = certificate(NETWORK, OTHER, replace(GOOD, evidence=claim))
     mixed.save(tmp_path / "mixed.json")
     loaded = Certificate.load(tmp_path / "mixed.json")
     assert loaded.trust is Trust.CLAIMED
@@ -512,7 +512,7 @@ def broken_files() -> dict[str, bytes]:
 def test_broken_files_are_one_clear_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(broken_files()[name])
-    with pytest.raises(CertificateError, match=r"broken\.json: .*expected a verifair-certificate/1 file"):
+    with pytest.raises(CertificateError, match=r"broken\.json: .*expected a verifair-certificate/2 file"):
         check(path, network=NETWORK, schema=SCHEMA)
 
 

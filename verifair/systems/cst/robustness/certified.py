@@ -18,7 +18,6 @@ Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggi
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +36,6 @@ from verifair.checker.statement import CounterfactualStatement
 from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
-from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
@@ -193,29 +191,23 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Corners first, then the whole box of every row, then parts of it."""
-        open_ = Open[Items](sys.maxsize)
-
-        def ended() -> bool:
-            left = {part.row for batch in open_.batches for part in batch.items}
-            if progress is not None:
-                progress(len(self.people) - len(left), len(self.people))
-            late = time.monotonic() > self.deadline
-            self.reason.update({row: TIME for row in left if late})
-            return late
-
         self._look_at_corners()
-        open_.add(Items.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
-        subdivide(open_, lambda parts: open_.add(Items.of(self._cut(parts.items.tolist()))), ended=ended)
-
-    def _cut(self, parts: list[Part]) -> list[Part]:
-        """Return what is left of parts, cut further: those of rows that are neither decided nor given up."""
-        left = self._decide(parts, 0) + self._decide(parts, 1)
-        self._look_at([(part.row, theta) for part in left for theta in part.samples()])
-        left = [part for part in left if not self._settled(part.row)]
-        halves, stuck = self.cells.cut(left)
-        exact = [part for part in stuck if not part.exact and self._without_padding(part)]
-        self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
-        return [part for part in halves + exact if not self._settled(part.row)]
+        open_ = self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])
+        while open_:
+            if progress is not None:
+                progress(len(self.people) - len({part.row for part in open_}), len(self.people))
+            if time.monotonic() > self.deadline:
+                self.reason.update({part.row: TIME for part in open_})
+                return
+            left = self._decide(open_, 0) + self._decide(open_, 1)
+            self._look_at([(part.row, theta) for part in left for theta in part.samples()])
+            left = [part for part in left if not self._settled(part.row)]
+            halves, stuck = self.cells.cut(left)
+            exact = [part for part in stuck if not part.exact and self._without_padding(part)]
+            self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
+            open_ = [part for part in halves + exact if not self._settled(part.row)]
+        if progress is not None:
+            progress(len(self.people), len(self.people))
 
     def _without_padding(self, part: Part) -> bool:
         """Give a part the box that rational arithmetic finds; tells whether that is a smaller one (rounding at a tie, mostly)."""
@@ -278,10 +270,15 @@ class _Search:
 
 def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:
     proofs = []
+    found: dict[tuple[tuple[float, ...], tuple[float, ...]], str] = {}  # several people with the same values are one row
     for k in range(len(people)):
-        if search.status(k) not in (FLIPS, STAYS):
+        key, status = (tuple(people.raw[k].tolist()), people.also(k)), search.status(k)
+        before = found.get(key)
+        if before is None or before == UNKNOWN:
+            found[key] = status
+        if status not in (FLIPS, STAYS) or before in (FLIPS, STAYS):
             continue
-        row, also, own, other = tuple(people.raw[k].tolist()), people.also(k), int(people.factual[k]), int(search.estimated[k])
+        (row, also), own, other = key, int(people.factual[k]), int(search.estimated[k])
         statement = CounterfactualStatement(goal="factual", row=row, also=also, classes=(own, 1 - own))
         proofs.append(Proof(statement=statement, evidence=Tree.leaf(None)))
         for part, tree in search.proved[k]:
@@ -292,8 +289,10 @@ def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, 
             proofs.append(Proof(statement=statement, evidence=tree))
     if not proofs:
         return None
+    count = Counter(found.values())
     return Certificate(
         network_sha256=people.network.source_sha256, schema_sha256=people.schema.sha256, semantics=semantics(people.network),
+        undecided=count[UNKNOWN], depends=count[DEPENDS],
         query=people.query(low, high, origin), features=tuple(feature.name for feature in people.schema.features),
         proofs=tuple(proofs),
     )

@@ -16,7 +16,7 @@ from scipy.special import expit
 from encoders.evaluate import gap
 from encoders.network import Array, Integers
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
-from verifair.engine.partition import describe
+from verifair.engine.partition import describe, partition_of
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
 from verifair.engine.verdict import Reason, Witness
@@ -59,7 +59,7 @@ def summary(
             _count_blocks(blocks, partition, part, status)
             placed.settle(first, status)
             if (status == UNKNOWN).any() or (status == VIOLATED).any():
-                opened.read(store.chunk(first), status)
+                opened.read(store.chunk(first))
             if progress is not None:
                 progress(first + len(status), partition.count)
         counts[NOT_REACHED] = partition.count - counts.sum()
@@ -74,7 +74,6 @@ def summary(
             rows=placed.counts(),
             reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
             float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
-            certified_for_float32=sum(store.certified().values()),
             nodes=nodes,
             work_seconds=seconds,
             blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
@@ -86,8 +85,7 @@ def _partition_of(store: PartitionStore, query: IndividualFairness, box: tuple[A
     size = store.about.get("size")
     if not isinstance(size, int) or {k: v for k, v in store.about.items() if k != "format"} != describe(query, size, box):
         raise DataError(f"{store.path}: holds another question; pass the same model, schema and options as it was made with")
-    whole = [query.schema.index(name) for name in query.protected]
-    return Partition.of(query.schema.domain, *box, size=size, whole=whole)
+    return partition_of(query, size, box)
 
 
 def _statuses(store: PartitionStore, count: int) -> Iterator[tuple[int, Integers]]:
@@ -164,9 +162,8 @@ class _Opened:
     float32: Integers = field(default_factory=lambda: np.zeros(3, dtype=np.int64))
     starkest: list[_Found] = field(default_factory=list)
 
-    def read(self, chunk: Chunk, status: Integers) -> None:
-        """status: of the same parts, as the store lists it beside the chunk."""
-        if not self._fits(chunk, status):
+    def read(self, chunk: Chunk) -> None:
+        if not self._fits(chunk):
             raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
         self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
@@ -181,16 +178,17 @@ class _Opened:
         # One of each chunk first: the starkest of all are often neighbours.
         self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
 
-    def _fits(self, chunk: Chunk, status: Integers) -> bool:
+    def _fits(self, chunk: Chunk) -> bool:
         """Whether a chunk's arrays are as long as they should be, and its witnesses are pairs of rows that can be."""
         domain, why = self.query.schema.domain, chunk.reason
         lengths = {len(chunk.x), len(chunk.margins), len(chunk.agrees), len(chunk.pair), len(chunk.goal)}
         shapes = chunk.x.shape[1] == domain.variables and chunk.margins.shape[1] == 2
-        if len(lengths) != 1 or not shapes or len(why) != len(status) or not np.array_equal(chunk.status, status):
+        if len(lengths) != 1 or not shapes or len(why) != len(chunk):
             return False
         goals = len(goals_of(self.query))
         known = (chunk.pair >= 0) & (chunk.pair < len(self.pairs.z)) & (chunk.goal >= 0) & (chunk.goal < goals)
-        if not (known.all() and np.isfinite(chunk.margins).all() and np.isin(why[status == UNKNOWN], range(len(REASONS))).all()):
+        named = np.isin(why[chunk.status == UNKNOWN], range(len(REASONS)))
+        if not (known.all() and np.isfinite(chunk.margins).all() and named.all()):
             return False
         return bool((domain.legal(chunk.x) & domain.legal(self._second(chunk.x, chunk.pair))).all())
 

@@ -49,7 +49,7 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
 
     Raises QueryError for a question that makes no sense, DataError for a store that cannot be used, Interrupted.
     """
-    query = replace(settings.question("certify", subject), arithmetic=settings.arithmetic)
+    query = settings.question("certify", subject)
     check_possible(query)
     if settings.maximise:
         return _largest(settings, query, work)
@@ -223,6 +223,6 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     return PartitionResult(
         **_about(query, work), **dict(found), seconds=work.seconds, size=size, store=str(store),
         stopped="interrupted" if interrupted else "limit" if open_parts else "done", semantics=semantics(query.network),
-        proof_line=f"verdicts and proofs: {work.check_line(store)}", exit_code=EXIT_CODES[status],
+        proof_line=f"verdicts and proofs: {work.check_line(store, partial=open_parts > 0)}", exit_code=EXIT_CODES[status],
         interrupted=left if interrupted else None,
     )

@@ -17,10 +17,11 @@ from solvers.outcome import Budget
 from tests.brute_force import fractions
 from tests.builders import integer, schema_of
 from verifair import datasets
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificate import Certificate, Counterexample
 from verifair.checker.check import check
 from verifair.checker.envelope import Trust
 from verifair.checker.statement import RowStatement
+from verifair.checker.tree import Tree
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
@@ -96,8 +97,10 @@ def test_more_classes_are_all_to_be_beaten(tmp_path: Path) -> None:
     assert found.table["status"].tolist() == ["proved", "violated", "violated"]
     assert found.table["against"].tolist() == [None, 2, 0]
     assert found.certificate is not None
-    asked = [p.statement.classes for p in found.certificate.proofs if isinstance(p.statement, RowStatement)]
-    assert asked == [(1, 0), (1, 2)]
+    asked = [(p.statement.row, p.statement.classes) for p in found.certificate.proofs if isinstance(p.statement, RowStatement)]
+    assert asked == [((a, b), (1, loser)) for a, b in ((3, 3), (3, 4), (4, 0)) for loser in (0, 2)]
+    refuted = [isinstance(p.evidence, Counterexample) for p in found.certificate.proofs]
+    assert refuted == [False, False, False, True, True, False]
     assert check(found.certificate, network=network, schema=schema).accepted
 
 
@@ -154,7 +157,7 @@ def test_the_certificate_stands_alone_and_not_when_it_claims_more(
     assert report.accepted
     assert report.proofs == int((found.table["status"] == "proved").sum()) > 0
     refuted = found.table[found.table["status"] == "violated"].iloc[0]
-    proof = stored.proofs[0]
+    proof = next(one for one in stored.proofs if isinstance(one.evidence, Tree))
     row = tuple(raw[near[refuted["row"]]].tolist())
     more = replace(proof, statement=replace(proof.statement, row=row, delta=refuted["delta"]))  # type: ignore[type-var]
     assert not check(replace(stored, proofs=(more,)), network=network, schema=schema).accepted

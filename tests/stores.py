@@ -1,0 +1,72 @@
+"""Stores of partitions taken apart and written again: whole, in pieces of any size, or as somebody would forge them."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verifair.checker.partition import PROVED, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partition import partition_of
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of
+
+
+def contents(path: Path) -> tuple[dict[str, Any], list[Chunk]]:
+    """What a store is about, without its format, and its chunks."""
+    with PartitionStore(path) as store:
+        return {key: value for key, value in store.about.items() if key != "format"}, list(store.chunks())
+
+
+def written(path: Path, about: dict[str, Any], chunks: Iterable[Chunk]) -> Path:
+    """A store of these chunks that states what they hold."""
+    path.unlink(missing_ok=True)
+    with PartitionStore(path, about) as store:
+        for chunk in chunks:
+            store.add(chunk)
+    return path
+
+
+def stated(path: Path) -> dict[str, Any]:
+    with closing(sqlite3.connect(path)) as file:
+        found: dict[str, Any] = json.loads(file.execute("SELECT value FROM extent").fetchone()[0])
+        return found
+
+
+def state(path: Path, extent: dict[str, Any]) -> None:
+    """Write down an extent, true or not."""
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE extent SET value = ?", (json.dumps(extent),))
+        file.commit()
+
+
+def pieces(chunk: Chunk, query: IndividualFairness, size: int, most: int) -> Iterator[Chunk]:
+    """The same verdicts and evidence in chunks of at most `most` parts. size: values a block of the partition."""
+    status, box = chunk.status, box_of(query.schema, query.box)
+    partition = partition_of(query, size, box)
+    lower, upper = partition.boxes(chunk.first + np.flatnonzero(status == PROVED))
+    _, which, _ = Pairs.of(query, *box).batch(query.schema.domain, lower, upper, box)
+    part = np.flatnonzero(status == PROVED)[which]
+    nodes, trees = _ends(chunk.size), 2 * _ends(chunk.size == 0)
+    phase_nodes, entries, found = _ends(chunk.phase_size), _ends(chunk.phase_start), _ends(status == VIOLATED)
+    for a in range(0, len(chunk), most):
+        b = min(a + most, len(chunk))
+        q, w = slice(*np.searchsorted(part, [a, b])), slice(found[a], found[b])
+        n, t = slice(nodes[q.start], nodes[q.stop]), slice(trees[q.start], trees[q.stop])
+        m = slice(phase_nodes[t.start], phase_nodes[t.stop])
+        e = slice(entries[m.start], entries[m.stop])
+        yield replace(
+            chunk, first=chunk.first + a, status=status[a:b], reason=chunk.reason[a:b],
+            size=chunk.size[q], feature=chunk.feature[n], cut=chunk.cut[n],
+            phase_size=chunk.phase_size[t], phase_feature=chunk.phase_feature[m], phase_cut=chunk.phase_cut[m],
+            phase_start=chunk.phase_start[m], phase_index=chunk.phase_index[e], phase_value=chunk.phase_value[e],
+            pair=chunk.pair[w], goal=chunk.goal[w], x=chunk.x[w], margins=chunk.margins[w], agrees=chunk.agrees[w],
+        )
+
+
+def _ends(count: Any) -> Any:
+    return np.concatenate([[0], np.cumsum(count)])
