@@ -98,7 +98,7 @@ def _stop_above(highs: Any, budget: Budget) -> list[float]:
     if threshold is not None:
 
         def stop(event: Any) -> None:
-            if event.data_out.mip_dual_bound >= threshold:
+            if threshold <= event.data_out.mip_dual_bound < np.inf:  # infinite where there is no point: HiGHS says so itself
                 reached.append(event.data_out.mip_dual_bound)
                 event.interrupt()
 

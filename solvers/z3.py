@@ -53,7 +53,10 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
         limited = f"{text}(assert (<= {goal} {_numeral(Fraction(most) - Fraction(program.constant))}))"
         outcome, exact = _satisfy(run, limited, budget, deadline)
         if outcome.termination is Termination.INFEASIBLE and most == budget.stop_above:
-            return run.outcome(Limit.DECIDED, f"unsat at most {most}", dual_bound=most)
+            outcome, exact = _satisfy(run, text, budget, deadline)  # a program without any point is another answer
+            if exact is None:
+                return outcome
+            return run.outcome(Limit.DECIDED, f"unsat at most {most}", values=outcome.values, exact_values=exact, dual_bound=most)
         if exact is not None and budget.stop_below is not None and _value(program, exact) <= Fraction(budget.stop_below):
             return run.outcome(Limit.DECIDED, f"sat at most {most}", values=outcome.values, exact_values=exact)
         if exact is None and outcome.termination is not Termination.INFEASIBLE:

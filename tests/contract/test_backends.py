@@ -295,6 +295,17 @@ def test_an_exact_backend_decides_at_the_edge(name: str) -> None:
     assert beyond.exact_values == (Fraction(1, 3),)
 
 
+@having(Capability.PURE_INTEGER)
+def test_a_program_without_a_point_is_infeasible_whatever_the_stops(name: str) -> None:
+    asked = program(lower=[0, 0], upper=[5, 5], rows=[[2, 2]], row_lower=[3], row_upper=[3], objective=[1, 0], integer=[True, True])
+    for stops in ((None, -1.0), (-1.0, None), (-2.0, -1.0), (0.0, 1.0)):
+        outcome = registry.solve(asked, backend=name, budget=Budget(seconds=60, stop_below=stops[0], stop_above=stops[1]))
+        assert outcome.termination is Termination.INFEASIBLE or outcome.limit is Limit.DECIDED
+        assert outcome.values is None
+        if Capability.EXACT in registry.get(name).capabilities:
+            assert outcome.termination is Termination.INFEASIBLE
+
+
 @having()
 def test_stops_leave_linear_programs_and_feasibility_questions_alone(name: str) -> None:
     if Capability.LP not in registry.get(name).capabilities:

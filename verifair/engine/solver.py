@@ -28,6 +28,7 @@ from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
+from solvers.registry import Capability
 from verifair.engine.answer import GoalAnswer, disagree
 from verifair.engine.verdict import Reason, Status
 
@@ -38,7 +39,8 @@ LARGEST_SCALE = 1e7
 
 
 LEAST_TOLERANCE = 1e-7
-"""Programs other than SMT's hold inputs rounded to float32: what an exact solver says of one holds up to this, over its scale."""
+"""Programs other than SMT's hold float32 roundings of inputs: an exact solver is given the slack that others take, and what it says
+of one holds up to this, over its scale."""
 REJECTED = 2
 """Points that exact evaluation may reject before a solver is asked for its optimum."""
 
@@ -68,6 +70,8 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
     rejected = 0
     for _ in range(MAX_LINES):
         program = violated(encoding, goal) if method == "smt" else encoding.worst(goal)
+        if method != "smt" and Capability.EXACT in backend.capabilities:
+            program = loosened(program)
         above = sufficient(backend.tolerance) * _scale(program) * (1 + 1e-6) if _scale(program) <= LARGEST_SCALE else None
         limits = left(budget, deadline) if method == "smt" else replace(left(budget, deadline), stop_below=below, stop_above=above)
         outcome = backend.solve(program, budget=limits)
@@ -86,6 +90,20 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
         else:
             break
     return current
+
+
+def loosened(program: Program) -> Program:
+    """Return the program with inequalities and bounds a rounding further out; equations stay, as each has a free column.
+
+    A true point meets the rows up to rounding alone, which a solver in exact arithmetic would take for a fact.
+    """
+    slack = LEAST_TOLERANCE * max(1.0, float(np.abs(program.rows.data).max(initial=0.0)))
+    row = np.where(program.row_lower < program.row_upper, slack, 0.0)
+    column = np.where((program.lower < program.upper) & ~program.integer, slack, 0.0)
+    return replace(
+        program, row_lower=program.row_lower - row, row_upper=program.row_upper + row, lower=program.lower - column,
+        upper=program.upper + column,
+    )
 
 
 def sufficient(tolerance: float) -> float:
