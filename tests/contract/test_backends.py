@@ -349,11 +349,13 @@ def test_thread_counts_may_change_between_solves(name: str) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading
 sys.path.insert(0, sys.argv[1])
-from programs import market_split, random_lp
+from programs import market_split, program, random_lp
 from solvers import registry
 from solvers.outcome import Budget
 integral = registry.Capability.PURE_INTEGER in registry.get(sys.argv[2]).capabilities
 asked = market_split() if integral else random_lp(2400, 3600, 0.02, seed=0)
+small = program(lower=[0], upper=[1], rows=[[1.0]], row_lower=[0], row_upper=[1], objective=[1], integer=[integral])
+registry.solve(small, backend=sys.argv[2], budget=Budget(seconds=50))  # the package is loaded before the signal comes
 threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 outcome = registry.solve(asked, backend=sys.argv[2], budget=Budget(seconds=50))
 print(outcome.termination.name, outcome.limit and outcome.limit.name)
