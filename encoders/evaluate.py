@@ -63,8 +63,9 @@ def _by_balls(
             margins[place] = float(g.mid()), float(g_prime.mid())
             for number, goal in enumerate(problem.goals):
                 values = _gap_values(goal.gap, g, g_prime, same[k]) if goal.gap else _row_values(goal, g, g_prime, same[k])
-                met[place, number] = any(value > 0 if goal.strict else value >= 0 for value in values)
-                unmet[place, number] = all(value <= 0 if goal.strict else value < 0 for value in values)
+                signs = list(zip(values, [False] if goal.gap else goal.strict_rows.tolist(), strict=True))
+                met[place, number] = any(value > 0 if strict else value >= 0 for value, strict in signs)
+                unmet[place, number] = all(value <= 0 if strict else value < 0 for value, strict in signs)
 
 
 def _sharp(g: arb) -> bool:

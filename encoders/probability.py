@@ -120,10 +120,11 @@ def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
 
 
 def bucket(a: Fraction, buckets: int) -> int:
-    """Which of the uniform buckets [k / K, (k + 1) / K) of [0, 1] holds sigma(a), exactly (the last one is closed)."""
+    """Which of the uniform buckets (k / K, (k + 1) / K] of [0, 1] holds sigma(a), exactly (the first one is closed): 1/2, a logit
+    of 0, is in the lower of two buckets, as it is decided."""
     for k in range(buckets - 1, 0, -1):
-        # sigma(a) >= k / K, with equality only where both are 1/2: e^a is irrational for every other rational a.
-        if a >= 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
+        # sigma(a) > k / K, with equality only where both are 1/2: e^a is irrational for every other rational a.
+        if a > 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
             return k
     return 0
 

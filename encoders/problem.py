@@ -234,13 +234,16 @@ class TwinBatch:
 class Goal:
     """What is to be shown for every point of a box: *some* row holds.
 
-        safe(x)   iff   for some r:   rows[r, 0] * g(x) + rows[r, 1] * g(x') + constant[r]  > 0     (>= 0 when not strict)
+        safe(x)   iff   for some r:   rows[r, 0] * g(x) + rows[r, 1] * g(x') + constant[r]  > 0     (>= 0 when r is not strict)
 
     PBA, observed:  rows = [(1, -1)], strict:        g(x) - g(x') > 0.
     Robustness:     rows = [(1, 0)]:                 g(x) > 0.
-    No flip from + to -:  rows = [(-1, 0), (0, 1), (-1/2, 1/2)], not strict:  g(x) <= 0 or g(x') >= 0; the third row follows
-    from the first two at any point, and is what lets a whole box be closed where neither of them holds throughout.
+    No flip from + to -:  rows = [(-1, 0), (0, 1), (-1/2, 1/2)], the second strict:  g(x) <= 0 or g(x') > 0; the third row
+    (g' >= g) follows from the first two at any point, and is what lets a box be closed where neither of them holds throughout.
     A point is a *witness against* the goal when no row holds there; a box is *closed* when one row holds throughout.
+
+    A combination of rows with weights >= 0 and the lower bound b over a box closes it iff b > 0, or b >= 0 and a row with a
+    positive weight is not strict: where every row fails, the sum is below 0 if such a row has a weight, and at most 0 otherwise.
 
     Probability gap at most epsilon: the rows are lines under a convex curve (see `encoders.probability`), so each of them is
     sufficient, but only the curve itself is necessary: `gap` says which curve decides single points.
@@ -248,7 +251,8 @@ class Goal:
     """
 
     rows: Array
-    strict: bool
+    strict: bool | Booleans
+    """(R,) whether each row must be positive, or one answer for all rows."""
     constant: Array | None = None
     gap: GapGoal | None = None
 
@@ -256,6 +260,11 @@ class Goal:
     def constants(self) -> Array:
         """(R,), zeros when there is no constant."""
         return np.zeros(len(self.rows)) if self.constant is None else self.constant
+
+    @property
+    def strict_rows(self) -> Booleans:
+        """(R,) whether each row must be positive (else non-negative)."""
+        return np.broadcast_to(self.strict, len(self.rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +306,7 @@ class TwinProblem:
     @property
     def strict(self) -> Booleans:
         """(R,) whether each row must be positive (else non-negative)."""
-        return np.concatenate([np.full(len(goal.rows), goal.strict) for goal in self.goals])
+        return np.concatenate([goal.strict_rows for goal in self.goals])
 
     @property
     def goal_of(self) -> Integers:

@@ -62,7 +62,7 @@ def exact_margins(problem: TwinProblem, raw: Array) -> npt.NDArray[np.object_]:
 def not_safe(problem: TwinProblem, points: Array, goal: Goal) -> Booleans:
     """Which points are witnesses against the goal, in exact arithmetic."""
     values = exact_margins(problem, points) @ fractions(goal.rows.T)
-    met = values > 0 if goal.strict else values >= 0
+    met = np.where(goal.strict_rows, values > 0, values >= 0)
     return ~met.astype(bool).any(axis=1)
 
 

@@ -14,7 +14,7 @@ from verifair.schema.schema import Schema
 
 SHA = "0" * 64
 DIFFERENCE = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
-NO_FLIP = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
+NO_FLIP = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=np.array([False, True, False]))
 
 
 # Schemas: each feature is a line
@@ -141,5 +141,5 @@ def claim_of(problem: TwinProblem) -> PhaseClaim:
     return PhaseClaim(
         lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
         offset=None if batch.offset is None else batch.offset[0], margin=problem.margin, rows=goal.rows, constants=goal.constants,
-        gap=goal.gap,
+        strict=goal.strict_rows, gap=goal.gap,
     )

@@ -62,7 +62,7 @@ def compared(subject: Subject, protected: str) -> dict[str, Any]:
     """One line of the table; Disagreement where two ways of counting differ."""
     listed: Mapping[str, Any] = subject.listed["exhaustive"][protected]
     query = subject.fairness(protected)
-    points, apart = pairs_of_points(query), replace(query, epsilon=EPSILON)
+    points, apart = pairs_of_points(query), replace(query, epsilon=EPSILON, signs="deployed")
     flips, gaps = exactly(query, points), exactly(apart, points)
     started = time.perf_counter()
     flip_verdicts, flip_proofs = _each(query, points)

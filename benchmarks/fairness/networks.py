@@ -11,6 +11,7 @@ from typing import Any
 
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
+from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.schema.schema import Schema
 
@@ -21,7 +22,7 @@ EVERY = ("adult", "bank", "german", "compas")
 
 @dataclass(frozen=True, kw_only=True)
 class ExactQuery:
-    """A query on a small integer box, by full enumeration: SAT = some decision flips, some gap is above epsilon.
+    """A query on a small integer box, by full enumeration: SAT = some decision flips (strict signs), some gap is above epsilon.
 
     largest_gap: between the probabilities of two rows, in float64.
     """
@@ -61,7 +62,11 @@ class Subject:
         return next((row for row in rows if row["net"] == self.name and row["pa"] == protected), {})
 
     def fairness(self, protected: str, epsilon: float | None = None) -> IndividualFairness:
-        return IndividualFairness(network=self.network, schema=self.schema, protected=[protected], epsilon=epsilon)
+        """No decision flips, by Fairify's strict signs, as its counts are published; or no gap is above epsilon."""
+        signs: Signs = "strict" if epsilon is None else "deployed"
+        return IndividualFairness(
+            network=self.network, schema=self.schema, protected=[protected], epsilon=epsilon, signs=signs
+        )
 
 
 def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[Subject]:
@@ -117,7 +122,7 @@ def _exact_query(subject: Subject, entry: dict[str, Any], k: int) -> ExactQuery:
     network, schema, protected, box = subject.network, subject.schema, [entry["pa"]], entry["box"]
     return ExactQuery(
         name=f"{subject.family}-{k} {entry['net']} {entry['pa']}",
-        query=IndividualFairness(network=network, schema=schema, protected=protected, box=box),
+        query=IndividualFairness(network=network, schema=schema, protected=protected, box=box, signs="strict"),
         verdict=entry["verdict"],
         epsilon_query=IndividualFairness(network=network, schema=schema, protected=protected, box=box, epsilon=0.05),
         epsilon_verdict=entry["eps_0_05"],

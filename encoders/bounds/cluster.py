@@ -33,7 +33,7 @@ PRECISION = 128
 class Thresholds:
     """Where the buckets 1 ... B - 1 begin on the logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
 
-    A logit g is in bucket i exactly when i of the B - 1 thresholds are <= g.
+    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g.
     """
 
     lower: Array
@@ -55,11 +55,11 @@ class Thresholds:
 
     def surely(self, logit: Array) -> Integers:
         """The least bucket that a number >= logit can be in."""
-        return np.searchsorted(self.upper, logit, side="right")
+        return np.searchsorted(self.upper, logit, side="left")
 
     def possibly(self, logit: Array) -> Integers:
         """The greatest bucket that a number <= logit can be in."""
-        return np.searchsorted(self.lower, logit, side="right")
+        return np.searchsorted(self.lower, logit, side="left")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 A goal holds where *some* row is met, so a box is free of points against it iff
 
-    min over the box of   max_r ( row_r . (g, g') + constant_r )   > 0      (>= 0 when not strict),
+    min over the box of   max_r ( row_r . (g, g') + constant_r )   > 0      (>= 0 when no row is strict),
 
 one minimisation of t subject to t >= each row. For a probability gap the rows are some of the lines under a convex curve: a minimum
 that is positive proves, a point at which it is negative has to be decided by the curve, and where the curve is met after all
@@ -132,7 +132,7 @@ def refined(goal: Goal, margins: Array) -> Goal | None:
         return None
     return replace(
         goal, rows=np.concatenate([goal.rows, row[None, ::-1] if goal.gap.rise else row[None, :]]),
-        constant=np.concatenate([goal.constants, [constant * scale]]),
+        constant=np.concatenate([goal.constants, [constant * scale]]), strict=np.append(goal.strict_rows, False),
     )
 
 

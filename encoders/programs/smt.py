@@ -6,7 +6,7 @@ A `FullTwin` has a column for every input and every neuron of both copies: no co
                                    (rigorous bounds: fewer cases, same solutions)
     y_k = r_k                      or, with a slope s > 0 in the layer,   n_k = r_k - a_k,   y_k = r_k - s n_k
     g - margin . a_N = 0
-    row . (g, g') + constant <= 0  for every row of the goal   (< 0 for a goal that is not strict)
+    row . (g, g') + constant <= 0  for every row of the goal   (< 0 for a row that is not strict)
     x leaves every forbidden box through one of its exits      (`exits`, both copies)
 
 Every number here is a stored weight or a float32 input, so the program over the rationals is the network itself.
@@ -204,9 +204,8 @@ def smt(box: TwinBox) -> Encoding:
 
 def violated(encoding: Encoding, goal: Goal) -> Program:
     """Is there a point where no row of the goal holds? One clause of one inequality for each row: strictness needs clauses."""
-    strict = np.array([not goal.strict])
     clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
-        Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=strict)
-        for row, constant in zip(goal.rows, goal.constants, strict=True)
+        Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))
+        for row, constant, strict in zip(goal.rows, goal.constants, goal.strict_rows, strict=True)
     ]
     return replace(encoding.program, clauses=(*encoding.program.clauses, *clauses))

@@ -239,7 +239,7 @@ class Encoding:
         return replace(self.program, objective=row @ self.margins, constant=float(row @ self.constants) + constant)
 
     def worst(self, goal: Goal) -> Program:
-        """minimise the goal's best row: a positive optimum (not a negative one, when not strict) leaves no point against it.
+        """minimise the goal's best row: a positive optimum leaves no point against it, nor does 0 when no row is strict.
 
         One program for all rows, where `minimise` proves what a single row alone can.
         """

@@ -4,9 +4,9 @@ Both say, in the network's own columns,
 
     x in [lower, upper],   x' = x but for its own values and its shifts,   every row over (g(x), g(x')) above its constant,
 
-so that `sat` is a counterexample and `unsat` a proof. Version 2.0 has strict signs and writes `>`. What is called version 1.0
-(the subset of SMT-LIB that VNN-COMP has used since 2021) has none: it writes `>=`, the closure, which can only turn an unsat into a
-sat, never the reverse.
+so that `sat` is a counterexample and `unsat` a proof. Version 2.0 has strict signs and writes `>`, or `>=` where equality counts.
+What is called version 1.0 (the subset of SMT-LIB that VNN-COMP has used since 2021) has none: it writes `>=` everywhere, the
+closure, which can only turn an unsat into a sat, never the reverse.
 Numbers are written as the exact decimals of the floats that they are: 2.0 has no exponents, and a bound rounded inwards would
 take the boundary out of the question.
 """
@@ -19,7 +19,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +28,7 @@ class TwinQuery:
 
     lower, upper: (n,) box of x.   own, own_value: (k,) columns in which x' has values of its own, and these values.
     shift, shift_value: (s,) columns in which x' is x plus a constant.   margin: (n_N,) g = margin . logits.
-    rows (R, 2), constants (R,): a pair is sought with  rows @ (g, g') > constants  throughout.
+    rows (R, 2), constants, closed (R,): a pair is sought with  rows @ (g, g') > constants  throughout, >= where `closed`.
     blocks: columns of one-hot blocks that are left open, each to sum up to 1.
     """
 
@@ -41,6 +41,7 @@ class TwinQuery:
     margin: Array
     rows: Array
     constants: Array
+    closed: Booleans
     blocks: Sequence[Integers] = ()
 
 
@@ -86,12 +87,13 @@ def version_2(query: TwinQuery, comments: Sequence[str]) -> str:
     second |= {int(i): decimal(value) for i, value in zip(query.own, query.own_value, strict=True)}
     second |= {int(i): f"(+ X_f[0,{i}] {decimal(by)})" for i, by in zip(query.shift, query.shift_value, strict=True) if by}
     lines += [f"(assert (== X_g[0,{i}] {value}))" for i, value in sorted(second.items())]
-    lines += [f"(assert {_above(query, row, constant)})" for row, constant in zip(query.rows, query.constants, strict=True)]
+    lines += [f"(assert {_above(query, *one)})" for one in zip(query.rows, query.constants, query.closed, strict=True)]
     return _text(comments, lines)
 
 
-def _above(query: TwinQuery, row: Array, constant: float) -> str:
-    """row @ (g, g') > constant, over the logits. Products with the margin's -1, 0, 1 are exact."""
+def _above(query: TwinQuery, row: Array, constant: float, closed: bool) -> str:
+    """row @ (g, g') > constant, or >= if closed, over the logits. Products with the margin's -1, 0, 1 are exact."""
+    equal = "=" if closed else ""
     terms = [
         (float(factor * weight), f"Y_{name}[0,{i}]")
         for name, factor in zip("fg", row, strict=True)
@@ -100,8 +102,8 @@ def _above(query: TwinQuery, row: Array, constant: float) -> str:
     ]
     if len(terms) == 1 and abs(terms[0][0]) == 1:
         sign, output = terms[0]
-        return f"({'>' if sign > 0 else '<'} {output} {decimal(sign * constant)})"
-    return f"(> (+ {' '.join(f'(* {decimal(factor)} {output})' for factor, output in terms)}) {decimal(constant)})"
+        return f"({'>' if sign > 0 else '<'}{equal} {output} {decimal(sign * constant)})"
+    return f"(>{equal} (+ {' '.join(f'(* {decimal(factor)} {output})' for factor, output in terms)}) {decimal(constant)})"
 
 
 def _text(comments: Sequence[str], lines: Sequence[str]) -> str:

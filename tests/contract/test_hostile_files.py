@@ -291,7 +291,8 @@ def test_explanations_whose_squares_overflow_prove_nothing(sizes: tuple[float, f
 ABOUT: dict[str, Any] = {
     "network_sha256": NETWORK.source_sha256, "output": None, "rounded": [], "schema_sha256": SCHEMA.sha256, "protected": ["sex"],
     "box": {"age": [0.0, 9_999.0], "hours": [0.0, 9_999.0], "weeks": [0.0, 9_999.0], "sex": [0.0, 1.0]},
-    "differ": "all", "epsilon": None, "relax": {}, "size": 10, "parts": 1_000_000_000, "step": 10,
+    "differ": "all", "epsilon": None, "signs": "deployed", "relax": {}, "size": 10, "parts": 1_000_000_000,
+    "step": 10,
 }
 
 
@@ -345,7 +346,8 @@ def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize("about", [
-    {"size": "10"}, {"size": 10.5}, {"size": True}, {"relax": {"age": 1.5}}, {"epsilon": "0.1"},
+    {"size": "10"}, {"size": 10.5}, {"size": True}, {"relax": {"age": 1.5}}, {"epsilon": "0.1"}, {"signs": "loose"},
+    {"signs": ["strict"]},
     {"box": {"age": ["0", 1], "hours": [0, 1], "weeks": [0, 1], "sex": [0, 1]}},
 ])
 def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) -> None:

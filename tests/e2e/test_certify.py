@@ -77,17 +77,21 @@ def verifair(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """MODEL --schema SCHEMA --protected sex of the tiny network."""
-    folder = tmp_path_factory.mktemp("tiny")
-    SCHEMA.save(folder / "tiny.toml")
     weights = [numpy_helper.from_array(value, name) for name, value in zip(("a", "b", "c", "d"), (W1, B1, W2, B2), strict=True)]
     nodes = [
         helper.make_node("Gemm", ["x", "a", "b"], ["h"], transB=1), helper.make_node("Relu", ["h"], ["r"]),
         helper.make_node("Gemm", ["r", "c", "d"], ["y"], transB=1),
     ]
+    return [*written(tmp_path_factory.mktemp("tiny"), nodes, weights), "--protected", "sex"]
+
+
+def written(folder: Path, nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto]) -> list[object]:
+    """MODEL --schema SCHEMA of a network from x, the schema's columns, to y."""
+    SCHEMA.save(folder / "tiny.toml")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width]) for name, width in (("x", 3), ("y", 1))]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "tiny.onnx")
-    return [folder / "tiny.onnx", "--schema", folder / "tiny.toml", "--protected", "sex"]
+    return [folder / "tiny.onnx", "--schema", folder / "tiny.toml"]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +141,7 @@ def test_a_flip_is_shown_and_its_absence_is_proved_and_checked(tiny: list[object
     x = answer["witness"]["x"]
     assert flips(np.array([[x["age"], x["hours"]]]))[0]
     assert answer["witness"]["float32_agrees"] is True
-    assert answer["query"]["epsilon"] is None
+    assert (answer["query"]["epsilon"], answer["query"]["signs"]) == (None, "deployed")
     fair = ROWS[~flips(ROWS)]
     ages = [age for age in range(21) if not flips(ROWS[ROWS[:, 0] == age]).any()]
     assert len(fair)
@@ -145,11 +149,11 @@ def test_a_flip_is_shown_and_its_absence_is_proved_and_checked(tiny: list[object
     proof = tmp_path / "deep" / "proof.json"
     code, out, _ = verifair("certify", *tiny, "--box", f"age={ages[0]}", "--exit-verdict", "--certificate", proof)
     assert code == 0
-    assert "PROVED (checked): no decision flips with sex in the box" in out
+    assert "PROVED (checked): in the box, no decision flips with sex (positive means logit > 0)." in out
     assert f"verifair check {proof}" in out
     code, out, _ = verifair("check", proof, *about(tiny))
     assert (code, "ACCEPTED" in out) == (0, True)
-    assert f"no decision flips when sex changes; where age = {ages[0]}" in out
+    assert f"no decision flips when sex changes (positive means logit > 0); where age = {ages[0]}" in out
     wider = next(age for age in range(21) if flips(ROWS[ROWS[:, 0] == age]).any())
 
     def widen(payload: dict[str, Any]) -> None:
@@ -159,6 +163,33 @@ def test_a_flip_is_shown_and_its_absence_is_proved_and_checked(tiny: list[object
 
     code, out, _ = verifair("check", tampered(proof, widen), *about(tiny))
     assert (code, "REJECTED" in out) == (1, True)
+
+
+@pytest.mark.parametrize(("signs", "words", "status", "code"), [
+    ("deployed", "(positive means logit > 0)", "violated", 10),
+    ("strict", "(positive means logit > 0, negative < 0; ties count on neither side)", "proved", 0),
+])
+def test_a_tie_is_decided_by_the_rule_that_is_asked_for(
+    signs: str, words: str, status: str, code: int, verifair: Run, tmp_path: Path
+) -> None:
+    """logit = relu(age + 2 sex - 5): at age 4 it is 0 for one, 1 for the other."""
+    weights = [numpy_helper.from_array(np.array(one, dtype=np.float32), name) for one, name in (([[2, 1, 0]], "a"), ([-5], "b"))]
+    nodes = [helper.make_node("Gemm", ["x", "a", "b"], ["h"], transB=1), helper.make_node("Relu", ["h"], ["y"])]
+    files = [*written(tmp_path, nodes, weights), "--protected", "sex"]
+    proof = tmp_path / "proof.json"
+    asked = ("certify", *files, "--signs", signs, "--exit-verdict")
+    found, out, _ = verifair(*asked, "--json", tmp_path / "v.json", "--certificate", proof)
+    assert (found, words in out) == (code, True)
+    answer = strict(tmp_path / "v.json")
+    assert (answer["status"], answer["query"]["signs"]) == (status, signs)
+    store = tmp_path / "parts.sqlite"
+    _, out, _ = verifair("certify", *files, "--signs", signs, "--partition", 3, "--store", store, "--json", tmp_path / "p.json")
+    assert f"No decision flips with sex {words}: certified on" in out
+    answer = strict(tmp_path / "p.json")
+    assert (answer["query"]["signs"], answer["parts"]["violated"] > 0) == (signs, signs == "deployed")
+    for file in (proof, store)[signs == "deployed" :]:
+        found, out, _ = verifair("check", file, *about(files))
+        assert (found, words in out, "ACCEPTED" in out) == (0, True, True)
 
 
 def test_epsilon_is_decided_at_the_edge_of_the_true_gap(
@@ -439,6 +470,10 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
 
 @pytest.mark.parametrize(("extra", "message"), [
     (["--flip", "--epsilon", "0.1"], "choose one"),
+    (["--signs", "strict", "--epsilon", "0.1"], "--signs says when a decision flips, --epsilon asks about probabilities: drop one"),
+    (["--signs", "deployed", "--epsilon", "0.1"], "drop one of the two"),
+    (["--signs", "loose"], "--signs loose: expected deployed or strict"),
+    (["--maximise", "--signs", "strict"], "drop --signs"),
     (["--epsilon", "1.5"], "--epsilon 1.5: expected a number above 0 and below 1"),
     (["--box", "age"], "expected feature=value or feature=low:high"),
     (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),

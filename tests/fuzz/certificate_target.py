@@ -136,6 +136,8 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
     query = content["query"]
     proofs = content.get("proofs") or content.get("pairs") or [content.get("tree")]
     match rng.randrange(12):
+        case 0 if query.get("signs") and rng.random() < 0.5:
+            query["signs"] = "strict" if query["signs"] == "deployed" else "deployed"
         case 0 if "epsilon" in query:
             query["epsilon"] = rng.choice(
                 (None, (query["epsilon"] or 0.01) * rng.choice((0.5, 0.9, 0.99, 1 - 1e-9, 1.0 + 2**-52, 2)), 1e-9)
@@ -149,7 +151,7 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
             if rng.random() < 0.2:
                 del query["box"][name]
         case 2:
-            query[rng.choice(("protected", "differ", "scale", "relax", "kind", "delta", "threshold", "buckets", "do"))] = (
+            query[rng.choice(("protected", "differ", "signs", "scale", "relax", "kind", "delta", "threshold", "buckets", "do"))] = (
                 rng.choice((
                     ["sex"],
                     ["race"],

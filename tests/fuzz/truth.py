@@ -43,7 +43,7 @@ def legal(raw: Array) -> Iterator[tuple[float, ...]]:
 
 def case(query: dict[str, Any]) -> Case:
     """The rows of a query's box; the same one for the same query, so that its rows are listed once."""
-    fields = ("protected", "box", "differ", "epsilon", "relax", "scale")
+    fields = ("protected", "box", "differ", "epsilon", "relax", "scale", "signs")
     return _case(json.dumps({name: query.get(name) for name in fields}, sort_keys=True))
 
 
@@ -58,6 +58,7 @@ def _case(text: str) -> Case:
         differ=query["differ"],
         epsilon=query["epsilon"] if query.get("scale") != "logit" else None,
         relax=query["relax"] or {},
+        signs=query["signs"] or "deployed",
     )
     return Case(query=asked, seed=0, style="fuzz")
 

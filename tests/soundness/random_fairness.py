@@ -58,6 +58,7 @@ def random_case(seed: int, style: str, *, epsilon: bool = False, constrained: bo
         epsilon=float(rng.choice([1e-9, 0.001, 0.01, 0.1, 0.3, 0.9, 1 - 1e-9])) if epsilon else None,
         differ=str(rng.choice(["all", "any"])),
         relax=relax,
+        signs="deployed" if epsilon or rng.random() < 0.5 else "strict",
     )
     return Case(query=query, seed=seed, style=style)
 
@@ -264,9 +265,10 @@ class Case:
 
     @cached_property
     def flips(self) -> Booleans:
-        """(pairs,) g(x) > 0 > g(x')."""
+        """(pairs,) g(x) > 0 >= g(x'); g(x) > 0 > g(x') where signs are strict."""
         first, second = (self.logits[at] for at in self.pairs)
-        return np.array([a > 0 > b for a, b in zip(first, second, strict=True)], dtype=bool)
+        strict = self.query.signs == "strict"
+        return np.array([a > 0 and (b < 0 if strict else b <= 0) for a, b in zip(first, second, strict=True)], dtype=bool)
 
     @cached_property
     def probabilities(self) -> list[Decimal]:
@@ -285,7 +287,8 @@ class Case:
         return np.array([gap > Decimal(self.query.epsilon) for gap in self.gaps()], dtype=bool)
 
     def asking(self, **changes: Any) -> Case:
-        """The same with other fields of the query."""
+        """The same with other fields of the query; about probabilities, signs do not matter."""
+        changes = {"signs": "deployed", **changes} if changes.get("epsilon") else changes
         return Case(query=replace(self.query, **changes), seed=self.seed, style=self.style)
 
 

@@ -14,9 +14,11 @@ from tests.brute_force import exact_forward, fractions
 PBA = (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True))
 ROBUST = (Goal(rows=np.array([[1.0, 0.0]]), strict=True), Goal(rows=np.array([[0.0, -1.0]]), strict=False))
 FLIP = (
-    Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False),
-    Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False),
+    Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=np.array([False, True, False])),
+    Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=np.array([True, False, False])),
 )
+STRICT_SIGNS = tuple(replace(goal, strict=False) for goal in FLIP)
+"""Fairify's: a margin of exactly 0 is on neither side."""
 STYLES = ("plain", "sparse", "duplicate", "huge", "tiny", "mixed", "constant", "integer")
 
 

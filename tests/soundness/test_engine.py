@@ -38,9 +38,9 @@ from verifair.engine.verify import verify
 from verifair.errors import Disagreement, QueryError
 from verifair.schema.schema import Schema
 
-from .random_twins import FLIP, PBA, ROBUST, STYLES, brute_force, nasty_network, random_problem, truth
+from .random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, brute_force, nasty_network, random_problem, truth
 
-GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP}
+GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP, "strict-signs": STRICT_SIGNS}
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -61,7 +61,7 @@ def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
             if status == PROVED:
                 tree = decision.trees.tree(q, g)
                 bounds = tree.bound[(tree.feature < 0) & ~np.isnan(tree.bound)]
-                assert (bounds > 0).all() if problem.goals[g].strict else (bounds >= 0).all()
+                assert (bounds > 0).all() if problem.goals[g].strict_rows.all() else (bounds >= 0).all()
             else:
                 point = decision.witness[q, g]
                 assert (point >= problem.batch.lower[q]).all()
@@ -155,10 +155,13 @@ def test_a_difference_that_is_barely_positive_is_proved() -> None:
     assert statuses(linear_problem([1.0, -tiny], PBA)) == [Status.PROVED, Status.VIOLATED]
 
 
-def test_a_margin_of_exactly_zero_is_no_flip() -> None:
-    """g(x) = age - 2 is negative, zero and positive; g(x') = age - 2 as well; then x' a little lower: only zeros are touched."""
-    assert statuses(linear_problem([1.0, 0.0], FLIP)) == [Status.PROVED, Status.PROVED]
-    assert statuses(linear_problem([0.0, -1.0], FLIP)) == [Status.PROVED, Status.PROVED]  # 0 against -1
+def test_a_margin_of_exactly_zero_is_negative() -> None:
+    """g = age is zero and positive, the same for both copies; 0 against -1 are both negative; 0 against 1 is a flip, unless signs
+    are strict."""
+    for goals, last in ((FLIP, Status.VIOLATED), (STRICT_SIGNS, Status.PROVED)):
+        assert statuses(linear_problem([1.0, 0.0], goals)) == [Status.PROVED, Status.PROVED]
+        assert statuses(linear_problem([0.0, -1.0], goals)) == [Status.PROVED, Status.PROVED]
+        assert statuses(linear_problem([0.0, 1.0], goals)) == [Status.PROVED, last]
 
 
 @pytest.mark.parametrize(("strict", "expected"), [(False, Status.PROVED), (True, Status.VIOLATED)])
@@ -344,16 +347,22 @@ def margins(problem: TwinProblem, q: int) -> np.ndarray:
     return brute_force(replace(problem, goals=(ROWS,)), q)
 
 
-def row_values(goal: Goal, pairs: np.ndarray) -> np.ndarray:
-    """(P,) the best row at each point, exactly."""
+def every_row(goal: Goal, pairs: np.ndarray) -> np.ndarray:
+    """(P, R) all rows at each point, exactly."""
     rows = [[Fraction(float(v)) for v in row] for row in goal.rows]
     constants = [Fraction(float(c)) for c in goal.constants]
-    return np.array([max(p * a + q * b + c for (p, q), c in zip(rows, constants, strict=True)) for a, b in pairs])
+    return np.array([[p * a + q * b + c for (p, q), c in zip(rows, constants, strict=True)] for a, b in pairs])
+
+
+def row_values(goal: Goal, pairs: np.ndarray) -> np.ndarray:
+    """(P,) the best row at each point, exactly."""
+    return np.asarray(every_row(goal, pairs).max(axis=1))
 
 
 def holds(goal: Goal, pairs: np.ndarray) -> bool:
     if goal.gap is None:
-        return bool((row_values(goal, pairs) >= 0).all())
+        values = every_row(goal, pairs)
+        return bool(np.where(goal.strict_rows, values > 0, values >= 0).astype(bool).any(axis=1).all())
     order = (lambda a, b: (b, a)) if goal.gap.rise else (lambda a, b: (a, b))
     return not any(exceeds(*order(a, b), goal.gap.epsilon) for a, b in pairs)
 
@@ -378,10 +387,10 @@ def assert_true(problem: TwinProblem, q: int, g: int, pairs: np.ndarray, legal: 
 @settings(max_examples=8)
 @given(seed=seeds)
 def test_flips_equal_brute_force(style: str, seed: int) -> None:
-    problem = random_problem(seed, style, FLIP)
+    problem = random_problem(seed, style, (*FLIP, *STRICT_SIGNS, *PBA, *ROBUST))
     for q in range(len(problem.batch)):
         pairs = margins(problem, q)
-        for g in range(len(FLIP)):
+        for g in range(len(problem.goals)):
             assert_true(problem, q, g, pairs)
 
 
@@ -390,13 +399,14 @@ def test_flips_equal_brute_force(style: str, seed: int) -> None:
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]))
 def test_near_ties(off: float, seed: int, style: str) -> None:
     """The rows are shifted so that the least value over the lattice is (nearly) 0, or off by very little."""
-    problem = random_problem(seed, style, FLIP)
+    every = (*FLIP, *STRICT_SIGNS, *PBA, *ROBUST)
+    problem = random_problem(seed, style, every)
     for q in range(len(problem.batch)):
         pairs = margins(problem, q)
-        for g, goal in enumerate(FLIP):
+        for g, goal in enumerate(every):
             least = float(row_values(goal, pairs).min())
             shifted = replace(goal, constant=np.full(len(goal.rows), off - least))
-            assert_true(replace(problem, goals=(shifted,) * 2), q, g, pairs)
+            assert_true(replace(problem, goals=(shifted,) * len(every)), q, g, pairs)
 
 
 @settings(max_examples=13)
@@ -472,8 +482,3 @@ def lattice(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     axes = [np.arange(a, b + 1) for a, b in zip(lower, upper, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower)).astype(float)
 
-
-def test_a_strict_goal_is_refused() -> None:
-    problem = random_problem(1, "plain", (replace(FLIP[0], strict=True),))
-    with pytest.raises(ValueError, match="strict"):
-        decide_by_phases(problem, 0, 0, seconds=1, max_nodes=1)

@@ -124,8 +124,8 @@ def test_bounds_of_an_unfinished_run_are_bounds(nodes: int) -> None:
 def test_huge_logits_share_the_outermost_buckets() -> None:
     network = network_of(([[1e6, 0.0, 0.0, 0.0, 0.0, 0.0]], [-1e6]))
     asked = KDiscrimination(network=network, schema=schema(3), protected=["group"])
-    verdict = kmax(asked, budget=PLENTY)  # -1e6, 0, 1e6: the first bucket, the one that begins at 1/2, the last
-    assert [one.bucket for one in verdict.outcomes] == [0, 10, 19]
+    verdict = kmax(asked, budget=PLENTY)  # -1e6, 0, 1e6: the first bucket, the one that ends at 1/2, the last
+    assert [one.bucket for one in verdict.outcomes] == [0, 9, 19]
     assert verdict.lower == verdict.upper == 3
 
 
@@ -152,7 +152,7 @@ def test_real_valued_features_end_in_bounds_that_hold() -> None:
     points = np.column_stack([np.zeros(20_000), rng.uniform(-1, 1, 20_000), rng.uniform(0, 5, 20_000)])
     logits = np.stack([network.forward(described.encode(points + np.array([z, 0, 0])))[:, 0] for z in range(3)], axis=1)
     borders = np.log(np.arange(1, 20) / np.arange(19, 0, -1))
-    found = max(len(set(row)) for row in np.searchsorted(borders, logits, side="right").tolist())
+    found = max(len(set(row)) for row in np.searchsorted(borders, logits, side="left").tolist())
     assert found <= verdict.upper
     assert verdict.lower <= verdict.upper
     assert check_kmax(verdict.certificate, network=network, schema=described).accepted

@@ -24,9 +24,9 @@ from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.verify import fairness_certificate
 
 from .random_fairness import Case, small_cases
-from .random_twins import BITS, FLIP, MIXES, PBA, ROBUST, STYLES, brute_force_smooth, logits, smooth_problem, smoothed
+from .random_twins import BITS, FLIP, MIXES, PBA, ROBUST, STRICT_SIGNS, STYLES, brute_force_smooth, logits, smooth_problem, smoothed
 
-GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP}
+GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP, "strict-signs": STRICT_SIGNS}
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -73,10 +73,10 @@ def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) 
     decision = decide(problem, max_nodes=500)
     for q in range(len(problem.batch)):
         values = brute_force_smooth(problem, q)
-        for g, goal in enumerate(problem.goals):
+        for g in range(len(problem.goals)):
             mine = np.flatnonzero(problem.goal_of == g)
-            fails = [all(row[r] <= 0 if goal.strict else row[r] < 0 for r in mine) for row in values]
-            holds = [any(row[r] > 0 if goal.strict else row[r] >= 0 for r in mine) for row in values]
+            fails = [all(row[r] <= 0 if problem.strict[r] else row[r] < 0 for r in mine) for row in values]
+            holds = [any(row[r] > 0 if problem.strict[r] else row[r] >= 0 for r in mine) for row in values]
             status = decision.status[q, g]
             if status == OPEN:  # only where a row is 0 and no precision can tell, or boxes have run out
                 assert not (all(holds) or any(fails)) or decision.out_of[q] == "nodes"

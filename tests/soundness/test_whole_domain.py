@@ -305,7 +305,7 @@ def test_a_store_is_about_one_question_only(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     certify_partition(case.query, size=2, store=path)
     differ = "any" if case.query.differ == "all" else "all"
-    others = [(case.query, 3), (replace(case.query, epsilon=0.1), 2), (replace(case.query, differ=differ), 2)]
+    others = [(case.query, 3), (case.asking(epsilon=0.1).query, 2), (replace(case.query, differ=differ), 2)]
     for query, size in others:
         for resume in (False, True):
             with pytest.raises(DataError, match="another question"):

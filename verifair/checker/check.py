@@ -8,7 +8,9 @@ For two copies x and x' (x' = x but for the protected features in `prime`) and g
 (one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
 
     observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
-    no-flip    not (g(x) > 0 and g(x') < 0), which holds where one of -g(x), g(x'), (g(x') - g(x)) / 2 is >= 0
+    no-flip    x is not decided i where x' is decided j. For i > j: not (g(x) > 0 >= g(x')), which holds where -g(x) >= 0, or
+               g(x') > 0, or (g(x') - g(x)) / 2 >= 0; for i < j the tie is i's: not (g(x) >= 0 > g(x')), which holds where
+               -g(x) > 0, or g(x') >= 0, or (g(x') - g(x)) / 2 >= 0. With the query's signs "strict" all three may be 0
     factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`kinds.counterfactuals`)
 
 at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the

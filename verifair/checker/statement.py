@@ -24,6 +24,9 @@ from pydantic.dataclasses import dataclass as validated
 from verifair.checker.envelope import NO_MORE, Distance, Index, Number, Text
 
 Interval = tuple[Number, Number]
+Signs = Literal["deployed", "strict"]
+"""When a decision is positive. deployed: its margin is above 0 (several logits: argmax, ties to the lower class).
+strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin of exactly 0 is neither."""
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -47,8 +50,9 @@ class RowStatement:
 class BoxStatement:
     """A claim on all rows x in [lower, upper] and x' that are legal. Protected features (those in prime) have lower = upper.
 
-    no-flip: not (g(x) > 0 and g(x') < 0).   no-gap: sigma(g(x)) - sigma(g(x')) <= the query's
-    epsilon (g(x) - g(x') on the logit scale).
+    no-flip: x is not decided i = classes[0] where x' is decided j. With the query's signs "deployed": not (g(x) > 0 >= g(x')) if
+    i > j, not (g(x) >= 0 > g(x')) if i < j; with "strict": not (g(x) > 0 > g(x')).
+    no-gap: sigma(g(x)) - sigma(g(x')) <= the query's epsilon (g(x) - g(x') on the logit scale).
     x' is x with the values in prime; relaxed features are shifted by the whole numbers in offset.
     """
 
@@ -73,8 +77,9 @@ class RowsQuery:
 class BoxQuery:
     """No two rows of the box that differ in protected features alone are treated differently.
 
-    epsilon None: decided differently; else: given probabilities (or logits) more than epsilon apart. relax: feature -> by how
-    many units it may differ as well. box: feature name -> (lower, upper) in raw units; features left out take their whole range.
+    epsilon None: decided differently, by the rule `signs`; else (signs None): given probabilities (or logits) more than epsilon
+    apart. relax: feature -> by how many units it may differ as well. box: feature name -> (lower, upper) in raw units; features
+    left out take their whole range.
     differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
     The proofs must cover all these pairs, in both directions.
     """
@@ -83,6 +88,7 @@ class BoxQuery:
     protected: tuple[str, ...]
     box: dict[str, tuple[Number, Number]]
     differ: Literal["all", "any"]
+    signs: Signs | None
     epsilon: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
     scale: Literal["probability", "logit"] = "probability"
     relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)

@@ -27,11 +27,11 @@ from verifair.checker.kinds.partition import NOTHING_DECIDED, check_partition
 from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.checker.partition import PartitionStore, of_another_version
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement
+from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Signs
 from verifair.cli.output import progress_bar
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
-from verifair.systems.words import counted
+from verifair.systems.words import counted, decided
 
 T = TypeVar("T")
 EXPECTED = "expected a certificate (.json, .json.gz), or a store of certify --partition"
@@ -135,7 +135,7 @@ def checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[st
         case partition.FORMAT:
             with progress_bar("chunks") as progress:
                 report = check_partition(path, network=network, schema=schema, progress=progress)
-                return _partition_statement(path, schema), report
+                return _partition_statement(path, schema, network.outputs), report
         case KmaxCertificate.FORMAT:
             bound = _loaded(KmaxCertificate.load, path, kind)
             with progress_bar("leaves") as progress:
@@ -147,10 +147,10 @@ def checked(path: Path, kind: str, network: Network, schema: Schema) -> tuple[st
         case _:
             given = _loaded(Certificate.load, path, kind)
             with progress_bar("proofs") as progress:
-                return _statement(given, schema), recheck(given, network=network, schema=schema, progress=progress)
+                return _statement(given, schema, network.outputs), recheck(given, network=network, schema=schema, progress=progress)
 
 
-def _statement(given: Certificate, schema: Schema) -> str:
+def _statement(given: Certificate, schema: Schema, outputs: int) -> str:
     query = given.query
     if isinstance(query, CounterfactualQuery):
         return _counterfactuals_statement(given, query, schema)
@@ -170,7 +170,7 @@ def _statement(given: Certificate, schema: Schema) -> str:
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:
-        what = f"no decision flips {differ}{near}"
+        what = f"no decision flips {differ}{near}{decided(query.signs, outputs)}"
     else:
         moves = "log-odds move" if query.scale == "logit" else "probability moves"
         what = f"no {moves} by more than {query.epsilon} {differ}{near}"
@@ -232,14 +232,16 @@ def _pairs_statement(given: ConsistencyCertificate) -> str:
     )
 
 
-def _partition_statement(path: Path, schema: Schema) -> str:
+def _partition_statement(path: Path, schema: Schema, outputs: int) -> str:
     with PartitionStore(path) as store:
         about, found = store.about, store.extent
     protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
     epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
+    rule: Signs = "strict" if about.get("signs") == "strict" else "deployed"
     what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
     with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
     near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
+    near += decided(rule, outputs) if epsilon is None else ""
     open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
     left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
     try:

@@ -99,9 +99,14 @@ def _open_for(decision: BatchDecision, q: int) -> Reason:
 
 def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
     """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
-    if method == "bnb" or not problem.network.piecewise_linear or any(goal.strict for goal in problem.goals):
+    if method == "bnb" or not problem.network.piecewise_linear or _strict(problem):
         return budget.nodes
     return min(FIRST_NODES, budget.nodes or FIRST_NODES)
+
+
+def _strict(problem: TwinProblem) -> bool:
+    """Return whether some goal has strict rows alone (PBA's differences): a question gets all its boxes at once."""
+    return any(goal.strict_rows.all() for goal in problem.goals)
 
 
 def _settle_the_rest(
@@ -117,7 +122,7 @@ def _settle_the_rest(
             if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
         ]
 
-    if any(goal.strict for goal in problem.goals):
+    if _strict(problem):
         pending = open_goals()
     else:
         for q, g in open_goals():

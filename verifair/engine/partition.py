@@ -133,6 +133,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "box": {name: [float(low), float(high)] for name, low, high in zip(names, *box, strict=True)},
         "differ": query.differ,
         "epsilon": query.epsilon,
+        "signs": query.rule,
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,
         "parts": partition_of(query, size, box).count,

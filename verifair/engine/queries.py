@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from encoders.network import Array, Network
 from encoders.probability import SMALLEST
+from verifair.checker.statement import Signs
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
@@ -80,18 +81,30 @@ class PairQuestion:
 class IndividualFairness(PairQuestion):
     """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
-    epsilon None: no decision flips (Fairify's property, strict signs). Otherwise the probability of the positive class never
-    differs by more than epsilon (HyFair). The other fields are those of `PairQuestion`.
+    epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair).
+    signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
+    one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
+    tie counts on neither side. The other fields are those of `PairQuestion`.
     """
 
     epsilon: float | None = None
+    signs: Signs = "deployed"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.signs not in get_args(Signs):
+            raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
+        if self.epsilon is not None and self.signs != "deployed":
+            raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
         if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
                 f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
             )
+
+    @property
+    def rule(self) -> Signs | None:
+        """The signs that decide; None where probabilities are asked about."""
+        return self.signs if self.epsilon is None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +127,9 @@ class ProbabilityGap(PairQuestion):
 class KDiscrimination:
     """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
 
-    The probability of the positive class falls into one of `buckets` uniform buckets [i / B, (i + 1) / B) of [0, 1] (the last one
-    closed). values: protected feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
+    The probability of the positive class falls into one of `buckets` uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first one
+    closed): with two of them, into a decision (a logit of 0 is negative). values: protected feature -> the raw values to combine
+    (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
     network: Network

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -25,9 +25,10 @@ MAX_QUESTIONS = 1_000_000
 
 OBSERVED = Goal(rows=np.array([[1.0, -1.0]]), strict=True)
 FLIPPED = Goal(rows=np.array([[-1.0, 1.0]]), strict=True)
-NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=False)
-"""No x with g(x) > 0 > g(x'): some lambda in {1, 0, 1/2} has lambda g(x) - (1 - lambda) g(x') <= 0 (BOUNDS: two-copy prune)."""
-NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=False)
+NO_FALL = Goal(rows=np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]]), strict=np.array([False, True, False]))
+"""No x with g(x) > 0 >= g(x'). Where g' >= g, the third row, g > 0 >= g' is impossible too, so that row is not strict."""
+NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=np.array([True, False, False]))
+"""No x with g(x) <= 0 < g(x')."""
 
 
 def margin(network: Network, winner: int, loser: int) -> Array:
@@ -241,8 +242,13 @@ def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...])
 
 
 def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
-    """No decision flips, or no probability differs by more than epsilon: one goal for each direction."""
-    return (NO_FALL, NO_RISE) if query.epsilon is None else no_gap(query.epsilon)
+    """No decision flips (`signs`: where a margin of 0 counts), or no probability differs by more than epsilon: a goal for each
+    direction."""
+    if query.epsilon is not None:
+        return no_gap(query.epsilon)
+    if query.signs == "deployed":
+        return NO_FALL, NO_RISE
+    return replace(NO_FALL, strict=False), replace(NO_RISE, strict=False)
 
 
 def _pairs(combinations: list[tuple[float, ...]], differ: str) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:

@@ -107,6 +107,7 @@ def fairness_certificate(
             kind="individual-fairness", protected=tuple(query.protected),
             box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
             differ="all" if query.differ == "all" else "any", epsilon=epsilon, scale=scale,
+            signs=query.rule if isinstance(query, IndividualFairness) else None,
             relax={name: int(width) for name, width in query.relax.items()},
         ),
         features=features,

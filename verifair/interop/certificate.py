@@ -123,7 +123,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     task = Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=batch.prime[0], offset=np.zeros(len(batch.prime[0])),
         differs=batch.protected, margin=problem.margin,
-        asked=StatedGoal(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=goal.strict),
+        asked=StatedGoal(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=tuple(goal.strict_rows.tolist())),
     )
     match evidence.tree:
         case PhaseTree() as phases:
@@ -148,11 +148,13 @@ class RealLeafChecker(LeafChecker):
         self._reject(int(leaf), "not confirmed by bounds, and too small to be cut")
 
     def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """Return (N, 3) the row of each box with the best bound, all of them tried: here rows are no lines of a known curve."""
+        """Return (N, 4) the row of each box with the best bound, all of them tried: here rows are no lines of a known curve."""
         every = np.zeros(int(box.max()) + 1, dtype=np.int64)
         every[box] = task
         table = self.rows[self.first[0] : self.first[0] + self.count[0]]
         bound, *_ = self._bounds_of(bounds, every, np.repeat(box, len(table)), np.tile(table, (len(box), 1)))
+        # Of a strict row a bound of 0 is not enough.
+        bound = np.where(np.tile(table[:, 3], len(box)) == 1, np.nextafter(bound, -np.inf), bound)
         return np.asarray(table[bound.reshape(len(box), len(table)).argmax(axis=1)])
 
 

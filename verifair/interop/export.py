@@ -162,8 +162,8 @@ def _cells(problem: TwinProblem, q: int, listed: Booleans) -> Iterator[tuple[Arr
             yield lower[0], upper[0]
 
 
-def columns(pieces: Pieces, piece: Piece, rows: Array, constants: Array) -> TwinQuery:
-    """Return a piece in network columns. rows (R, 2), constants (R,): what pairs (g, g') against its goal meet throughout."""
+def columns(pieces: Pieces, piece: Piece, condition: Condition) -> TwinQuery:
+    """Return a piece in network columns. condition: what pairs (g, g') against its goal meet."""
     problem, domain = pieces.problem, pieces.problem.domain
     batch = problem.batch.take([piece.question])
     lower, upper = domain.box(piece.lower[None], piece.upper[None])
@@ -173,8 +173,9 @@ def columns(pieces: Pieces, piece: Piece, rows: Array, constants: Array) -> Twin
     open_blocks = np.flatnonzero(domain.one_hot & (piece.lower < piece.upper))
     return TwinQuery(
         lower=lower[0], upper=upper[0], own=own, own_value=domain.encode(batch.second(piece.lower[None]))[0, own],
-        shift=domain.start[shifted] if len(shifted) else NONE, shift_value=by, margin=problem.margin, rows=rows,
-        constants=constants, blocks=[domain.columns_of(np.array([v])) for v in open_blocks],
+        shift=domain.start[shifted] if len(shifted) else NONE, shift_value=by, margin=problem.margin,
+        rows=condition.rows, constants=condition.constants, closed=condition.closed,
+        blocks=[domain.columns_of(np.array([v])) for v in open_blocks],
     )
 
 
@@ -183,22 +184,32 @@ def shifted_variables(problem: TwinProblem) -> Integers:
     return NONE if problem.batch.offset is None else np.flatnonzero(problem.batch.offset.any(axis=0))
 
 
-def against(query: IndividualFairness, goal: int) -> tuple[Array, Array]:
-    """Return (R, 2), (R,): every pair (g, g') against a goal of the query meets  rows @ (g, g') > constants  throughout.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Condition:
+    """rows (R, 2), constants, closed (R,): rows @ (g, g') > constants  throughout, >= where `closed`."""
+
+    rows: Array
+    constants: Array
+    closed: Booleans
+
+
+def against(query: IndividualFairness, goal: int) -> Condition:
+    """Return what every pair (g, g') against a goal of the query meets.
 
     A flip: exactly those pairs. A gap: those and a few more, since lines under the curve stand for the curve; slopes are float32
     numbers, so that a product network can hold them.
     Sound? yes: a pair against the goal is never left out.  Complete? for a flip.
     """
     if query.epsilon is None:
-        rows = np.array([[1.0, 0.0], [0.0, -1.0]])
-        return (rows if goal == 0 else -rows), np.zeros(2)
+        asked = goals_of(query)[goal]
+        return Condition(rows=0.0 - asked.rows[:2], constants=np.zeros(2), closed=asked.strict_rows[:2])  # the third row follows
     met, constants = gap_rows(query.epsilon, rise=False, count=LINES)
     lines = [(1.0, 0.0, constants[0]), (0.0, -1.0, constants[1])]
     slopes = sorted({float(np.float32(m)) for m in met[2:, 1]})
     lines += [(1.0, -m, line_of(query.epsilon, m)) for m in slopes if 1 / STEEPEST <= m <= STEEPEST]
     table = np.array(lines)
-    return (table[:, :2] if goal == 0 else table[:, 1::-1]).copy(), table[:, 2].copy()
+    rows = table[:, :2] if goal == 0 else table[:, 1::-1]
+    return Condition(rows=rows.copy(), constants=table[:, 2].copy(), closed=np.zeros(len(table), dtype=bool))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +243,7 @@ def export(
     models = {NETWORK: network_model(query.network, _about(query.network)), PRODUCT: network_model(product, _about(query.network))}
     texts: dict[str, dict[str, str]] = {"1.0": {}, "2.0": {}}
     for position, (name, piece) in enumerate(zip(names, pieces.pieces, strict=True)):
-        asked = columns(pieces, piece, *conditions[piece.goal])
+        asked = columns(pieces, piece, conditions[piece.goal])
         about = [*_comments(query, pieces, piece, asked), *_columns(query.schema, asked)]
         texts["1.0"][name] = version_1(asked, _outputs(asked, table), len(table), [*about, *_relaxation_lines(loose[0])])
         texts["2.0"][name] = version_2(asked, [*about, *_relaxation_lines(loose[1])])
@@ -257,17 +268,17 @@ def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, .
     if query.schema.constraints:
         loose.append("the schema's constraints on whole rows are left out")
     zero = ": a logit of exactly 0 counts as either decision" if query.epsilon is None else ""
-    only_1 = [f"signs are not strict{zero}"]
+    only_1 = [f"every condition is closed, >= or <={zero}"]
     if pieces.relaxed and any(query.schema[name].kind == "one-hot" for name in pieces.relaxed):
         only_1.append("columns of an open one-hot block need not sum up to 1")
     return (*loose, *only_1), tuple(loose)
 
 
-def _table(conditions: Sequence[tuple[Array, Array]]) -> Array:
+def _table(conditions: Sequence[Condition]) -> Array:
     """Return (R, 2) rows whose values, or negatives, all conditions are bounds on: the outputs of the product network."""
     rows: list[tuple[float, float]] = []
-    for one, _ in conditions:
-        for a, b in one.tolist():
+    for one in conditions:
+        for a, b in one.rows.tolist():
             if (a, b) not in rows and (-a, -b) not in rows:
                 rows.append((abs(a), abs(b)) if 0 in (a, b) else (a, b))
     return np.array(list(dict.fromkeys(rows)))
@@ -307,7 +318,8 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
     ]
     fall = piece.goal == 0
     if query.epsilon is None:
-        question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'}"
+        tie = "negative" if query.signs == "deployed" else "neither"
+        question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'} (a logit of 0 is {tie})"
     else:
         question = f"the probability {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
     folded = [f"rounded when folded by the reader: {', '.join(query.network.rounded)}"] if query.network.rounded else []
@@ -365,12 +377,13 @@ def _write(folder: Path, models: dict[str, onnx.ModelProto], texts: dict[str, di
 def _manifest(query: IndividualFairness, pieces: Pieces, result: Export, models: dict[str, onnx.ModelProto]) -> dict[str, Any]:
     batch, shifted = pieces.problem.batch, shifted_variables(pieces.problem)
     return {
-        "format": "verifair-export/1",
+        "format": "verifair-export/2",
         "network_sha256": query.network.source_sha256,
         "schema_sha256": query.schema.sha256,
         "models": {name: hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest() for name, model in models.items()},
         "protected": list(query.protected),
         "epsilon": query.epsilon,
+        "signs": query.rule,
         "differ": query.differ,
         "relax": dict(query.relax),
         "features": [feature.name for feature in query.schema.features],

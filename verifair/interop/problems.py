@@ -125,17 +125,18 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
     if found is None:
         return None
     margin, pairs = found
-    rows, constants = [], []
+    rows, constants, strict = [], [], []
     for (atom, factor), pair in zip(_inequalities(case.left), pairs, strict=True):
         numbers, low_constant = _floats(query, list(pair), factor * atom.constant, atom.line)
         rows.append(numbers)
         constants.append(low_constant)
+        strict.append(atom.sign != "lt")
     mean = [(Fraction(a) + Fraction(b)) / 2 for a, b in zip(rows[0].tolist(), rows[-1].tolist(), strict=True)]
     if len(rows) == 2 and all(map(_is_float, mean)):  # follows from the two, and closes boxes in which neither holds throughout
         rows.append(np.array([float(value) for value in mean]))
         constants.append(float(np.nextafter((constants[0] + constants[1]) / 2, -np.inf)) if any(constants) else 0.0)
-    strict = not all(atom.sign == "lt" for atom in case.left)
-    goal = Goal(rows=np.array(rows), constant=np.array(constants), strict=strict)
+        strict.append(all(strict))
+    goal = Goal(rows=np.array(rows), constant=np.array(constants), strict=np.array(strict))
     domain, lower, upper = _domain(query, [case.bounds[k] for k in first])
     prime = np.where(own, [float(case.bounds[k][0]) for k in second], lower)
     batch = TwinBatch(lower=lower[None], upper=upper[None], prime=prime[None], protected=own)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from solvers.outcome import Limit, Termination
+from verifair.checker.statement import Signs
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.result import Count, Probability, Row, Seconds, Shape, Trust
 
@@ -100,6 +101,8 @@ class FairnessQuery(PairQuery):
     kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
     """Probabilities may differ by so much; null: decisions may not flip."""
+    signs: Signs | None = Field(validation_alias=AliasChoices("rule", "signs"))
+    """deployed: positive means logit > 0.   strict: a logit of 0 counts on neither side.   null: asked about probabilities."""
 
 
 class GapQuery(PairQuery):

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from verifair.checker.statement import Signs
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Standing, WitnessRow
@@ -39,6 +40,18 @@ def moves(schema: Schema, still: Sequence[str]) -> str:
     """What one unit of delta moves: "duration by 1 months, credit-amount by 100 DM"."""
     steps = zip(schema.features, schema.steps(still), strict=True)
     return ", ".join(f"{f.name} by {step:g}{f' {f.unit_name}' if f.unit_name else ''}" for f, step in steps if step)
+
+
+def decided(signs: Signs | None, outputs: int) -> str:
+    """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
+
+    outputs: logits of the network.
+    """
+    if signs is None:
+        return ""
+    logit = "logit" if outputs == 1 else "difference of the logits"
+    ties = "" if signs == "deployed" else ", negative < 0; ties count on neither side"
+    return f" (positive means {logit} > 0{ties})"
 
 
 def firmly(standing: Standing) -> str:

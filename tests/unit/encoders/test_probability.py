@@ -152,7 +152,7 @@ def expected(a: float, buckets: int) -> int:
     """By decimals, which cannot tell the tiniest logits from 0: there the sign decides."""
     share = sigma(Fraction(a)) * buckets
     if buckets % 2 == 0 and abs(a) < 1e-20:
-        return buckets // 2 - (a < 0)
+        return buckets // 2 - (a <= 0)
     return min(int(share), buckets - 1)
 
 

@@ -20,6 +20,7 @@ from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import Leaves, StatedGoal
 from verifair.checker.report import Rejection
+from verifair.checker.statement import Signs
 
 BOXES_BOUNDED = 128
 """Boxes bounded at once."""
@@ -39,15 +40,14 @@ FEW = 3
 
 
 class LeafChecker:
-    """Confirms leaves. `rows`: the (p, q, c) of everything asked, one after the other, from `first[which]`."""
+    """Confirms leaves. `rows`: the (p, q, c, strict) of everything asked, one after the other, from `first[which]`."""
 
     def __init__(self, network: Network, domain: Domain, leaves: Leaves) -> None:
         self.network, self.domain, self.leaves, self.tasks = network, domain, leaves, leaves.tasks
         asked = leaves.tasks.asked
         self.count = np.array([len(one.rows) for one in asked])
         self.first = np.cumsum(self.count) - self.count
-        self.rows = np.array([row for one in asked for row in one.rows])
-        self.strict = np.array([one.strict for one in asked])
+        self.rows = np.array([(*row, strict) for one in asked for row, strict in zip(one.rows, one.strict, strict=True)])
         claimed = leaves.bound - SLACK * np.abs(leaves.bound)
         self.target = np.where(np.isnan(claimed), 0.0, np.maximum(claimed, 0.0))
         self.reason: dict[int, str] = {}
@@ -150,8 +150,7 @@ class LeafChecker:
         box, row = box[order], row[order]
         start = np.flatnonzero(np.diff(box, prepend=-1))
         bound, error, slope, weight = self._bounds_of(bounds, task, box, row)
-        strict = self.strict[which][box]
-        met = np.where(strict, bound > 0, bound >= 0) & (bound + error >= target[box])
+        met = np.where(row[:, 3] == 1, bound > 0, bound >= 0) & (bound + error >= target[box])
         best = np.lexsort((bound, box))[np.append(start[1:], len(box)) - 1]
         return np.logical_or.reduceat(met, start), slope[best], weight[best]
 
@@ -168,7 +167,7 @@ class LeafChecker:
         return np.where(alike & (row[:, 2] >= 0), np.maximum(bound, 0.0), bound), error, slope, weight
 
     def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """Return (N, 3) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out
+        """Return (N, 4) of many rows -g + m g' + c (a rise: m g - g' + c) the likeliest to hold on each box: the one that comes out
         best when the linear bounds of g' - g, -g and g' (g - g', g, -g') are mixed. Only a choice: the row is then bounded by
         itself."""
         sign = np.array([1.0 if one.gap is not None and one.gap.rise else -1.0 for one in self.tasks.asked])[which]
@@ -179,20 +178,20 @@ class LeafChecker:
         radius = bounds.radius[box][:, bounds.moving]
         slope = slope.reshape(len(box), 3, -1)
         base = bound.reshape(len(box), 3) + (np.abs(slope) @ radius[:, :, None])[:, :, 0]
-        chosen = np.empty((len(box), 3))
+        chosen = np.zeros((len(box), 4))  # no line of a gap is strict
         for k in np.unique(which):
-            mine, table = which == k, self.rows[self.first[k] : self.first[k] + self.count[k]]
+            mine, table = which == k, self.rows[self.first[k] : self.first[k] + self.count[k], :3]
             p, q, c = table.T * np.array([[sign[mine][0]], [sign[mine][0]], [1.0]])
             shared = np.minimum(p, -q)
             mix = np.stack([shared, p - shared, -q - shared], axis=1)
             value = base[mine] @ mix.T - (np.abs(mix @ slope[mine]) @ radius[mine][:, :, None])[:, :, 0] + c
             value = value / mix.sum(axis=1)
             best = value.argmax(axis=1)
-            chosen[mine] = table[best]
+            chosen[mine, :3] = table[best]
             short = np.flatnonzero(value.max(axis=1) < 0)
             if len(short):
                 at = np.flatnonzero(mine)[short]
-                chosen[at] = self._between(self.tasks.asked[k], best[short], base[at], slope[at], radius[at])
+                chosen[at, :3] = self._between(self.tasks.asked[k], best[short], base[at], slope[at], radius[at])
         return chosen
 
     def _between(self, asked: StatedGoal, best: Integers, base: Array, slope: Array, radius: Array) -> Array:
@@ -257,10 +256,10 @@ class LeafChecker:
                 pairs = zip(one.to_fractions(), two.to_fractions(), strict=True)
                 met[mine] = [not exceeds(*((b, a) if asked.gap.rise else (a, b)), asked.gap.epsilon) for a, b in pairs]
                 continue
-            for p, q, c in asked.rows:
+            for (p, q, c), strict in zip(asked.rows, asked.strict, strict=True):
                 value = exact(np.full(len(mine), p)) * one + exact(np.full(len(mine), q)) * two + exact(np.full(len(mine), c))
                 enough = (value - exact(self.target[leaf[mine]])).sign >= 0
-                met[mine] |= ((value.sign > 0) if asked.strict else (value.sign >= 0)) & enough
+                met[mine] |= ((value.sign > 0) if strict else (value.sign >= 0)) & enough
         return met
 
     def _exact(self, task: Integers, raw: Array) -> Dyadic:
@@ -331,22 +330,23 @@ def holds_at(network: Network, asked: StatedGoal, margin: Array, target: float, 
                 met, unmet = values[0] >= 0, values[0] < 0
             else:
                 values = [_row(p, q, c, g, g if same else g_prime) for p, q, c in asked.rows]
-                enough = [value >= target for value in values]
-                met = any((value > 0 if asked.strict else True) and e for value, e in zip(values, enough, strict=True))
-                unmet = all(value < target or (asked.strict and value <= 0) for value in values)
+                signs = list(zip(values, asked.strict, strict=True))
+                met = any(value >= target and (value > 0 or not strict) for value, strict in signs)
+                unmet = all(value < target or (strict and value <= 0) for value, strict in signs)
         if met or unmet:
             return bool(met)
     return None
 
 
-def witnessed(network: Network, epsilon: float | None, fall: bool, x: Array, x_prime: Array) -> bool:
+def witnessed(network: Network, epsilon: float | None, signs: Signs | None, fall: bool, x: Array, x_prime: Array) -> bool:
     """Return whether the probability surely falls (rises) by more than epsilon from x to x', or with none the decision flips."""
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     for bits in PRECISIONS:
         with precision(bits):
             g, g_prime = _margins(network, margin, x, x_prime)
             high, low = (g, g_prime) if fall else (g_prime, g)
-            if (high > 0 and low < 0) if epsilon is None else sigmoid(high) - sigmoid(low) > ball(epsilon):
+            flips = high > 0 and (low < 0 if signs == "strict" else low <= 0)
+            if flips if epsilon is None else sigmoid(high) - sigmoid(low) > ball(epsilon):
                 return True
     return False
 

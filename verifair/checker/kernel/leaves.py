@@ -16,7 +16,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, gap_rows
 from encoders.problem import Domain, GapGoal, Regions
 from verifair.checker.certificate import Proof
-from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.schema.schema import Schema
 
@@ -27,31 +27,32 @@ GOALS = {
     "no-flip": ((-1.0, 0.0), (0.0, 1.0), (-0.5, 0.5)),
     "no-gap": (),
 }
-"""Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0  (>= 0 when not strict).
-The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
+"""Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0, or >= 0 where it is not strict (see
+`_strict`). The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
 DENSE = 4095
 """Lines of a gap that are looked at where its rows do not suffice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatedGoal:
-    """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 when not strict).
+    """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 where it is not strict).
 
     For a probability gap the rows are lines that suffice, and single points are decided by the probabilities themselves.
     """
 
     rows: tuple[tuple[float, float, float], ...]
-    strict: bool
+    strict: tuple[bool, ...]
     gap: GapGoal | None = None
 
     @classmethod
-    def of(cls, goal: str, classes: tuple[int, int], gap: GapGoal | None = None) -> StatedGoal:
+    def of(cls, goal: str, classes: tuple[int, int], signs: Signs, gap: GapGoal | None = None) -> StatedGoal:
         """Return the goals of GOALS by name; "no-gap" needs its gap."""
         if gap is not None:
             rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
-            return cls(rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=False, gap=gap)
-        strict = goal in ("observed", "flipped") or (goal == "robust" and classes[0] > classes[1])
-        return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=strict)
+            return cls(
+                rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=(False,) * len(rows), gap=gap
+            )
+        return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=_strict(goal, classes, signs))
 
     @cached_property
     def denser(self) -> Array:
@@ -60,6 +61,18 @@ class StatedGoal:
             return np.empty((0, 3))
         rows, constants = gap_rows(self.gap.epsilon, rise=self.gap.rise, count=DENSE)
         return np.column_stack([rows, constants])[2:]
+
+
+def _strict(goal: str, classes: tuple[int, int], signs: Signs) -> tuple[bool, ...]:
+    """Return whether each row of a goal has to be positive.
+
+    Class i = classes[0] is decided over j where g > 0, and at g = 0 too where i < j: ties go to the smaller index. So a flip from i
+    to j is g > 0 >= g' where i > j, and g >= 0 > g' where i < j; with Fairify's strict signs it is g > 0 > g' either way.
+    """
+    higher = classes[0] > classes[1]
+    if goal == "no-flip":
+        return (False, False, False) if signs == "strict" else (not higher, higher, False)
+    return (goal != "robust" or higher,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,13 +170,16 @@ def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery,
     unscaled &= (offset == 0) | (np.maximum(np.abs(domain.lower), np.abs(domain.upper)) <= 2**24)  # where float32 counts exactly
     if not unscaled.all():
         return "the statement shifts a feature that the network does not take as it is"
-    asked, margin = asked_of(statement.goal, (i, j), gap, network)
+    signs = query.signs if isinstance(query, BoxQuery) else None
+    asked, margin = asked_of(statement.goal, (i, j), gap, network, signs or "deployed")
     if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=False)
+        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=(False,))
     return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 
-def asked_of(goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Network) -> tuple[StatedGoal, Array]:
+def asked_of(
+    goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Network, signs: Signs = "deployed"
+) -> tuple[StatedGoal, Array]:
     """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
 
     A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
@@ -177,7 +193,7 @@ def asked_of(goal: str, classes: tuple[int, int], gap: GapGoal | None, network: 
         margin[0] = 1.0 if i > j else -1.0
     else:
         margin[i], margin[j] = 1.0, -1.0
-    return StatedGoal.of(goal, (i, j), gap), margin
+    return StatedGoal.of(goal, (i, j), signs, gap), margin
 
 
 def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Schema) -> tuple[Array, Array] | str:
@@ -214,8 +230,9 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tu
 
 def leaves_of(tree: Tree, task: Task, domain: Domain) -> tuple[Array, Array, Array] | str:
     """Return the leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
-    alone = len(task.asked.rows) == 1  # of several rows a bound says no more than that one of them holds
-    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & (task.asked.strict and alone)))
+    # Of several rows a bound says no more than that one of them holds, and 0 is all that may be claimed of it.
+    strict = len(task.asked.rows) == 1 and task.asked.strict[0]
+    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & strict))
     if useless.any():
         return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
     found = leaf_regions(tree.feature, tree.cut, Regions.whole(task.lower, task.upper), domain)
@@ -228,6 +245,8 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, 
     unknown = (set(query.box) | set(query.protected)) - set(names)
     if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
         return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
+    if (query.signs is None) != (query.epsilon is not None):
+        return "the query has to name either the signs by which decisions flip, or an epsilon"
     if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
         return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"
     lower, upper = domain.lower.copy(), domain.upper.copy()

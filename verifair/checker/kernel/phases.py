@@ -33,12 +33,11 @@ def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) ->
     """Return why a tree that also splits neurons does not prove a task, or None."""
     if not network.piecewise_linear:
         return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
-    if task.asked.strict:
-        return "neuron branching cannot show a strict goal"
     rows = np.array(task.asked.rows)
     claim = PhaseClaim(
         lower=task.lower, upper=task.upper, prime=task.prime, differs=task.differs, margin=task.margin, gap=task.asked.gap,
         offset=task.offset if task.offset.any() else None, rows=rows[:, :2], constants=rows[:, 2],
+        strict=np.array(task.asked.strict),
     )
     return check_phases(network, domain, claim, tree)
 
@@ -97,7 +96,8 @@ def holds_at(network: Network, domain: Domain, claim: PhaseClaim, raw: Array) ->
         margins = affine(network.forward(exact(pair)), margin)
         both = Dyadic(limbs=margins.limbs.reshape(len(margins.limbs), 1, 2), exponent=margins.exponent)
         rows = Layer(weight=claim.rows, bias=claim.constants, slope=np.ones(len(claim.rows)))
-        if (affine(both, rows).sign >= 0).any():
+        sign = affine(both, rows).sign
+        if np.where(claim.strict, sign > 0, sign >= 0).any():
             return True
         if claim.gap is None:
             return False
@@ -140,7 +140,7 @@ SMALLEST = 1e-200
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PhaseClaim:
     """What a tree has to prove, as numbers: x in [lower, upper] (V,); x' = prime where `differs` (there lower = upper), else
-    x + offset (None: x). g = margin . f; rows (R, 2), constants (R,) as in `encoders.problem.Goal`, never strict.
+    x + offset (None: x). g = margin . f; rows (R, 2), constants, strict (R,) as in `encoders.problem.Goal`.
 
     gap: for a probability gap the curve that the rows lie under; it decides single points.
     """
@@ -153,6 +153,7 @@ class PhaseClaim:
     margin: Array
     rows: Array
     constants: Array
+    strict: Booleans
     gap: GapGoal | None
 
     def second(self, raw: Array) -> Array:
@@ -174,7 +175,8 @@ class PhaseClaim:
         """Return why no tree can prove this claim here, or None."""
         if not len(self.lower) == len(self.upper) == len(self.prime) == len(self.differs) == domain.variables:
             return "the claim's box does not have the schema's features"
-        if len(self.margin) != network.outputs or self.rows.shape != (len(self.constants), 2) or not len(self.rows):
+        fitting = self.rows.shape == (len(self.constants), 2) and len(self.strict) == len(self.rows) > 0
+        if len(self.margin) != network.outputs or not fitting:
             return "the claim's rows do not fit together"
         if len(self.rows) > MAX_ROWS:
             return f"the goal has {len(self.rows)} rows, at most {MAX_ROWS} are covered by the rounding argument"
@@ -269,10 +271,12 @@ class PhaseBounds(TwinBounds):
 
     @cached_property
     def alike(self) -> Booleans:
-        """(B,) where g' - g is exactly 0 and some row says no more than c (g - g') + constant >= 0 with a constant >= 0."""
+        """(B,) where g' - g is exactly 0 and some row says no more than c (g - g') + constant >= 0 with a constant >= 0 (> 0 when
+        the row is strict)."""
         last = self.spans[-1]
         same = ((self.claim.margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1)
-        follows = ((self.claim.rows.sum(axis=1) == 0) & (self.claim.constants >= 0)).any()
+        enough = np.where(self.claim.strict, self.claim.constants > 0, self.claim.constants >= 0)
+        follows = ((self.claim.rows.sum(axis=1) == 0) & enough).any()
         return np.asarray(same & follows & self.in_range)
 
     def lagrange(self, weights: Array, slopes: Array, own: Array | None = None) -> LeafBounds:
@@ -286,10 +290,10 @@ class PhaseBounds(TwinBounds):
         row = weights @ claim.rows
         size = weights @ np.abs(claim.rows).sum(axis=1)
         own = np.full(len(weights), np.nan) if own is None else own
+        loose = (weights[:, ~claim.strict] > 0).any(axis=1) | ~np.isnan(own)  # a bound of exactly 0 is enough
         for b in np.flatnonzero(~np.isnan(own)):
             row[b], total[b] = claim.own_row(float(own[b]))
             size[b], size_of_total[b] = np.abs(row[b]).sum(), abs(total[b])
-            weights[b] = 1.0  # it says something: a bound of exactly 0 is enough
         alpha, beta = row[:, :1] * claim.margin, row[:, 1:] * claim.margin
         error = self.eps * size_of_total + self._rounding(size[:, None] * np.abs(claim.margin), self.spans[-1].size)
         nowhere = np.zeros(len(weights), dtype=bool)
@@ -309,7 +313,7 @@ class PhaseBounds(TwinBounds):
         slope = (alpha + beta) @ layers[0].weight
         bound = total + self._least_input(slope) - error
         bound = np.where(np.isfinite(bound) & np.isfinite(error) & (weights >= 0).all(axis=1) & self.in_range, bound, -np.inf)
-        proved = (bound > 0) | ((bound == 0) & (weights > 0).any(axis=1)) | (nowhere & self.in_range)
+        proved = (bound > 0) | ((bound == 0) & loose) | (nowhere & self.in_range)
         return LeafBounds(
             bound=bound, error=error, proved=proved | self.empty | self.alike, first=tuple(first), second=tuple(second), slope=slope
         )

@@ -1,7 +1,9 @@
 """The independent re-checker of kmax certificates: does no legal x of the box hit more than `upper` buckets?
 
-    k(x) = number of different buckets [i / B, (i + 1) / B) of [0, 1] (the last one closed) that hold sigma(g(x, z)), over the
+    k(x) = number of different buckets (i / B, (i + 1) / B] of [0, 1] (the first one closed) that hold sigma(g(x, z)), over the
     listed combinations z of protected values for which the whole row (x, z) is legal;   g = f_1 - f_0, or the single logit
+
+(B even: probability 1/2, a margin of 0, is in a bucket with negative decisions.)
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
 arithmetic and the schema. The tree must cover the box, and on every leaf the claimed count is proved again: with the bounds of
@@ -161,7 +163,7 @@ class _KmaxChecker:
         if not len(leaf):
             return None
         legal = self.domain.legal(self._rows(raw)).reshape(len(raw), -1)
-        hit = np.searchsorted(self.border_low, self._logits(raw), side="right")
+        hit = np.searchsorted(self.border_low, self._logits(raw), side="left")
         for n in range(len(raw)):
             seems = len(np.unique(hit[n][legal[n]]))
             if seems > self.claim[leaf[n]] and self._exactly(raw[n], legal[n]) > self.claim[leaf[n]]:
@@ -210,8 +212,8 @@ class _KmaxChecker:
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
         most = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
-        first = np.searchsorted(self.border_high, least, side="right")
-        last = np.searchsorted(self.border_low, most, side="right")
+        first = np.searchsorted(self.border_high, least, side="left")
+        last = np.searchsorted(self.border_low, most, side="left")
         first = np.where(d_low >= 0, np.maximum(first, home[:, None]), first)  # never below the reference, nor its bucket
         last = np.where(d_high <= 0, np.minimum(last, home[:, None]), last)
         nowhere = ((least > most) | (first > last)).any(axis=1)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, aske
 from verifair.checker.kernel.phases import phase_flaw
 from verifair.checker.partition import ARRAYS, PROVED, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore, damaged, extent_of
 from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.statement import Signs
 from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
@@ -79,6 +80,7 @@ class _StoredQuery:
     shift: Array
     asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
+    signs: Signs | None
 
     @property
     def differs(self) -> Booleans:
@@ -171,6 +173,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
         epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
         epsilon, parts = None if epsilon is None else _number(epsilon), _whole(about["parts"])
+        signs = _signs(about["signs"])
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
         said = f"what it says of its query {flaw}; expected {WRITTEN}"
@@ -185,6 +188,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
     if not unscaled[list(relax)].all() or not 2 <= size < 2**31 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
+    if (signs is None) != (epsilon is not None):
+        return "the query has to name either the signs by which decisions flip, or an epsilon"
     if epsilon is not None and not SMALLEST <= epsilon <= 1 - SMALLEST:
         return f"epsilon {epsilon} is no gap between probabilities"
     partition = Partition.of(domain, lower, upper, size=size, whole=index)
@@ -199,7 +204,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     goal = "no-flip" if gap is None else "no-gap"
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
-        asked=tuple(asked_of(goal, classes, gap, network) for classes in DIRECTIONS), epsilon=epsilon,
+        asked=tuple(asked_of(goal, classes, gap, network, signs or "deployed") for classes in DIRECTIONS), epsilon=epsilon,
+        signs=signs,
     )
 
 
@@ -213,6 +219,13 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
     return value
+
+
+def _signs(value: Any) -> Signs | None:
+    if value not in (None, *get_args(Signs)):
+        raise ValueError(f"{value!r} is no rule of decisions")
+    found: Signs | None = value
+    return found
 
 
 def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
@@ -314,18 +327,20 @@ def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
         node, entry = node + size, entry + int(start[-1])
 
 
-def _refuted(network: Network, x: Array, prime: Array, goal: Integers, epsilon: float | None) -> Booleans:
+def _refuted(query: _StoredQuery, network: Network, x: Array, prime: Array, goal: Integers) -> Booleans:
     """Return (N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or
     by balls where the network is smooth."""
     if not network.piecewise_linear:
+        asked = query.epsilon, query.signs
         pairs = zip(goal.tolist(), x, prime, strict=True)
-        return np.array([witnessed(network, epsilon, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
+        return np.array([witnessed(network, *asked, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
     logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
     g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
     found = np.zeros(len(goal), dtype=bool)
     for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
         from_, to = (a, b) if goal[k] == 0 else (b, a)
-        found[k] = from_ > 0 > to if epsilon is None else exceeds(from_, to, epsilon)
+        flips = from_ > 0 and (to < 0 if query.signs == "strict" else to <= 0)
+        found[k] = flips if query.epsilon is None else exceeds(from_, to, query.epsilon)
     return found
 
 
@@ -346,7 +361,7 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, sche
     good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
     good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
     x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
-    good &= _refuted(network, domain.encode(x), domain.encode(prime), chunk.goal, query.epsilon)
+    good &= _refuted(query, network, domain.encode(x), domain.encode(prime), chunk.goal)
     return [
         Rejection(proof=part, reason=f"its witness x = {chunk.x[k].tolist()} is none")
         for k, part in enumerate(parts.tolist())

@@ -306,7 +306,7 @@ def _replayed(run: _KmaxSearch, point: Point) -> bool | None:
         return None
     inputs = copies.domain.encode(copies.rows(point.x[None])[0]).astype(np.float32)
     logits = runtime_logits(copies.network, inputs) @ copies.margin
-    shown = np.searchsorted(run.thresholds.lower, logits, side="right")
+    shown = np.searchsorted(run.thresholds.lower, logits, side="left")
     return bool(different(shown[None], point.counted[None])[0] >= point.k)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,7 @@ class Point:
         logits = affine(copies.network.forward(exact(copies.domain.encode(rows))), sum_of)
         lower, upper, buckets = thresholds.lower.tolist(), thresholds.upper.tolist(), []
         for value in logits.to_fractions()[:, 0]:
-            least, most = bisect_right(upper, value), bisect_right(lower, value)  # comparing a fraction with a float is exact
+            least, most = bisect_left(upper, value), bisect_left(lower, value)  # comparing a fraction with a float is exact
             buckets.append(least if least == most else bucket(value, thresholds.buckets))
         return cls(
             x=x, counted=copies.domain.legal(rows) if counted is None else counted, buckets=np.array(buckets, dtype=np.int64),
@@ -84,7 +84,7 @@ class PointSearch:
     def _look(self, raw: Array) -> None:
         counted = self.copies.possible(raw, raw)
         logits = self.copies.evaluate(raw)
-        buckets = np.searchsorted(self.thresholds.lower, logits, side="right")
+        buckets = np.searchsorted(self.thresholds.lower, logits, side="left")
         count = different(buckets, counted)
         candidates = np.flatnonzero(count > self.k)
         for n in candidates[np.argsort(-count[candidates], kind="stable")][:CONFIRMED]:

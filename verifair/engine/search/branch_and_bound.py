@@ -21,7 +21,7 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import (
     Nodes,
@@ -154,7 +154,7 @@ class _BranchAndBound:
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough))
+        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough), self.problem.goals_met(self.problem.rows_met(rough)))
         low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
@@ -167,8 +167,8 @@ class _BranchAndBound:
     def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
         wanted = np.ones(chosen.constants.shape)
         bounds = linear_goals(self.twin, nodes.question, (low, high), intervals, chosen.rows, chosen.constants, wanted)
-        lower = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
-        remaining, kept = self._close_by(nodes, lower)
+        lower, proved = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
+        remaining, kept = self._close_by(nodes, lower, proved)
         if not len(remaining):
             return
         for row in range(bounds.slope.shape[1]):  # the corner at which each bound is least: the likeliest witnesses
@@ -176,11 +176,12 @@ class _BranchAndBound:
         remaining, alive = self.goals.alive(remaining)
         self._split(remaining, bounds.score[kept][alive])
 
-    def _close_by(self, nodes: Nodes, lower: Array) -> tuple[Nodes, Integers]:
-        """Close goals by lower bounds (N, G) of their best rows; returns the nodes with goals left open and their positions."""
+    def _close_by(self, nodes: Nodes, lower: Array, proved: Booleans) -> tuple[Nodes, Integers]:
+        """Close goals that lower bounds (N, G) of their best rows have proved; returns the nodes with goals left open and their
+        positions."""
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
-        closed = nodes.open & np.where(self.goal_rows.strict, lower > 0, lower >= 0)
+        closed = nodes.open & proved
         index, goal = np.nonzero(closed)
         # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
         bound = np.where(self.goal_rows.single[goal], lower[index, goal], 0.0)

@@ -42,10 +42,8 @@ class PhaseAnswer:
 
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
-    """Decide goal g of question q. Raises ValueError for a strict goal, or one of more than MAX_ROWS rows."""
+    """Decide goal g of question q. Raises ValueError for one of more than MAX_ROWS rows."""
     problem.network.require_piecewise_linear("neuron branching")
-    if problem.goals[g].strict:
-        raise ValueError("neuron branching proves goals with >=; a strict goal needs input splitting")
     one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
     if len(one.rows) > MAX_ROWS:
         raise ValueError(f"the goal has {len(one.rows)} rows, neuron branching takes at most {MAX_ROWS}")

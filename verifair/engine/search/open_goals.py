@@ -156,39 +156,43 @@ MIXTURES = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChosenRows:
-    """Rows (B, S, 2) and constants (B, S) for a batch of boxes; goal: (S,) that each row belongs to."""
+    """Rows (B, S, 2), constants and strictness (B, S) for a batch of boxes; goal: (S,) that each row belongs to."""
 
     rows: Array
     constants: Array
+    strict: Booleans
     goal: Integers
 
-    def best(self, bounds: GoalBounds, radius: Array, goals: int) -> Array:
-        """Return lower bounds (B, G) of each goal's best row from those chosen, single or mixed; -inf for goals without any."""
+    def best(self, bounds: GoalBounds, radius: Array, goals: int) -> tuple[Array, Booleans]:
+        """Return lower bounds (B, G) of each goal's best row from those chosen, single or mixed, -inf for goals without any; and
+        which goals (B, G) they prove."""
         out = np.full((len(radius), goals), -np.inf)
+        proved = np.zeros(out.shape, dtype=bool)
         for goal in np.unique(self.goal):
             mine = np.flatnonzero(self.goal == goal)
             part = GoalBounds(
                 lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine], score=bounds.score
             )
-            mixed = mixed_goals(part, radius, MIXTURES[len(mine)])
-            out[:, goal] = np.concatenate([part.lower, mixed], axis=1).max(axis=1)
-        return out
+            weights = np.concatenate([np.eye(len(mine)), MIXTURES[len(mine)]])
+            lower = np.concatenate([part.lower, mixed_goals(part, radius, MIXTURES[len(mine)])], axis=1)
+            strict = (~self.strict[:, mine]).astype(float) @ weights.T == 0  # see `Goal`: one row that is not is enough
+            out[:, goal] = lower.max(axis=1)
+            proved[:, goal] = np.where(strict, lower > 0, lower >= 0).any(axis=1)
+        return out, proved
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalRows:
-    """The rows of a problem's goals: first: (G,) position of each goal's first row; strict: (G,); single: (G,) goals of one row."""
+    """The rows of a problem's goals: first: (G,) position of each goal's first row; single: (G,) goals of one row."""
 
     problem: TwinProblem
     first: Integers
-    strict: Booleans
     single: Booleans
 
     @classmethod
     def of(cls, problem: TwinProblem) -> GoalRows:
         first = np.searchsorted(problem.goal_of, np.arange(len(problem.goals)))
-        strict = np.array([goal.strict for goal in problem.goals])
-        return cls(problem=problem, first=first, strict=strict, single=np.array([len(goal.rows) == 1 for goal in problem.goals]))
+        return cls(problem=problem, first=first, single=np.array([len(goal.rows) == 1 for goal in problem.goals]))
 
     def best(self, values: Array) -> Array:
         """Return (B, G) the best row of each goal, from values or bounds (B, R)."""
@@ -212,4 +216,6 @@ class GoalRows:
             index.append(picks)
             owner += [goal] * picks.shape[1]
         chosen = np.concatenate(index, axis=1)
-        return ChosenRows(rows=rows[chosen], constants=constants[chosen], goal=np.array(owner))
+        return ChosenRows(
+            rows=rows[chosen], constants=constants[chosen], strict=problem.strict[chosen], goal=np.array(owner)
+        )

@@ -38,6 +38,8 @@ class FairnessSettings(PairSettings):
     """No decision flips (the default question)."""
     epsilon: Annotated[float | None, Field(gt=0, lt=1)] = None
     """No probability moves by more than this."""
+    signs: Literal["deployed", "strict"] = "deployed"
+    """deployed: positive means logit > 0; strict: Fairify's, a tie counts on neither side."""
     relax: Annotated[dict[str, int], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
     """feature=units: the two may differ by so much here as well; repeat."""
     differ: Literal["all", "any"] = "all"
@@ -47,6 +49,8 @@ class FairnessSettings(PairSettings):
         """Raise ValueError for two questions in one."""
         if self.flip and self.epsilon is not None:
             raise ValueError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
+        if "signs" in self.model_fields_set and self.epsilon is not None:
+            raise ValueError("--signs says when a decision flips, --epsilon asks about probabilities: drop one of the two")
 
     def question(self, verb: str, subject: Subject) -> IndividualFairness:
         """Return what is asked of a subject. Raises QueryError."""
@@ -54,5 +58,5 @@ class FairnessSettings(PairSettings):
 
         return IndividualFairness(
             network=subject.network, schema=subject.schema, protected=self.names(verb, subject.schema.protected_names),
-            box=self.box, epsilon=self.epsilon, differ=self.differ, relax=self.relax,
+            box=self.box, epsilon=self.epsilon, differ=self.differ, relax=self.relax, signs=self.signs,
         )

@@ -31,6 +31,7 @@ TWIN = TwinQuery(
     margin=np.array([-1.0, 1.0]),
     rows=np.array([[1.0, 0.0], [0.0, -1.0], [1.0, -0.1]]),
     constants=np.array([0.0, 1e-30, -5.5]),
+    closed=np.array([False, True, False]),
 )
 NEW = """(vnnlib-version <2.0>)
 (declare-network f (declare-input X real [1,2]) (declare-output Y real [1]))
@@ -77,7 +78,7 @@ def test_what_is_written_for_two_networks_is_read_again(tmp_path: Path) -> None:
     y = [Variable(j, "output", i) for j in range(2) for i in range(2)]
     assert [(dict(atom.terms), atom.constant, atom.sign) for atom in case.left] == [
         ({y[0]: 1, y[1]: -1}, 0, "lt"),
-        ({y[2]: -1, y[3]: 1}, Fraction(1e-30), "lt"),
+        ({y[2]: -1, y[3]: 1}, Fraction(1e-30), "le"),
         ({y[0]: 1, y[1]: -1, y[2]: -Fraction(0.1), y[3]: Fraction(0.1)}, Fraction(-5.5), "lt"),
     ]
 

@@ -25,7 +25,7 @@ from verifair.checker.envelope import Trust, semantics
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import GOALS
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
 from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
 
@@ -53,6 +53,14 @@ def mixed_network(seed: int, hidden: tuple[int, ...] = (6, 4), outputs: int = 1,
 
 def value(network: Network, raw: np.ndarray, prime: dict[str, float], goal: str, classes: tuple[int, int]) -> list[Fraction]:
     """The best row of the goal at raw points, as exact fractions."""
+    rows = [[Fraction(one) for one in row] for row in GOALS[goal]]
+    return [max(p * a + q * b for p, q in rows) for a, b in margins_of(network, raw, prime, classes)]
+
+
+def margins_of(
+    network: Network, raw: np.ndarray, prime: dict[str, float], classes: tuple[int, int]
+) -> list[tuple[Fraction, Fraction]]:
+    """g(x), g(x') at raw points, as exact fractions."""
     second = raw.copy()
     for name, to in prime.items():
         second[:, SCHEMA.index(name)] = to
@@ -63,7 +71,7 @@ def value(network: Network, raw: np.ndarray, prime: dict[str, float], goal: str,
             margins.append(logits[:, 0] if classes[0] > classes[1] else -logits[:, 0])
         else:
             margins.append(logits[:, classes[0]] - logits[:, classes[1]])
-    return [max(Fraction(p) * a + Fraction(q) * b for p, q in GOALS[goal]) for a, b in zip(*margins, strict=True)]
+    return list(zip(*margins, strict=True))
 
 
 def points(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -125,10 +133,17 @@ def statement_of(network: Network, seed: int, goal: str, delta: float) -> RowSta
     return RowStatement(goal=goal, row=row, delta=delta, classes=classes, prime={} if goal == "robust" else {"sex": 1 - row[3]})
 
 
-def holds(network: Network, statement: RowStatement | BoxStatement, lower: np.ndarray, upper: np.ndarray) -> bool:
-    least = min(value(network, points(lower, upper), statement.prime, statement.goal, statement.classes))
-    tie_holds = statement.goal == "no-flip" or (statement.goal == "robust" and statement.classes[0] < statement.classes[1])
-    return least >= 0 if tie_holds else least > 0
+def holds(
+    network: Network, statement: RowStatement | BoxStatement, lower: np.ndarray, upper: np.ndarray, signs: str = "deployed"
+) -> bool:
+    raw, (i, j) = points(lower, upper), statement.classes
+    if statement.goal == "no-flip":
+        pairs = margins_of(network, raw, statement.prime, statement.classes)
+        if signs == "strict":
+            return not any(a > 0 > b for a, b in pairs)
+        return not any((a > 0 >= b) if i > j else (a >= 0 > b) for a, b in pairs)
+    least = min(value(network, raw, statement.prime, statement.goal, statement.classes))
+    return least >= 0 if statement.goal == "robust" and i < j else least > 0
 
 
 def proof_of(network: Network, goal: str = "observed", delta: float = 1, depth: int = 2) -> Proof:
@@ -185,28 +200,37 @@ def test_row_statements_are_accepted_exactly_when_true(
     hidden=st.sampled_from([(), (5,), (6, 4)]),
     outputs=st.sampled_from([1, 2]),
     depth=st.integers(0, 3),
+    signs=st.sampled_from(["deployed", "strict"]),
+    classes=st.sampled_from([(1, 0), (0, 1)]),
 )
-def test_flip_statements_are_accepted_exactly_when_true(seed: int, hidden: tuple[int, ...], outputs: int, depth: int) -> None:
+def test_flip_statements_are_accepted_exactly_when_true(
+    seed: int, hidden: tuple[int, ...], outputs: int, depth: int, signs: Signs, classes: tuple[int, int]
+) -> None:
+    """Every second network has whole weights between -1 and 1, so that margins of exactly 0 are common."""
     network = mixed_network(seed, hidden, outputs)
+    if seed % 2:
+        coarse = [replace(one, weight=np.clip(np.rint(one.weight), -1, 1), bias=np.rint(one.bias)) for one in network.layers]
+        network = replace(network, layers=tuple(coarse))
     domain = SCHEMA.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
-    lower[3] = upper[3] = float(seed % 2)
-    statement = BoxStatement(goal="no-flip", lower=tuple(lower), upper=tuple(upper), prime={"sex": 1.0 - seed % 2}, classes=(1, 0))
+    lower[3] = upper[3] = sex = float(seed // 2 % 2)
+    statement = BoxStatement(goal="no-flip", lower=tuple(lower), upper=tuple(upper), prime={"sex": 1.0 - sex}, classes=classes)
     tree = grow(network, statement, lower, upper, depth)
-    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (0, 5)}, differ="all")
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (0, 5)}, differ="all", signs=signs)
     other = BoxStatement(
         goal="no-flip",
         lower=(*lower[:3], statement.prime["sex"]),
         upper=(*upper[:3], statement.prime["sex"]),
         prime={"sex": float(lower[3])},
-        classes=(1, 0),
+        classes=classes,
     )
     second = grow(network, other, np.array(other.lower), np.array(other.upper), depth)
     whole = replace(
         certificate(network, Proof(statement=statement, evidence=tree), Proof(statement=other, evidence=second)), query=query
     )
     report = check(whole, network=network, schema=SCHEMA)
-    truth = {0: holds(network, statement, lower, upper), 1: holds(network, other, np.array(other.lower), np.array(other.upper))}
+    ends = np.array(other.lower), np.array(other.upper)
+    truth = {0: holds(network, statement, lower, upper, signs), 1: holds(network, other, *ends, signs)}
     rejected = {rejection.proof for rejection in report.rejections}
     assert rejected == {k for k, true in truth.items() if not true}, reasons(report)
 
@@ -308,14 +332,23 @@ def test_equal_copies_are_no_bias(goal: str) -> None:
         assert "false at this point" in reasons(report)
 
 
-def test_touching_zero_is_no_flip() -> None:
-    network = constant(0.0, weight=1.0)  # f = sex: 0 for one copy, 1 for the other
-    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={}, differ="any")
+@pytest.mark.parametrize("signs", ["deployed", "strict"])
+def test_touching_zero_is_no_flip_with_strict_signs_alone(signs: Signs) -> None:
+    network = constant(0.0, weight=1.0)  # f = sex: 0, negative, for one copy, 1 for the other
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={}, differ="any", signs=signs)
     proofs = []
     for z in (0.0, 1.0):
         statement = BoxStatement(goal="no-flip", lower=(0, -2, 0, z), upper=(5, 3, 2, z), prime={"sex": 1 - z}, classes=(1, 0))
         proofs.append(Proof(statement=statement, evidence=Tree.leaf(0.0)))
-    assert check(replace(certificate(network, *proofs), query=query), network=network, schema=SCHEMA).accepted
+    report = check(replace(certificate(network, *proofs), query=query), network=network, schema=SCHEMA)
+    assert {one.proof for one in report.rejections} == (set() if signs == "strict" else {1})
+
+
+@pytest.mark.parametrize(("signs", "epsilon"), [(None, None), ("deployed", 0.1), ("strict", 0.1)])
+def test_a_query_is_about_flips_or_about_gaps(signs: Signs | None, epsilon: float | None) -> None:
+    network, good = fairness_certificate()
+    other = replace(good, query=replace(good.query, signs=signs, epsilon=epsilon))
+    assert "either the signs" in reasons(check(other, network=network, schema=SCHEMA))
 
 
 # Mutations: each is written to a file with a fresh digest, so that only the check itself can notice
@@ -435,7 +468,7 @@ def fairness_certificate(differ: str = "all") -> tuple[Network, Certificate]:
     for z in (0.0, 1.0):
         statement = BoxStatement(goal="no-flip", lower=(1, -2, 0, z), upper=(4, 3, 2, z), prime={"sex": 1 - z}, classes=(1, 0))
         proofs.append(Proof(statement=statement, evidence=Tree.leaf(0.5)))
-    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (1, 4)}, differ=differ)
+    query = BoxQuery(kind="individual-fairness", protected=("sex",), box={"age": (1, 4)}, differ=differ, signs="deployed")
     return network, replace(certificate(network, *proofs), query=query)
 
 

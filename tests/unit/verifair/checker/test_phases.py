@@ -204,7 +204,8 @@ def test_a_cut_outside_the_box_is_rejected() -> None:
 @pytest.mark.parametrize(("change", "text"), [
     ({"prime": np.zeros(3)}, "features"),
     ({"constants": np.array([np.nan, 0, 0])}, "not finite"),
-    ({"rows": np.zeros((400, 2)), "constants": np.zeros(400)}, "at most"),
+    ({"rows": np.zeros((400, 2)), "constants": np.zeros(400), "strict": np.zeros(400, dtype=bool)}, "at most"),
+    ({"strict": np.zeros(2, dtype=bool)}, "do not fit together"),
     ({"upper": np.array([1.0, 3, 3, 2])}, "protected feature is not fixed"),
     ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifted"),
     ({"offset": np.array([0.0, 0, 0, 1])}, "shifted"),

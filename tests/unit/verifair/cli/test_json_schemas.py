@@ -30,7 +30,7 @@ def certify(**changes: Any) -> dict[str, Any]:
         "semantics": "real-valued", "seconds": 1.5, "outcomes": [], "model_sha256": "0" * 64, "schema_sha256": "0" * 64, "seed": 0,
         "query": {
             "kind": "individual-fairness", "protected": ["sex"], "box": {"age": [20, 30]}, "differ": "all", "relax": {},
-            "epsilon": None,
+            "epsilon": None, "signs": "deployed",
         },
         "versions": {"verifair": "0.1.0"},
     }
@@ -119,7 +119,7 @@ def test_a_saved_certificate_is_as_its_schema_says(tmp_path: Path) -> None:
     claim = Proof(statement=statement, evidence=Claim(backend="highs", version="1.13.1", tolerance=1e-7))
     saved = Certificate(
         network_sha256="0" * 64, schema_sha256="1" * 64, semantics="real-valued", features=("sex",), proofs=(*proofs, claim),
-        query=BoxQuery(kind="individual-fairness", protected=("sex",), box={"sex": (0.0, 1.0)}, differ="all"),
+        query=BoxQuery(kind="individual-fairness", protected=("sex",), box={"sex": (0.0, 1.0)}, differ="all", signs="strict"),
     )
     saved.save(tmp_path / "proof.json")
     content = json.loads((tmp_path / "proof.json").read_text())

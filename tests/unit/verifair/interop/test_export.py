@@ -19,6 +19,7 @@ from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.brute_force import fractions
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
+from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
@@ -94,14 +95,22 @@ def test_every_violation_is_in_a_file_and_no_exact_file_has_more(outputs: int, e
     assert hits > 2
 
 
-def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_exact(tmp_path: Path) -> None:
-    """g = 1 - sex - size: at size = 0 the second person's logit is exactly 0, a decision that does not flip by strict signs."""
-    edge = network_of(([[-1.0, 0.0, -2.0, 0.0, 0.0, 0.0]], [2.0]))
-    asked = replace(query(box={"age": 1, "job": "q", "size": 0.0}), network=edge)  # minmax: size 0 is 0.5
-    assert verify(asked).status is Status.PROVED
+@pytest.mark.parametrize("signs", ["deployed", "strict"])
+@pytest.mark.parametrize("falls", [True, False])
+def test_at_a_logit_of_exactly_zero_the_old_version_is_closed_and_the_new_one_exact(
+    signs: Signs, falls: bool, tmp_path: Path
+) -> None:
+    """At size = 0 the logits of the two people are 1 and 0, or 0 and 1: a flip, unless signs are strict, which 1.0 cannot say."""
+    sex, bias = (-1.0, 2.0) if falls else (1.0, 1.0)
+    edge = network_of(([[sex, 0.0, -2.0, 0.0, 0.0, 0.0]], [bias]))
+    asked = replace(query(box={"age": 1, "job": "q", "size": 0.0}), network=edge, signs=signs)  # minmax: size 0 is 0.5
+    flips = signs == "deployed"
+    assert verify(asked).status is (Status.VIOLATED if flips else Status.PROVED)
     written = export(asked, tmp_path / "out")
     answers = {version: [answer(*one) for one in files(written, version)] for version in ("1.0", "2.0")}
-    assert answers == {"1.0": [VnnlibStatus.SAT, VnnlibStatus.UNSAT], "2.0": [VnnlibStatus.UNSAT, VnnlibStatus.UNSAT]}
+    touched, never = VnnlibStatus.SAT, VnnlibStatus.UNSAT
+    fall, rise = (touched, never) if falls else (never, touched)
+    assert answers == {"1.0": [fall, rise], "2.0": [fall, rise] if flips else [never, never]}
     assert any("exactly 0" in line for line in written.relaxed_1)
     assert written.relaxed_2 == ()
 
@@ -155,7 +164,9 @@ def test_lines_stand_for_the_curve_on_the_safe_side() -> None:
     asked = query(epsilon=0.2)
     rng = np.random.default_rng(1)
     for goal in range(2):
-        rows, constants = against(asked, goal)
+        condition = against(asked, goal)
+        rows, constants = condition.rows, condition.constants
+        assert not condition.closed.any()
         assert (rows.astype(np.float32) == rows).all()
         outside = 0
         for a, b in rng.normal(scale=3, size=(400, 2)):

@@ -47,8 +47,9 @@ class CertifySettings(FairnessSettings):
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
         mode = modes[0] if modes else ""
         self.check_flip()
-        if mode == "maximise" and (self.flip or self.epsilon is not None or run.exit_verdict):
-            which = "--flip" if self.flip else "--exit-verdict" if self.epsilon is None else "--epsilon"
+        yes_or_no = {"flip": self.flip, "epsilon": self.epsilon is not None, "signs": "signs" in self.model_fields_set}
+        if mode == "maximise" and (any(yes_or_no.values()) or run.exit_verdict):
+            which = next((f"--{name}" for name, given in yes_or_no.items() if given), "--exit-verdict")
             raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
         if mode in ("maximise", "partition") and (self.method not in ("auto", "exact") or self.solver is not None):
             which = "--solver" if self.solver is not None else "--method"
@@ -75,6 +76,11 @@ One box, does any decision flip, or (--epsilon) does the probability ever move b
   verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
 
   verifair certify adult.onnx --schema adult.toml --protected race --epsilon 0.05 --relax age=5
+
+A decision is positive where logit > 0 (two logits: where the positive class has the larger one). By Fairify's rule a logit of
+exactly 0 counts on neither side:
+
+  verifair certify adult.onnx --schema adult.toml --protected race --signs strict
 
 Several sub-populations, a verdict and a certificate for each:
 
@@ -109,5 +115,5 @@ The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keep
         source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
     audit_defaults={"maximise": True, "tolerance": 1e-3},
-    keys=("protected", "epsilon", "box", "partition", "maximise", "tolerance", "enumerate"),
+    keys=("protected", "epsilon", "signs", "box", "partition", "maximise", "tolerance", "enumerate"),
 )

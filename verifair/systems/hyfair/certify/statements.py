@@ -33,7 +33,7 @@ from verifair.systems.hyfair.certify.solve import solve
 from verifair.systems.hyfair.certify.tables import how_many, others
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
-from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
+from verifair.systems.words import decided, firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 
 SHOWN = 300
@@ -99,17 +99,23 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
         method=(
             f"Asked of all pairs of people who differ in the sensitive feature alone, {where}: bounds, branch-and-bound on inputs "
             "and neurons; sound, and complete within the time. Proofs are in certificates; every counterexample was decided in "
-            "exact or outward-rounded arithmetic and replayed in the runtime."
+            f"exact or outward-rounded arithmetic and replayed in the runtime.{_rule(settings, subject)}"
         ),
         semantics=semantics(subject.network),
         statements=tuple(found.statements), witnesses=tuple(found.witnesses), pictures=tuple(found.pictures),
         evidence=tuple(found.evidence),
         settings={
-            "protected": names, "epsilon": settings.epsilon, "box": dict(settings.box), "partition": settings.partition,
-            "maximise": settings.maximise, "enumerate": settings.enumerate, "tolerance": settings.tolerance, "seed": work.seed,
+            "protected": names, "epsilon": settings.epsilon, "signs": settings.signs, "box": dict(settings.box),
+            "partition": settings.partition, "maximise": settings.maximise, "enumerate": settings.enumerate,
+            "tolerance": settings.tolerance, "seed": work.seed,
         },
         answer={"by_feature": found.answer},
     )
+
+
+def _rule(settings: CertifySettings, subject: Subject) -> str:
+    rule = None if settings.epsilon is not None else settings.signs
+    return f" Of a decision:{decided(rule, subject.network.outputs)}." if rule else ""
 
 
 def _stored(settings: CertifySettings, query: IndividualFairness, work: Work) -> Work:

@@ -25,7 +25,7 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.verdicts import VerdictShape, WitnessShape
-from verifair.systems.words import percent, rounded
+from verifair.systems.words import decided, percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""
@@ -87,13 +87,17 @@ def holds(query: IndividualFairness) -> str:
     who = " and ".join(query.protected)
     near = f" and up to {_reach(query)}" if query.relax else ""
     if query.epsilon is None:
-        return f"no decision flips with {who}{near}"
+        return f"no decision flips with {who}{near}{_rule(query)}"
     return f"no probability moves by more than {query.epsilon:g} with {who}{near}"
 
 
 def headline(query: IndividualFairness) -> str:
     text = holds(query)
     return text[0].upper() + text[1:]
+
+
+def _rule(query: IndividualFairness) -> str:
+    return decided(query.rule, query.network.outputs)
 
 
 def _reach(query: IndividualFairness) -> str:
@@ -105,7 +109,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
     match result.status:
         case Status.PROVED:
             assert result.certificate is not None
-            console.print(f"PROVED ({result.certificate.trust}): {holds(query)} in the box. {took}, {result.engine}.")
+            console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {took}, {result.engine}.")
         case Status.VIOLATED:
             assert result.witness is not None
             console.print(f"VIOLATED: {_violated(query, result.witness)}. {took}, {result.engine}.")
@@ -125,7 +129,7 @@ def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
     same = f"the same person but for {_reach(query)}" if query.relax else "the same person"
     who = " and ".join(query.protected)
     if query.epsilon is None:
-        return f"{same}, another {who}, another decision"
+        return f"{same}, another {who}, another decision{_rule(query)}"
     first, second = witness.probabilities
     return (
         f"{same}, another {who}, and the probability is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more than "

@@ -144,7 +144,7 @@ def recount(space: Space, x: Array) -> Cluster:
     runtime_k = None
     if network.source is not None:
         shown = runtime_logits(network, inputs) @ weights
-        runtime_k = len(np.unique(np.searchsorted(edges(buckets), shown, side="right")))
+        runtime_k = len(np.unique(np.searchsorted(edges(buckets), shown, side="left")))
     return Cluster(
         x=rows[0], combinations=combinations, logits=values.to_float()[:, 0], bucket=found, buckets=buckets, runtime_k=runtime_k
     )

@@ -39,7 +39,7 @@ def edges(buckets: int) -> Array:
 def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets: int) -> Integers:
     """(N,) how many buckets the logits (N, K) fall into; those that `counted` (N, K) leaves out do not count."""
     rows = np.arange(len(logits))[:, None]
-    found = np.searchsorted(edges(buckets).astype(logits.dtype), logits, side="right")
+    found = np.searchsorted(edges(buckets).astype(logits.dtype), logits, side="left")
     hit = np.zeros((len(logits), buckets + 1), dtype=bool)
     hit[rows, found if counted is None else np.where(counted, found, buckets)] = True
     return np.asarray(hit[:, :buckets].sum(axis=1))

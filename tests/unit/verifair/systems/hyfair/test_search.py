@@ -250,16 +250,16 @@ def test_edges_are_where_buckets_begin(buckets: int) -> None:
         assert bucket(fractions(np.array([edge + 1e-9]))[0], buckets) == i
 
 
-def test_a_logit_of_zero_opens_the_upper_half_of_an_even_number_of_buckets() -> None:
+def test_a_logit_of_zero_ends_the_lower_half_of_an_even_number_of_buckets() -> None:
     logits = np.array([[0.0, -1e-30], [-1e-30, -1e-30], [0.0, 1e-30]])
-    assert occupied(logits, None, 20).tolist() == [2, 1, 1]
+    assert occupied(logits, None, 20).tolist() == [1, 1, 2]
     assert occupied(logits, None, 21).tolist() == [1, 1, 1]
     described = schema()
     query = KDiscrimination(
         network=network_of((np.zeros((1, 8)), None), link=Link.SIGMOID), schema=described, protected=["a"], buckets=20
     )
     found = clusters.recount(Space.of(query), described.domain.lower)
-    assert found.bucket.tolist() == [10, 10]
+    assert found.bucket.tolist() == [9, 9]
 
 
 def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
