@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
     from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
     from verifair.engine.buckets.kmax import kmax as kmax
+    from verifair.engine.counterexamples import Counterexamples as Counterexamples
+    from verifair.engine.counterexamples import counterexamples as counterexamples
     from verifair.engine.gap.maximise import MaximumGap as MaximumGap
     from verifair.engine.gap.maximise import maximise as maximise
     from verifair.engine.parallel import cluster as cluster
@@ -72,6 +74,8 @@ HOMES = {
     "KmaxCertificate": "verifair.checker.kmax_certificate",
     "kmax": "verifair.engine.buckets.kmax",
     "KmaxVerdict": "verifair.engine.buckets.kmax",
+    "counterexamples": "verifair.engine.counterexamples",
+    "Counterexamples": "verifair.engine.counterexamples",
     "MaximumGap": "verifair.engine.gap.maximise",
     "maximise": "verifair.engine.gap.maximise",
     "cluster": "verifair.engine.parallel",

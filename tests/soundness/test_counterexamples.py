@@ -7,6 +7,7 @@ import pytest
 
 import verifair as vf
 from encoders.network import Array
+from solvers.outcome import BackendError
 from tests.builders import categorical, integer, network_of, real, schema_of
 from verifair.engine.counterexamples import APART, Counterexamples, counterexamples
 from verifair.errors import QueryError
@@ -188,5 +189,10 @@ def test_what_cannot_be_counted_is_refused() -> None:
     query = vf.IndividualFairness(network=network_of(([[1.0, 1.0]], [-3.5])), schema=schema, protected=["sex"], relax={"age": 1})
     with pytest.raises(QueryError, match="relaxed features"):
         counterexamples(query, 3)
+    plain = vf.IndividualFairness(network=query.network, schema=schema, protected=["sex"])
+    for options, said in (({"method": "magic"}, "unknown"), ({"solver": "cplex"}, "no solver is called"),
+                          ({"method": "bnb", "solver": "highs"}, "bnb asks no solver")):
+        with pytest.raises((QueryError, BackendError), match=said):
+            counterexamples(plain, 3, **options)
     with pytest.raises(QueryError, match="at least 1"):
-        counterexamples(vf.IndividualFairness(network=query.network, schema=schema, protected=["sex"]), 0)
+        counterexamples(plain, 0)

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from encoders.bounds.twin import Twin
-from encoders.network import Integers
+from encoders.network import Integers, Network
 from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget
@@ -43,14 +43,9 @@ def solve(
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
     Networks with smooth layers are decided by branch-and-bound alone; CurveError where a solver or program is asked for.
     """
+    check_method(problem.network, method, solver)
     budget = budget or Budget()
-    if solver is not None:
-        registry.get(solver)  # an unknown name is an error also where no solver comes to be asked
-        if method == "bnb":
-            raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
     smooth = not problem.network.piecewise_linear
-    if smooth and (solver is not None or method in ("lp", "milp", "smt")):
-        problem.network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
@@ -59,7 +54,7 @@ def solve(
             answers = _answers(problem, decision)
             if method == "auto" and not smooth:
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
-        case "lp" | "milp" | "smt":
+        case _:
             twin = Twin.of(problem)
             answers = [[GoalAnswer.blank(method, Reason.MOOT)] * len(problem.goals) for _ in range(len(problem.batch))]
             pairs = list(product(range(len(problem.batch)), range(len(problem.goals))))
@@ -68,9 +63,20 @@ def solve(
                 return ask(twin, q, g, method, solver, replace(budget, seconds=seconds), None)
 
             _share_out(answers, pairs, alone, deadline, group)
-        case _:
-            raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     return replayed(problem, answers)
+
+
+def check_method(network: Network, method: str, solver: str | None) -> None:
+    """Raise QueryError, BackendError or CurveError for names that are unknown, or that this network cannot be asked by; also where
+    no solver comes to be asked."""
+    if method not in METHODS:
+        raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    if solver is not None:
+        registry.get(solver)
+        if method == "bnb":
+            raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
+    if not network.piecewise_linear and (solver is not None or method in ("lp", "milp", "smt")):
+        network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
 
 
 def _answers(problem: TwinProblem, decision: BatchDecision) -> list[list[GoalAnswer]]:

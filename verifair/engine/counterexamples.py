@@ -31,7 +31,7 @@ from verifair.checker.certificate import Certificate, Claim
 from verifair.checker.envelope import semantics
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
-from verifair.engine.cascade import solve
+from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.verdict import Reason, Status, Witness
@@ -84,6 +84,7 @@ def counterexamples(
         raise QueryError("people are counted by what they share with their partner: relaxed features leave that open; drop --relax")
     if count < 1:
         raise QueryError(f"{count} counterexamples: expected at least 1")
+    check_method(query.network, method, solver)
     search = _Enumeration(query, count, budget or Budget(), method, solver)
     reason: Reason | None = Reason.INTERRUPTED
     with suppress(KeyboardInterrupt):  # what was found until then stands
@@ -160,7 +161,7 @@ class _Enumeration:
             for k in range(len(listed)):
                 self._list(listed.take(np.array([k])))
             return None
-        batched = self.method in ("auto", "bnb", "exact")
+        batched = self.method in ("auto", "bnb")
         first = first[: TOGETHER if batched else 1]
         rounds = int(self.open.rounds[first[0]])
         first = first[self.open.rounds[first] == rounds]
