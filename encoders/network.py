@@ -88,6 +88,21 @@ ONLY_BENT = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Rounding:
+    """What float32 arithmetic may do to the pre-activations of one layer (`encoders.bounds.float32` says how much that is).
+
+    size: (m, n), bias_size: (m,) sums of |contributions| to each weight and bias before any of them cancel (see `Exact.size`);
+    size None: those of the weights are |weight|.   operations: roundings on the longest way to a neuron.
+    reach: no sum of |contributions| on the way exceeds reach times the largest |input|, or reach where that is below 1.
+    """
+
+    size: Array | None
+    bias_size: Array
+    operations: int
+    reach: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
     """A feed-forward network.
 
@@ -97,6 +112,8 @@ class Network:
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
     `feeds` says how the input columns become the stored model's inputs; empty for a network that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
+    `rounding` says of each layer what float32 arithmetic does to it. None: not known (the network was not read from a file, or its
+    graph computes in other types as well), so that nothing can be said about a float32 runtime.
     """
 
     layers: tuple[Layer, ...]
@@ -107,10 +124,15 @@ class Network:
     rounded: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
     classes: tuple[str, ...] = ()
+    rounding: tuple[Rounding, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise ValueError("a network needs at least one layer")
+        for layer, rounding in zip(self.layers, self.rounding or (), strict=self.rounding is not None):
+            size = layer.weight if rounding.size is None else rounding.size
+            if rounding.bias_size.shape != layer.bias.shape or size.shape != layer.weight.shape:
+                raise ValueError("the record of its rounding does not fit a layer")
         for below, above in zip(self.layers, self.layers[1:], strict=False):
             if above.weight.shape[1] != below.weight.shape[0]:
                 raise ValueError(f"layer widths do not fit: {below.weight.shape[0]} then {above.weight.shape[1]}")

@@ -280,6 +280,7 @@ class TwinProblem:
     """A network, the domain of its raw variables, a batch of questions, and the goals asked of every one of them.
 
     margin: (n_N,) weights on the logits: the margin of a copy is  g(x) = margin . f(x),  e.g. logit_i - logit_j.
+    float32: a goal counts as proved only where it holds of every float32 evaluation as well (see `encoders.bounds.float32`).
     """
 
     network: Network
@@ -287,6 +288,7 @@ class TwinProblem:
     batch: TwinBatch
     margin: Array
     goals: tuple[Goal, ...]
+    float32: bool = False
 
     @property
     def rows(self) -> Array:

@@ -60,7 +60,7 @@ def pieces(chunk: Chunk, query: IndividualFairness, size: int, most: int) -> Ite
         m = slice(phase_nodes[t.start], phase_nodes[t.stop])
         e = slice(entries[m.start], entries[m.stop])
         yield replace(
-            chunk, first=chunk.first + a, status=status[a:b], reason=chunk.reason[a:b],
+            chunk, first=chunk.first + a, status=status[a:b], reason=chunk.reason[a:b], float32=chunk.float32[a:b],
             size=chunk.size[q], feature=chunk.feature[n], cut=chunk.cut[n],
             phase_size=chunk.phase_size[t], phase_feature=chunk.phase_feature[m], phase_cut=chunk.phase_cut[m],
             phase_start=chunk.phase_start[m], phase_index=chunk.phase_index[e], phase_value=chunk.phase_value[e],

@@ -21,6 +21,8 @@ from flint import fmpq
 from encoders.network import Array, Booleans, Integers
 
 Objects = npt.NDArray[np.object_]
+FLUSHED = 2.0**-100
+"""A float32 runtime may take a number below 2^-126 for 0, an error of at most a quarter of 2^-24 FLUSHED."""
 _SPLIT = float(2**27 + 1)
 _LARGE, _SMALL = 2.0**480, 2.0**-480    # factors within [2^-480, 2^480] keep TwoProduct clear of over- and underflow
 
@@ -32,7 +34,7 @@ class Exact:
     values: float64, or object (flint.fmpq), of any shape.
     size: float64, same shape: the sum of |each contribution| before any of them cancelled. A float32 runtime that
     computes the same numbers in some order errs by at most (number of operations) * 2^-24 * size; the import check
-    uses it.
+    uses it. Numbers below FLUSHED count as FLUSHED, so that this also covers runtimes that take denormals for 0.
     """
 
     values: npt.NDArray[Any]
@@ -110,9 +112,13 @@ def exact(values: npt.ArrayLike) -> Exact:
     """Exact numbers from float64 (or narrower) ones, or from an object array of flint.fmpq."""
     array = np.asarray(values)
     if array.dtype == object:
-        return _settled(array, np.abs(_to_float(array)[0]))
+        return _settled(array, _size(_to_float(array)[0]))
     array = array.astype(np.float64)
-    return Exact(values=array, size=np.abs(array))
+    return Exact(values=array, size=_size(array))
+
+
+def _size(values: Array) -> Array:
+    return np.where(values == 0, 0.0, np.maximum(np.abs(values), FLUSHED))
 
 
 def reciprocal(values: Array) -> Exact:

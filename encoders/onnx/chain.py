@@ -11,7 +11,7 @@ import scipy.sparse
 
 from encoders.curves import Curve, Kinds, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Layer
+from encoders.network import Array, Booleans, Integers, Layer, Rounding
 from encoders.onnx.graph import Reading
 from encoders.onnx.tensor import Tensor
 
@@ -25,7 +25,8 @@ class ChainLink:
 
     inputs, neurons: which of all neurons (see `Neurons`) the layer's inputs and outputs are; no outputs for the last layer.
     magnitude: absolute weights.   size: sums of absolute contributions to each weight, and to the bias (see `Exact.size`).
-    operations: float32 roundings in a neuron.
+    operations: float32 roundings in a neuron.   rounding: all of this as bounds of float32 arithmetic take it, None where some
+    contribution belongs to no input of the layer.
     """
 
     layer: Layer
@@ -36,6 +37,7 @@ class ChainLink:
     bias_size: Array
     operations: int
     rounded: tuple[str, ...]
+    rounding: Rounding | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,13 +147,22 @@ def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, t
             parts.append(part)
         if not (clean and bias_clean):
             rounded += tensor.inexact
-    weight, size = (scipy.sparse.csr_array(scipy.sparse.vstack(parts))[order][:, inputs] for parts in (weights, sizes))
-    bias = np.concatenate(biases)[order]
+    weight, every_size = (scipy.sparse.csr_array(scipy.sparse.vstack(parts))[order] for parts in (weights, sizes))
+    weight, size = weight[:, inputs], every_size[:, inputs]
+    bias, bias_size = np.concatenate(biases)[order], np.concatenate(bias_sizes)[order]
     if not (np.isfinite(weight.data).all() and np.isfinite(bias).all()):
         raise ModelError(neurons.reading.path, f"folding its constants leaves the range of float64 (nodes {rounded})")
     if curve.any():
         layer: Layer = SmoothLayer(weight=weight.toarray(), bias=bias, bend=slope, curve=curve)
     else:
         layer = Layer(weight=weight.toarray(), bias=bias, slope=slope)
+    operations = max(tensor.operations for tensor in tensors)
+    rounding = None
+    if not every_size[:, np.delete(np.arange(total), inputs)].sum() and not curve.any():
+        kept = size.toarray()
+        kept[np.flatnonzero(order < len(carried))] = 0.0        # what is carried along is not computed with
+        same_size = np.array_equal(kept, np.abs(layer.weight))
+        rounding = Rounding(size=None if same_size else kept, bias_size=bias_size, operations=operations,
+                            reach=max(1.0, *(tensor.reach for tensor in tensors)))
     return ChainLink(layer=layer, inputs=inputs, neurons=outputs, magnitude=abs(weight), size=size, rounded=tuple(rounded),
-                     bias_size=np.concatenate(bias_sizes)[order], operations=max(tensor.operations for tensor in tensors))
+                     bias_size=bias_size, operations=operations, rounding=rounding)

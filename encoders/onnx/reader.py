@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto
 
 from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
@@ -50,11 +51,13 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     neurons = Neurons.of(reading, final, place)
     chain = assemble(neurons, final)
     rounded = dict.fromkeys([*reading.rounded, *(name for link in chain for name in link.rounded)])
+    rounding = [link.rounding for link in chain if link.rounding is not None] if _only_float32(reading) else []
     network = Network(layers=tuple(link.layer for link in chain), link=logits.link, source_sha256=stored.sha256,
                       source=str(path), output=output, rounded=tuple(rounded), feeds=feeds,
-                      classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)))
+                      classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)),
+                      rounding=tuple(rounding) if len(rounding) == len(chain) else None)
     random = np.random.default_rng(seed)
-    x = _points(stored.path, network.inputs, check_points, random, box)
+    x = comparison_points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:
         feed.legal(x, random)
     _check_end(stored.path, reading, network)
@@ -62,6 +65,16 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
         check_layers(stored.path, logits, neurons, chain, feeds, points)
         _check_shown(stored, logits, feeds, points)
     return network
+
+
+def _only_float32(reading: Reading) -> bool:
+    """Return whether the graph computes in float32 throughout, with constants that are stored and not computed."""
+    numbers = [value.dtype for value in reading.constants.values() if value.dtype.kind not in "iubOUS"]
+    others = (TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    stored = [a for node in reading.model.graph.node for a in node.attribute]
+    casts = any((a.name in ("to", "dtype") and a.i in others) or (a.HasField("t") and a.t.data_type in others) for a in stored)
+    return not (casts or reading.rounded or any(kind != np.dtype(np.float32) for kind in numbers)
+                or any(feed.kind == "float64" for feed in reading.inputs.feeds))
 
 
 def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
@@ -89,7 +102,7 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
             return
 
 
-def _points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
+def comparison_points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
     """Points (count, n) for the comparison, as float32."""
     if box is not None:
         lower, upper = (np.asarray(side, dtype=np.float64) for side in box)

@@ -20,7 +20,7 @@ from onnx import TensorProto
 
 from encoders.curves import Curve
 from encoders.errors import ModelError
-from encoders.exact.affine import Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
+from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
 from encoders.network import NO_COLUMN, TEXT, WHOLE, Array, Category, Feed, Integers
 
 Constant = npt.NDArray[np.generic]
@@ -35,6 +35,7 @@ class Tensor:
     shape: the axes after the batch axis; the m entries are flattened in that order.
     terms: source number -> (m, width of the source).   const: (m,).
     inexact: nodes at which the folded numbers left float64.   operations: float32 roundings on the longest way here.
+    reach: the largest sum of sizes of an entry, on the whole way here (see `encoders.network.Rounding`).
     raw: (m,) the model's input column that an entry is, -1 for none; such an entry has no terms yet (`encoders.onnx.tensor`
     decides what they are when the first operator computes with it). None: no entry is.
     whole: the tensor holds integers: only what rearranges, encodes or casts it may come next.
@@ -45,6 +46,7 @@ class Tensor:
     const: Exact
     inexact: tuple[str, ...] = ()
     operations: int = 0
+    reach: float = 0.0
     raw: Integers | None = None
     whole: bool = False
 
@@ -97,17 +99,24 @@ class Tensor:
         """Sum of two tensors of the same shape."""
         terms = {s: self.terms[s] + other.terms[s] if s in self.terms and s in other.terms
                  else self.terms.get(s) or other.terms[s] for s in [*self.terms, *(set(other.terms) - set(self.terms))]}
-        return Tensor(shape=self.shape, terms=terms, const=self.const + other.const,
-                      inexact=tuple(dict.fromkeys(self.inexact + other.inexact)),
-                      operations=max(self.operations, other.operations) + 1)
+        both = replace(self, inexact=tuple(dict.fromkeys(self.inexact + other.inexact)), raw=None, whole=False,
+                       operations=max(self.operations, other.operations), reach=max(self.reach, other.reach))
+        return both.replaced(terms, self.const + other.const, operations=1)
 
     def __neg__(self) -> Tensor:
         return self.replaced({s: -t for s, t in self.terms.items()}, -self.const)
 
     def replaced(self, terms: Mapping[int, ExactMatrix], const: Exact, *, shape: tuple[int, ...] | None = None,
                  operations: int = 0) -> Tensor:
+        reach = self.reach
+        if operations:      # each of them may also take a small result for 0
+            const = Exact(values=const.values, size=const.size + FLUSHED)
+            sums = const.size.copy()
+            for term in terms.values():
+                sums += np.bincount(term.row, weights=term.entries.size, minlength=len(sums))
+            reach = max(reach, float(sums.max(initial=0.0)))
         return Tensor(shape=self.shape if shape is None else shape, terms=terms, const=const, inexact=self.inexact,
-                      operations=self.operations + operations)
+                      operations=self.operations + operations, reach=reach)
 
 
 def concatenated(parts: Sequence[Tensor]) -> Tensor:
@@ -119,7 +128,8 @@ def concatenated(parts: Sequence[Tensor]) -> Tensor:
         [np.full(m, -1) if part.raw is None else part.raw for part, m in zip(parts, sizes, strict=True)])
     return Tensor(shape=(sum(sizes),), terms=terms, const=stack([part.const for part in parts]),
                   inexact=tuple(dict.fromkeys(name for part in parts for name in part.inexact)),
-                  operations=max(part.operations for part in parts), raw=raw, whole=any(part.whole for part in parts))
+                  operations=max(part.operations for part in parts), reach=max(part.reach for part in parts), raw=raw,
+                  whole=any(part.whole for part in parts))
 
 
 def source_tensor(number: int, shape: tuple[int, ...]) -> Tensor:

@@ -291,7 +291,7 @@ def test_explanations_whose_squares_overflow_prove_nothing(sizes: tuple[float, f
 ABOUT: dict[str, Any] = {
     "network_sha256": NETWORK.source_sha256, "output": None, "rounded": [], "schema_sha256": SCHEMA.sha256, "protected": ["sex"],
     "box": {"age": [0.0, 9_999.0], "hours": [0.0, 9_999.0], "weeks": [0.0, 9_999.0], "sex": [0.0, 1.0]},
-    "differ": "all", "epsilon": None, "signs": "deployed", "relax": {}, "size": 10, "parts": 1_000_000_000,
+    "differ": "all", "arithmetic": "real", "epsilon": None, "signs": "deployed", "relax": {}, "size": 10, "parts": 1_000_000_000,
     "step": 10,
 }
 
@@ -299,7 +299,7 @@ ABOUT: dict[str, Any] = {
 def store(path: Path, *statements: str, arrays: bytes = b"", **about: Any) -> Path:
     PartitionStore(path, {**ABOUT, **about}).connection.close()
     with contextlib.closing(sqlite3.connect(path)) as file:
-        file.execute("INSERT INTO chunks VALUES (0, 1, ?, 1, 0.5, ?)", (b"\x01", arrays))
+        file.execute("INSERT INTO chunks VALUES (0, 1, ?, 0, 1, 0.5, ?)", (b"\x01", arrays))
         for statement in statements:
             file.execute(statement)
         file.commit()

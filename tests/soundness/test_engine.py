@@ -325,7 +325,7 @@ def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
         return VerdictRecord(
             sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status=status, reason=reason,
             lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=0, witness=None, margins=None, tree=None,
-            claim=None,
+            claim=None, float32=None,
         )
 
     with Store(tmp_path / "v.sqlite") as store:

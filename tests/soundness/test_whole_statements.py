@@ -101,7 +101,8 @@ def undecided(chunk: Chunk) -> Chunk:
         for name in ("size", "feature", "cut", "phase_size", "phase_feature", "phase_cut", "phase_start", "phase_index",
                      "phase_value", "pair", "goal", "x", "margins", "agrees")
     }
-    return replace(chunk, status=np.full(len(chunk), UNKNOWN, dtype=np.int8), **none)
+    open_ = np.full(len(chunk), UNKNOWN, dtype=np.int8)
+    return replace(chunk, status=open_, float32=np.zeros(len(chunk), dtype=np.int8), **none)
 
 
 def checked(path: Path, case: Case) -> CheckReport | None:
@@ -210,9 +211,10 @@ def forged_store(rng: np.random.Generator, about: dict[str, Any], chunks: list[C
 
 
 def kept(chunk: Chunk) -> dict[str, Any]:
-    """The trees of a chunk."""
-    return {name: getattr(chunk, name) for name in ("size", "feature", "cut", "phase_size", "phase_feature", "phase_cut",
-                                                    "phase_start", "phase_index", "phase_value")}
+    """The trees of a chunk, and what they are certified for."""
+    names = ("size", "feature", "cut", "phase_size", "phase_feature", "phase_cut", "phase_start", "phase_index", "phase_value",
+             "float32")
+    return {name: getattr(chunk, name) for name in names}
 
 
 @pytest.mark.parametrize("seed", range(8))

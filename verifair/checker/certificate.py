@@ -1,11 +1,13 @@
 """Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
 
     {"format": "verifair-certificate/2", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
-     "proofs": [{"statement": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...} or {..., "witness": ...}], "digest"}
+     "proofs": [{"statement": ..., "float32": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...} or
+                {..., "witness": ...}], "digest"}
 
 A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of
 neurons as well). What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
-that is false has a *witness*: a point of its box where it fails. `verifair.checker.check` defines what each statement means.
+that is false has a *witness*: a point of its box where it fails. `verifair.checker.check` defines what each statement means;
+float32 says whether it is claimed of every float32 evaluation as well.
 """
 
 from __future__ import annotations
@@ -42,16 +44,18 @@ class Counterexample:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proof:
-    """A statement and what stands behind it, or refutes it."""
+    """A statement and what stands behind it, or refutes it. float32: it is certified for float32, so it holds of every float32
+    evaluation of the network as well, in whatever order that sums; else it is about the real-valued function only."""
 
     statement: Statement
     evidence: Tree | PhaseTree | Claim | Counterexample
+    float32: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
         name = {Claim: "claim", Counterexample: "witness", PhaseTree: "phases", Tree: "tree"}[type(self.evidence)]
         plain = asdict(self.evidence) if isinstance(self.evidence, Claim | Counterexample) else self.evidence.to_dict()
-        return {"statement": asdict(self.statement), name: plain}
+        return {"statement": asdict(self.statement), "float32": self.float32, name: plain}
 
     @property
     def key(self) -> str:
@@ -59,19 +63,19 @@ class Proof:
         return json.dumps(asdict(self.statement), sort_keys=True)
 
 
-def answered(asked: Iterable[tuple[Statement, Tree | PhaseTree | Claim | Counterexample | None]]) -> dict[str, Any]:
-    """Return proofs and undecided, as a `Certificate` takes them, of statements and what decides each (None: nothing).
+def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
+    """Return proofs and undecided, as a `Certificate` takes them, of what decides the statements asked, or of the bare statement
+    where nothing does.
 
     A statement that is asked of several people with the same values is one statement.
     """
     found: dict[str, Proof] = {}
     open_ = set()
-    for statement, evidence in asked:
-        one = Proof(statement=statement, evidence=Tree.leaf(None) if evidence is None else evidence)
-        if evidence is None:
-            open_.add(one.key)
-        else:
+    for one in asked:
+        if isinstance(one, Proof):
             found.setdefault(one.key, one)
+        else:
+            open_.add(Proof(statement=one, evidence=Tree.leaf(None)).key)
     return {"proofs": tuple(found.values()), "undecided": len(open_ - set(found))}
 
 
@@ -80,6 +84,7 @@ class ProofFile:
     """A `Proof` as it stands in the file."""
 
     statement: Annotated[Statement, Field(discriminator="goal")]
+    float32: Annotated[bool, Field(strict=True)] = False
     tree: TreeFile | None = None
     phases: PhaseFile | None = None
     claim: Claim | None = None
@@ -91,7 +96,10 @@ class ProofFile:
         if len(found) != 1:
             raise ValueError("needs either a tree, phases, a claim or a witness")
         one = found[0]
-        return Proof(statement=self.statement, evidence=one if isinstance(one, Claim | Counterexample) else one.tree())
+        if self.float32 and isinstance(one, Claim | Counterexample):
+            raise ValueError("a solver's claim, or a counterexample, says nothing of float32")
+        evidence = one if isinstance(one, Claim | Counterexample) else one.tree()
+        return Proof(statement=self.statement, evidence=evidence, float32=self.float32)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

@@ -17,7 +17,8 @@ at every point of the statement's box. The tree must cover the box, and on every
 claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
 exact arithmetic decides. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds the
 statement false. Every proof is about the real-valued function of the stored weights, at every input that the
-raw box maps to.
+raw box maps to; one that claims to be certified for float32 is confirmed only where its rows exceed the rounding of every float32
+evaluation (`kernel.float32`).
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ def check(
             if progress is not None:
                 progress(done, len(given.proofs))
         found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
+    float32 = sum(proof.float32 for proof in given.proofs)
     return CheckReport.of(
-        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit
+        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, float32=float32
     )
 
 
@@ -85,7 +87,7 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
 
 def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
     """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
-    held: list[tuple[int, Task, tuple[Array, Array, Array]]] = []
+    held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
     count = 0
     for number, proof in enumerate(certificate.proofs):
         if isinstance(proof.evidence, Counterexample):
@@ -95,7 +97,7 @@ def _groups(certificate: Certificate, network: Network, schema: Schema, found: l
         if isinstance(task, str):
             leaves = task
         elif isinstance(proof.evidence, PhaseTree):
-            flaw = phase_flaw(proof.evidence, task, network, schema.domain)
+            flaw = phase_flaw(proof.evidence, task, network, schema.domain, float32=proof.float32)
             if flaw is None:
                 continue
             leaves = flaw
@@ -106,7 +108,7 @@ def _groups(certificate: Certificate, network: Network, schema: Schema, found: l
         if isinstance(leaves, str) or isinstance(task, str):
             found.append(Rejection(proof=number, reason=str(leaves)))
         else:
-            held.append((number, task, leaves))
+            held.append((number, proof.float32, task, leaves))
             count += len(leaves[2])
         if count >= LEAVES_HELD:
             yield number + 1, _gathered(held)
@@ -141,7 +143,7 @@ def _wrong_counterexamples(certificate: Certificate, network: Network, schema: S
             asked.append((number, task, x))
     for start in range(0, len(asked), LEAVES_HELD):
         part = asked[start : start + LEAVES_HELD]
-        points = _gathered([(number, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
+        points = _gathered([(number, False, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
         second = points.tasks.second(points.task, points.lower)
         good = schema.domain.legal(points.lower) & schema.domain.legal(second)
         good &= LeafChecker(network, schema.domain, points).failing(good)
@@ -159,8 +161,9 @@ def _task(statement: Statement, query: Query, network: Network, schema: Schema) 
     return task_of(statement, query, network, schema)
 
 
-def _gathered(held: Sequence[tuple[int, Task, tuple[Array, Array, Array]]]) -> Leaves:
-    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for _, _, leaves in held), strict=True))
-    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for _, _, leaves in held])
-    proof, tasks = np.array([number for number, _, _ in held], dtype=np.int64), Tasks.of([one for _, one, _ in held])
-    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound)
+def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]) -> Leaves:
+    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for *_, leaves in held), strict=True))
+    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for *_, leaves in held])
+    proof, tasks = np.array([number for number, *_ in held], dtype=np.int64), Tasks.of([one for _, _, one, _ in held])
+    float32 = np.array([claimed for _, claimed, _, _ in held], dtype=bool)[task]
+    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)

@@ -40,7 +40,7 @@ TABLES = {
     "about": "CREATE TABLE about (value TEXT)",
     "extent": "CREATE TABLE extent (value TEXT)",
     "chunks": "CREATE TABLE chunks "
-    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, nodes INTEGER, seconds REAL, arrays BLOB)",
+    "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, float32 INTEGER, nodes INTEGER, seconds REAL, arrays BLOB)",
 }
 """How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
 whatever its author likes."""
@@ -109,6 +109,7 @@ class Partition:
 class Chunk:
     """Verdicts on P consecutive parts, from part number `first`.
 
+    float32: (P,) proved parts all of whose proofs are certified for float32.
     status: (P,) UNKNOWN, PROVED, VIOLATED.   reason: (P,) position in `verdict.Reason` of unknown ones, -1 else.
     Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`):
     size: (Q,) nodes of its tree, 0 where neuron branching proved it; feature, cut: the trees' nodes in preorder.
@@ -135,6 +136,7 @@ class Chunk:
     x: Array
     margins: Array
     agrees: npt.NDArray[np.int8]
+    float32: npt.NDArray[np.int8]
     nodes: int
     seconds: float
 
@@ -145,7 +147,7 @@ class Chunk:
 ARRAYS = {
     "reason": "<i1", "size": "<i4", "feature": "<i4", "cut": "<f8", "phase_size": "<i4", "phase_feature": "<i4", "phase_cut": "<f8",
     "phase_start": "<i4", "phase_index": "<i4", "phase_value": "<f8", "pair": "<i4", "goal": "<i1", "x": "<f8", "margins": "<f8",
-    "agrees": "<i1",
+    "agrees": "<i1", "float32": "<i1",
 }
 """The arrays of a chunk that `pack` writes, in this order, and as what: the status stands in a column of its own."""
 WIDE = ("x", "margins")
@@ -301,13 +303,14 @@ class PartitionStore:
         """Keep a chunk, and state it, in one transaction. One of the same parts that is there already stays if it has more of them
         decided: it had more time."""
         status = chunk.status.astype(np.int8)
-        row = (chunk.first, len(chunk), status.tobytes(), chunk.nodes, chunk.seconds, pack(chunk))
+        certified = int(chunk.float32.sum())
+        row = (chunk.first, len(chunk), status.tobytes(), certified, chunk.nodes, chunk.seconds, pack(chunk))
         with self._writing(), self.connection:
             self.connection.execute("BEGIN IMMEDIATE")  # nobody else writes between what is read here and what is written
             found = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
             before = np.frombuffer(b"" if found is None else found[0], dtype=np.int8)
             if found is None or np.count_nonzero(before) <= np.count_nonzero(status):
-                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", row)
+                self.connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 stated = self.extent
                 counts = np.array([stated.undecided, stated.proved, stated.refuted])
                 counts += [int((status == one).sum()) - int((before == one).sum()) for one in (UNKNOWN, PROVED, VIOLATED)]
@@ -322,6 +325,11 @@ class PartitionStore:
                 if not 0 < len(kinds) == count or not np.isin(kinds, (UNKNOWN, PROVED, VIOLATED)).all():
                     raise CertificateError(f"{self.path}: {damaged(first)}")
                 yield first, kinds
+
+    def certified(self) -> dict[int, int]:
+        """Return how many parts of each chunk are said to be certified for float32, by the chunk's first part."""
+        with readable(self.path):
+            return {int(first): int(count) for first, count in self.connection.execute("SELECT first, float32 FROM chunks")}
 
     def effort(self) -> tuple[int, float]:
         """Boxes bounded and seconds of work of all chunks together."""

@@ -29,6 +29,9 @@ class CheckReport:
 
     extent: how much of the question is answered, counted from the file.   unit: what is counted.
     partial: the statement about what is decided was asked for, not one about all that was asked.
+    refuted: of the proofs, those that are counterexamples.
+    float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
+    about the real-valued function only.
     """
 
     proofs: int
@@ -38,6 +41,8 @@ class CheckReport:
     extent: Extent
     unit: str
     partial: bool = False
+    float32: int | None = None
+    refuted: int = 0
 
     @property
     def claimed(self) -> int:
@@ -61,9 +66,13 @@ class CheckReport:
 
     @classmethod
     def of(
-        cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, extent: Extent, unit: str
+        cls, rejections: Iterable[Rejection], *, proofs: int, leaves: int, started: float, extent: Extent, unit: str,
+        float32: int | None = None, refuted: int = 0,
     ) -> CheckReport:
         """Return the report of a check that began at `started` (`time.perf_counter`), its rejections in the order of the proofs."""
         ordered = tuple(sorted(rejections, key=lambda one: -1 if one.proof is None else one.proof))
         seconds = time.perf_counter() - started
-        return cls(proofs=proofs, leaves=leaves, rejections=ordered, seconds=seconds, extent=extent, unit=unit)
+        return cls(
+            proofs=proofs, leaves=leaves, rejections=ordered, seconds=seconds, extent=extent, unit=unit, float32=float32,
+            refuted=refuted,
+        )

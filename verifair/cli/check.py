@@ -57,6 +57,8 @@ class CheckAnswer(Answer):
     claimed: Count
     """Statements that rest on a solver's word."""
     proofs: Count
+    float32: Count | None
+    """Of the proofs, those certified for float32: they hold of every float32 evaluation; null: none of this kind can be."""
     leaves: Count
     """Proved again."""
     rejections: list[str]
@@ -70,7 +72,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.check_file import checked, kind_of, left_out, verdict
     from verifair.cli.output import console, save_answer
     from verifair.schema.schema import Schema
-    from verifair.systems.words import counted
+    from verifair.systems.words import counted, float32_words
     from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
@@ -96,10 +98,12 @@ def run(system: System, given: dict[str, Any]) -> None:
         screen.print(f"{verdict(report)}: {done}")
     else:
         screen.print(f"{done}\n{verdict(report)}: {left_out(report)}", soft_wrap=True)
+    if report.accepted and report.float32 is not None:
+        screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
     answer = CheckAnswer(
         accepted=report.accepted, format=kind, statement=statement, extent=report.extent, unit=report.unit,
         partial=report.partial, missing=report.missing, claimed=report.claimed, proofs=report.proofs,
-        leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
+        float32=report.float32, leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
     )
     save_answer(files.json_file, answer)
     if not report.accepted:

@@ -1,10 +1,11 @@
-"""verifair doctor: what is installed, which versions, which limits."""
+"""verifair doctor: what is installed, which versions, which limits; and how a network is read, and rounded in float32."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
 from rich.table import Table as Grid
@@ -12,8 +13,11 @@ from rich.table import Table as Grid
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.systems.result import Answer, Shape
-from verifair.systems.settings import Settings
+from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
+
+if TYPE_CHECKING:
+    from encoders.network import Network
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
@@ -32,14 +36,38 @@ class BackendShape(Shape):
     version: str | None
 
 
+class ImportShape(Shape):
+    """How a network was read. Points: those of the import check."""
+
+    file: str
+    inputs: int
+    hidden: list[int]
+    outputs: int
+    rounded: list[str]
+    """ONNX nodes whose folded constants were rounded."""
+    error: float
+    """The largest difference of a logit, onnxruntime's float32 against the real-valued function, at the points."""
+    bound: float | None
+    """The bound of that difference for any order of the sums, at the same point; null: no proof can be certified for float32."""
+
+
+class DoctorSettings(Settings):
+    """Whether a network is to be looked at, too."""
+
+    model: Annotated[Path | None, Option()] = None
+    """A network (ONNX): read it, compare it with onnxruntime, and show how far float32 rounds it."""
+
+
 class DoctorAnswer(Answer):
-    """`verifair doctor`: what is installed."""
+    """`verifair doctor`: what is installed, and how a network is read."""
 
     backends: list[BackendShape]
     packages: dict[str, str | None]
     """Package -> version; null: not installed."""
     clash: str | None
     """Packages that cannot share a process."""
+    network: ImportShape | None
+    """Null: none was named."""
 
 
 def run(system: System, given: dict[str, Any]) -> None:
@@ -48,7 +76,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.output import console as screen
     from verifair.cli.output import save_answer
 
-    _, _, files = asked(system, given)
+    _, settings, files = asked(system, given)
     console = screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
@@ -76,10 +104,59 @@ def run(system: System, given: dict[str, Any]) -> None:
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")
-    save_answer(files.json_file, DoctorAnswer(backends=found, packages=packages, clash=clash))
+    network = None if settings.model is None else _imported(settings.model)
+    if network is not None:
+        widths = " x ".join(str(width) for width in (network.inputs, *network.hidden, network.outputs))
+        console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True, markup=False)
+        most = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
+        told = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
+        console.print(told, soft_wrap=True)
+    save_answer(files.json_file, DoctorAnswer(backends=found, packages=packages, clash=clash, network=network))
 
 
-SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=Settings, inputs=Settings, run=("json_file",))
+POINTS = 64
+"""As many as the import check compares."""
+
+
+def _imported(path: Path) -> ImportShape:
+    """Return how a network was read: the point with the largest error of float32, and its bound there."""
+    import numpy as np
+
+    from encoders.onnx.reader import comparison_points, read_onnx
+
+    network = read_onnx(path, check_points=POINTS)
+    random = np.random.default_rng(0)
+    x = comparison_points(path, network.inputs, POINTS, random, None)
+    for feed in network.feeds:
+        feed.legal(x, random)
+    error, bound = _rounding(network, x)
+    return ImportShape(
+        file=str(path), inputs=network.inputs, hidden=list(network.hidden), outputs=network.outputs, rounded=list(network.rounded),
+        error=error, bound=bound,
+    )
+
+
+def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
+    """Return the largest error of a logit at points x (B, n), and what it is at most."""
+    import numpy as np
+
+    from encoders.bounds.float32 import Float32Error
+    from encoders.exact.dyadic import exact
+    from encoders.onnx.runtime import runtime_logits
+
+    points, runtime = x.astype(np.float64), runtime_logits(network, x)
+    if network.piecewise_linear:
+        true = network.forward(exact(points))
+        difference = np.abs((true - exact(runtime)).to_float())
+    else:
+        difference = np.abs(network.forward(points) - runtime)
+    point, logit = np.unravel_index(difference.argmax(), difference.shape)
+    rule = Float32Error.of(network, np.eye(network.outputs)[logit])
+    bound = np.inf if rule is None else rule.within(points[point : point + 1], points[point : point + 1])[0]
+    return float(difference[point, logit]), float(bound) if np.isfinite(bound) else None
+
+
+SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=DoctorSettings, inputs=Settings, run=("json_file",))
 app = app_of(SYSTEM, run)
 
 

@@ -65,6 +65,6 @@ With files: verifair audit credit.audit.toml --out report.html
 A file to begin with: verifair audit --write-example my.audit.toml
 """,
     "schema": "Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
-    "doctor": "Lists backends, versions, licence limits and clashes.\n\nExample: verifair doctor",
+    "doctor": "Lists backends, versions, limits, clashes; with --model how a network is read.\n\nExample: verifair doctor",
 }
 """verb -> its help, with an example."""

@@ -31,6 +31,7 @@ class GoalAnswer:
     """The answer to one goal of one question, still in arrays.
 
     tree: the proof's boxes, None for a solver's claim.   witness: (V,) raw x.   margins: g(x), g(x') there.
+    float32: whether a proof is certified for float32.
     lower, upper: bounds on the goal's best row.   agrees: whether float32 onnxruntime shows the violation (None: no file).
     """
 
@@ -45,6 +46,7 @@ class GoalAnswer:
     engine: str
     outcomes: tuple[Outcome, ...]
     nodes: int
+    float32: bool = False
 
     @classmethod
     def blank(cls, engine: str, reason: Reason) -> GoalAnswer:

@@ -22,7 +22,7 @@ from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
-from verifair.engine.search.open_goals import OPEN, PROVED, VIOLATED, BatchDecision
+from verifair.engine.search.open_goals import OPEN, PROVED, SHORT, VIOLATED, BatchDecision
 from verifair.engine.solver import ask
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
@@ -87,12 +87,13 @@ def _answer(decision: BatchDecision, q: int, g: int) -> GoalAnswer:
     status = int(decision.status[q, g])
     violated = status == VIOLATED
     return GoalAnswer(
-        status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED}[status],
-        reason=_open_for(decision, q) if status == OPEN else None,
+        status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED, SHORT: Status.UNKNOWN}[status],
+        reason=_open_for(decision, q) if status == OPEN else Reason.FLOAT32 if status == SHORT else None,
         lower=float(decision.lower[q, g]), upper=float(decision.upper[q, g]),
         tree=decision.trees.tree(q, g) if status == PROVED else None, witness=decision.witness[q, g] if violated else None,
         margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None, agrees=None,
         engine="branch-and-bound", outcomes=(), nodes=int(decision.nodes[q]),
+        float32=status == PROVED and bool(decision.float32[q, g]),
     )
 
 
@@ -145,7 +146,7 @@ def _settle_the_rest(
             for q, row in zip(questions.tolist(), more, strict=True):
                 answers[q] = [new if old.status is Status.UNKNOWN else old for old, new in zip(answers[q], row, strict=True)]
             pending = open_goals()
-    if pending:
+    if pending and not problem.float32:  # a solver's claim says nothing of float32
         twin = Twin.of(problem)
 
         def exactly(q: int, g: int, seconds: float) -> GoalAnswer:
@@ -195,5 +196,6 @@ def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: Goa
         return known
     margins = None if found.margins is None else (float(found.margins[0]), float(found.margins[1]))
     return replace(
-        known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching"
+        known, status=found.status, reason=None, tree=found.tree, witness=found.witness, margins=margins, engine="neuron-branching",
+        float32=found.float32,
     )

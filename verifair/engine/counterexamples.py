@@ -123,7 +123,7 @@ class _Enumeration:
         )
         self.aside: list[Reason] = []
         """Why boxes were given up."""
-        self.evidence: list[list[Tree | PhaseTree | Claim]] = [[] for _ in range(pairs)]
+        self.evidence: list[list[tuple[Tree | PhaseTree | Claim, bool]]] = [[] for _ in range(pairs)]
         self.found: dict[tuple[float, ...], Witness] = {}
         self.known: set[tuple[float, ...]] = set()
         """Who had been found before this round, and is in no box any more."""
@@ -201,7 +201,7 @@ class _Enumeration:
                     self.aside.append(Reason.NUMERICAL)
             elif all(answer.status is Status.PROVED for answer in row):
                 self.by_solver |= any(answer.tree is None for answer in row)
-                self.evidence[pair] = [answer.evidence for answer in row]
+                self.evidence[pair] = [(answer.evidence, answer.float32) for answer in row]
             else:
                 reason = next(answer.reason for answer in row if answer.status is Status.UNKNOWN)
                 assert reason is not None

@@ -19,6 +19,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from encoders.network import Array, Booleans, Integers
@@ -132,6 +133,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "protected": list(query.protected),
         "box": {name: [float(low), float(high)] for name, low, high in zip(names, *box, strict=True)},
         "differ": query.differ,
+        "arithmetic": query.arithmetic,
         "epsilon": query.epsilon,
         "signs": query.rule,
         "relax": {name: int(width) for name, width in query.relax.items()},
@@ -169,6 +171,8 @@ class _Chunk:
         self.nodes = 0
         self.trees: dict[int, tuple[Integers, Array]] = {}  # by question: the tree's features and cuts
         self.phases: dict[int, list[PhaseTree]] = {}
+        self.float32 = np.zeros(len(part), dtype=bool)  # by question: its proof is certified for float32
+        self.short = np.zeros(len(part), dtype=bool)  # by question: no proof of it will be
         self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
 
     def decide(self) -> None:
@@ -186,7 +190,7 @@ class _Chunk:
 
     def _open_questions(self) -> Integers:
         """Questions without a proof of parts that are not refuted."""
-        return np.flatnonzero(self._unproved() & (self.status[self.part] != VIOLATED))
+        return np.flatnonzero(self._unproved() & ~self.short & (self.status[self.part] != VIOLATED))
 
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
         problem = replace(self.problem, batch=self.problem.batch.take(questions))
@@ -200,11 +204,16 @@ class _Chunk:
         ends = np.cumsum(sizes)
         for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
             self.trees[q] = feature[start:end], cut[start:end]
+        self.float32[questions[proved]] = decision.float32[proved].all(axis=1)
         for k, goal in zip(*np.nonzero(decision.status == open_goals.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
         why = {"time": Reason.TIME, "nodes": Reason.NODES}
+        short = (decision.status == open_goals.SHORT).any(axis=1)
+        self.short[questions] |= short
         for k in np.flatnonzero(self._settle()[questions]):
-            self.reason[self.part[questions[k]]] = REASONS.index(why.get(decision.out_of[k], Reason.NUMERICAL))
+            self.reason[self.part[questions[k]]] = REASONS.index(
+                Reason.FLOAT32 if short[k] else why.get(decision.out_of[k], Reason.NUMERICAL)
+            )
 
     def _settle(self) -> Booleans:
         """Parts all of whose questions are proved are; returns the questions (Q,) without a proof."""
@@ -224,7 +233,7 @@ class _Chunk:
         for q in questions.tolist() if self.problem.network.piecewise_linear else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
-            trees = []
+            trees, float32 = [], True
             for goal in range(len(self.problem.goals)):
                 seconds = self.deadline.left()
                 if seconds <= 0:
@@ -236,9 +245,16 @@ class _Chunk:
                 if answer.tree is None:
                     break
                 trees.append(answer.tree)
+                float32 = float32 and answer.float32
             if len(trees) == len(self.problem.goals):
-                self.phases[q] = trees
+                self.phases[q], self.float32[q] = trees, float32
         self._settle()
+
+    def _certified(self) -> npt.NDArray[np.int8]:
+        """Return (P,) parts all of whose proofs are certified for float32."""
+        certified = self.status == PROVED
+        certified[self.part[~self.float32]] = False
+        return np.asarray(certified, dtype=np.int8)
 
     def result(self, first: int, seconds: float) -> Chunk:
         proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
@@ -258,7 +274,7 @@ class _Chunk:
             phase_cut=_joined([tree.cut for tree in phases]).astype(np.float64),
             phase_start=_joined([np.diff(tree.start) for tree in phases]), phase_index=_joined([tree.index for tree in phases]),
             phase_value=_joined([tree.value for tree in phases]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
-            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2),
+            margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2), float32=self._certified(),
             agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )
 

@@ -15,6 +15,7 @@ from verifair.checker.statement import Signs
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
+Arithmetic = Literal["real", "float32"]
 MAX_COMBINATIONS = 1000
 """Of protected values in one query: half a million pairs."""
 
@@ -27,14 +28,17 @@ class PersistentBias:
 
     x' is x with `sensitive` set to another value, everything else, perturbation included, the same. *observed* asks it of x
     against x', *flipped* with the roles swapped. delta counts units of each feature (the schema's `unit`).
+    arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/float32.md).
     """
 
     network: Network
     schema: Schema
     sensitive: str
     delta: Sequence[float]
+    arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
+        _check_arithmetic(self.network, self.arithmetic)
         _check(self.network, self.schema, [self.sensitive])
         _check_delta(self.delta)
 
@@ -44,14 +48,17 @@ class Robustness:
     """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
 
     With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive feature itself never moves.
+    arithmetic: as in `PersistentBias`.
     """
 
     network: Network
     schema: Schema
     delta: Sequence[float]
     sensitive: str | None = None
+    arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
+        _check_arithmetic(self.network, self.arithmetic)
         _check(self.network, self.schema, [self.sensitive] if self.sensitive else [])
         _check_delta(self.delta)
 
@@ -84,13 +91,15 @@ class IndividualFairness(PairQuestion):
     epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair).
     signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
     one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
-    tie counts on neither side. The other fields are those of `PairQuestion`.
+    tie counts on neither side. The other fields are those of `PairQuestion`. arithmetic: as in `PersistentBias`.
     """
 
     epsilon: float | None = None
     signs: Signs = "deployed"
+    arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
+        _check_arithmetic(self.network, self.arithmetic)
         super().__post_init__()
         if self.signs not in get_args(Signs):
             raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
@@ -177,6 +186,16 @@ def _check(network: Network, schema: Schema, protected: Sequence[str]) -> None:
             raise QueryError(f"feature {name!r} has a single legal value, so nothing can be flipped; widen its range or categories")
         if feature.kind == "real":
             raise QueryError(f"feature {name!r} is real-valued and cannot be flipped; declare it integer, categorical or one-hot")
+
+
+def _check_arithmetic(network: Network, arithmetic: str) -> None:
+    if arithmetic not in ("real", "float32"):
+        raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
+    if arithmetic == "float32" and (network.rounding is None or not network.piecewise_linear):
+        why = "sigmoid or tanh layers, of whose float32 values no error is specified" if not network.piecewise_linear else (
+            "no record of how float32 rounds it: it was not read from an ONNX file, or its graph is not float32 throughout"
+        )
+        raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")
 
 
 def _check_pairs(network: Network, schema: Schema, protected: Sequence[str], differ: str) -> None:

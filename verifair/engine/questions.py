@@ -237,7 +237,8 @@ def check_possible(query: IndividualFairness) -> None:
 def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
     """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
     return TwinProblem(
-        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals
+        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals,
+        float32=isinstance(query, IndividualFairness) and query.arithmetic == "float32",
     )
 
 

@@ -28,6 +28,7 @@ class VerdictRecord:
     none is involved).   row: position in the data.   label: its true class.   against: the other class.
     goal: observed, flipped, robust or robust-flipped.   witness: JSON raw x (V,) or None.   tree: JSON arrays or None.
     claim: JSON backend, version and tolerance of a proof that only a solver claims.   trust: checked, claimed or ''.
+    float32: whether a proof is certified for float32, None where nothing is proved.
     """
 
     sensitive: str
@@ -50,6 +51,7 @@ class VerdictRecord:
     margins: str | None
     tree: str | None
     claim: str | None
+    float32: bool | None
 
 
 KEY = ("sensitive", "goal", "delta", "row", "to", "against")

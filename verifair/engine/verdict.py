@@ -33,6 +33,8 @@ class Reason(Enum):
     SOLVER_ERROR = "solver-error"
     MOOT = "moot"
     """A question beside it is refuted, which decides both."""
+    FLOAT32 = "float32"
+    """Proved of the real-valued function; at some point the margin is within the rounding of float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,8 @@ class Verdict:
     """The answer to one query.
 
     lower, upper: certified lower bound on, and least value met of, the quantity that has to stay positive (NaN: not computed).
+    float32: of a proof, whether it is certified for float32: its margins exceed the rounding of any float32 evaluation, whatever
+    the order of the sums (False: it is about the real-valued function only); None where nothing is proved.
     outcomes: what solvers answered on the way.   semantics: which function the verdict is about.
     """
 
@@ -67,6 +71,7 @@ class Verdict:
     seconds: float
     semantics: str
     outcomes: tuple[Outcome, ...] = field(repr=False)
+    float32: bool | None = None
 
     def __post_init__(self) -> None:
         match self.status:

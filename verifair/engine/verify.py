@@ -46,7 +46,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     found = next(((q, g, a) for q, pair in enumerate(answers) for g, a in enumerate(pair) if a.status is Status.VIOLATED), None)
     certificate = None
     if status is Status.PROVED:
-        evidence = [[answer.evidence for answer in pair] for pair in answers]
+        evidence = [[(answer.evidence, answer.float32) for answer in pair] for pair in answers]
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
@@ -54,6 +54,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         engine=engines(flat),
         seconds=time.monotonic() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
+        float32=all(a.float32 for a in flat) if status is Status.PROVED else None,
     )
 
 
@@ -83,9 +84,11 @@ DIRECTIONS = ((1, 0), (0, 1))
 
 def fairness_certificate(
     query: PairQuestion, batch: TwinBatch, box: tuple[Array, Array],
-    evidence: Sequence[Sequence[Tree | PhaseTree | Claim]], *, epsilon: float | None, scale: Literal["probability", "logit"],
+    evidence: Sequence[Sequence[tuple[Tree | PhaseTree | Claim, bool]]], *, epsilon: float | None,
+    scale: Literal["probability", "logit"],
 ) -> Certificate:
-    """evidence: [question][direction].   epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
+    """evidence: [question][direction], and whether it is certified for float32.   epsilon None: no decision flips; else no gap on
+    the scale is larger than epsilon."""
     schema = query.schema
     index = [schema.index(name) for name in query.protected]
     proofs = []
@@ -97,7 +100,8 @@ def fairness_certificate(
             prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)}, classes=DIRECTIONS[g],
             offset=shift,
         )
-        proofs.append(Proof(statement=statement, evidence=evidence[q][g]))
+        found, float32 = evidence[q][g]
+        proofs.append(Proof(statement=statement, evidence=found, float32=float32))
     features = tuple(feature.name for feature in schema.features)
     return Certificate(
         network_sha256=query.network.source_sha256,

@@ -134,7 +134,9 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
                 return leaves
             lower, upper, bound = leaves
             zeros = np.zeros(len(bound), dtype=np.int64)
-            gathered = Leaves(tasks=Tasks.of([task]), task=zeros, proof=zeros, lower=lower, upper=upper, bound=bound)
+            gathered = Leaves(
+                tasks=Tasks.of([task]), task=zeros, proof=zeros, lower=lower, upper=upper, bound=bound, float32=zeros == 1,
+            )
             wrong = RealLeafChecker(problem.network, problem.domain, gathered).run()
             return wrong[0].reason if wrong else None
         case None:

@@ -192,6 +192,13 @@ Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Outside = Literal["error", "drop"]
 """What to do with rows outside the schema's ranges."""
 Method = Literal["auto", "exact", "bnb", "lp", "milp", "smt"]
+Arithmetic = Literal["real", "float32"]
+
+
+def no_claims(arithmetic: Arithmetic, method: Method, solver: str | None) -> None:
+    """Raise ValueError where float32 is asked of solvers."""
+    if arithmetic == "float32" and (method in ("lp", "milp", "smt") or solver is not None):
+        raise ValueError("--arithmetic float32 needs proofs with margins, and a solver's claim has none: use --method auto or bnb")
 
 
 def _cuts(texts: Sequence[str]) -> dict[str, Any]:

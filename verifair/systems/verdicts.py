@@ -54,7 +54,7 @@ class VerdictShape(Shape):
     """Why it is unknown; null otherwise."""
     witness: WitnessShape | None
     lower: float | None
-    """Certified lower bound of what has to stay positive; null: not computed."""
+    """Certified lower bound of what has to stay positive, a proof's margin; null: not computed."""
     upper: float | None
     """Least value met of what has to stay positive; null: none was met."""
     certificate: CertificateNote | None
@@ -62,6 +62,8 @@ class VerdictShape(Shape):
     """The methods that decided."""
     semantics: str
     """Which function the verdict is about."""
+    float32: bool | None
+    """Whether a proof is certified for float32: it holds of every float32 evaluation too; null: nothing is proved."""
     seconds: Seconds
     outcomes: list[SolverOutcome]
 
@@ -103,6 +105,8 @@ class FairnessQuery(PairQuery):
     """Probabilities may differ by so much; null: decisions may not flip."""
     signs: Signs | None = Field(validation_alias=AliasChoices("rule", "signs"))
     """deployed: positive means logit > 0.   strict: a logit of 0 counts on neither side.   null: asked about probabilities."""
+    arithmetic: Literal["real", "float32"]
+    """float32: proofs must hold of every float32 evaluation as well."""
 
 
 class GapQuery(PairQuery):

@@ -28,6 +28,19 @@ def of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
 
 
+def float32_words(certified: int, proofs: int) -> str:
+    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 in any order ..."."""
+    if proofs == 1:
+        held = "The proof holds for float32 in any order of summation" if certified else "The proof"
+        return held if certified else f"{held} is about the real-valued function only, not about float32"
+    many = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
+    rest = proofs - certified
+    if not certified:
+        return f"None of {proofs:,} proofs is certified for float32: they are about the real-valued function only"
+    others = "" if not rest else "; the other is" if rest == 1 else "; the others are"
+    return f"{many} proofs hold for float32 in any order of summation{others}{' about the real-valued function only' * (rest > 0)}"
+
+
 def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 

@@ -141,7 +141,8 @@ def _gemm(node: OnnxNode) -> Tensor:
         raise node.error(f"its weight has shape {weight.shape}; a matrix is expected")
     coefficients = exact(weight if node.number("transB", 0) else weight.T)
     alpha, beta = exact(np.float64(node.number("alpha", 1.0))), exact(np.float64(node.number("beta", 1.0)))
-    y = last_axis(node, node.tensor(0), coefficients * alpha)
+    y = last_axis(node, node.tensor(0), coefficients)
+    y = y if alpha.values == 1 else y.scale(exact(np.full(y.size, alpha.values)))
     if not node.has(2) or not beta.values.any():
         return y
     c = node.inputs[2]

@@ -18,6 +18,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import exceeds
 from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.leaves import Leaves, StatedGoal
 from verifair.checker.report import Rejection
 from verifair.checker.statement import Signs
@@ -51,13 +52,27 @@ class LeafChecker:
         claimed = leaves.bound - SLACK * np.abs(leaves.bound)
         self.target = np.where(np.isnan(claimed), 0.0, np.maximum(claimed, 0.0))
         self.reason: dict[int, str] = {}
+        self.widest = self._widest() if leaves.float32.any() and known(network) else np.inf
         variable = np.repeat(np.arange(domain.variables), domain.width)
         self.variable_of = np.empty(domain.columns, dtype=np.int64)
         self.variable_of[domain.columns_of(np.arange(domain.variables))] = variable
 
+    def _widest(self) -> float:
+        """Return the error of any margin over all leaves certified for float32 together."""
+        leaves = self.leaves.lower[self.leaves.float32], self.leaves.upper[self.leaves.float32]
+        task = self.leaves.task[self.leaves.float32]
+        with np.errstate(all="ignore"):
+            boxes = [self.domain.box(*leaves), self.domain.box(*(self.tasks.second(task, end) for end in leaves))]
+            low = np.minimum(*(box[0].min(axis=0) for box in boxes))
+            high = np.maximum(*(box[1].max(axis=0) for box in boxes))
+            most = np.abs(self.tasks.margin).max(axis=0)
+            return float(margin_errors(self.network, most[None], low[None], high[None])[0])
+
     def run(self) -> list[Rejection]:
         """Depth first over the boxes that leaves are cut into, a group of leaves at a time."""
         boxes = np.zeros(len(self.leaves.task), dtype=np.int64)
+        if self.leaves.float32.any() and not known(self.network):
+            return [Rejection(proof=int(one), reason=NOTHING_KNOWN) for one in np.unique(self.leaves.proof[self.leaves.float32])]
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
             for start in range(0, len(boxes), LEAVES_OPEN):
                 part = slice(start, start + LEAVES_OPEN)
@@ -120,7 +135,8 @@ class LeafChecker:
             if not len(open_):
                 break
             bounds = TwinBounds(self.network, low[open_], high[open_], low2[open_], high2[open_], close=close)
-            done, slope, weight = self._confirmed(bounds, task[open_], self.target[leaf[open_]])
+            ends = np.minimum(low, low2)[open_], np.maximum(high, high2)[open_]
+            done, slope, weight = self._confirmed(bounds, leaf[open_], ends)
             variables = self.variable_of[bounds.moving]
             indicator = (variables[:, None] == np.arange(self.domain.variables)).astype(float)
             score[open_] = (weight * bounds.radius[:, bounds.moving]) @ indicator
@@ -134,8 +150,10 @@ class LeafChecker:
         open_ = open_[~np.isin(leaf[open_], list(self.reason))]
         return self._halves(leaf[open_], lower[open_], upper[open_], score[open_], middle[open_])
 
-    def _confirmed(self, bounds: TwinBounds, task: Integers, target: Array) -> tuple[Booleans, Array, Array]:
-        """Return which boxes some row of the goal holds on, with the claimed bound; and the best row's input slopes and weights."""
+    def _confirmed(self, bounds: TwinBounds, leaf: Integers, ends: tuple[Array, Array]) -> tuple[Booleans, Array, Array]:
+        """Return which boxes some row of the goal holds on, with the claimed bound and, where that is claimed, in float32; and the
+        best row's input slopes and weights. ends: (B, n_0), (B, n_0) of both copies' network inputs."""
+        task, target = self.leaves.task[leaf], self.target[leaf]
         which = self.tasks.which[task]
         many = self.count[which] > FEW
         sizes = self.count[which[~many]]
@@ -151,6 +169,15 @@ class LeafChecker:
         start = np.flatnonzero(np.diff(box, prepend=-1))
         bound, error, slope, weight = self._bounds_of(bounds, task, box, row)
         met = np.where(row[:, 3] == 1, bound > 0, bound >= 0) & (bound + error >= target[box])
+        short = self.leaves.float32[leaf][box] & met
+        if short.any():
+            size = np.abs(row[:, :2]).sum(axis=1)
+            met &= ~short | (bound > size * self.widest)
+            left = np.unique(box[short & ~met])
+            if len(left):
+                error = np.full(len(leaf), self.widest)
+                error[left] = margin_errors(self.network, self.tasks.margin[task[left]], *(end[left] for end in ends))
+                met |= short & (bound > size * error[box])
         best = np.lexsort((bound, box))[np.append(start[1:], len(box)) - 1]
         return np.logical_or.reduceat(met, start), slope[best], weight[best]
 
@@ -233,6 +260,28 @@ class LeafChecker:
             return
         for k in np.flatnonzero(~met):
             self._reject(int(leaf[k]), f"{text}: x = {raw[k].tolist()}")
+        claimed = np.flatnonzero(met & self.leaves.float32[leaf])
+        for k in claimed[~self._met_in_float32(leaf[claimed], raw[claimed], first[claimed], second[claimed])]:
+            self._reject(int(leaf[k]), f"its margin is within the rounding of float32: x = {raw[k].tolist()}")
+
+    def _met_in_float32(self, leaf: Integers, raw: Array, first: Dyadic, second: Dyadic) -> Booleans:
+        """Return (N,) whether some row of the goal exceeds the rounding of float32 at points with exact margins g(x), g(x')."""
+        if not len(leaf):
+            return np.zeros(0, dtype=bool)
+        task = self.leaves.task[leaf]
+        error = self._error_at(task, raw)
+        g, g_prime = first.to_float(), second.to_float()
+        error = error * (1 + SLACK)  # g and g' are rounded to float64 here, by far less than E exceeds what any runtime errs by
+        values = [
+            max(p * a + q * b + c - (abs(p) + abs(q)) * e for p, q, c in self.tasks.asked[which].rows)
+            for which, a, b, e in zip(self.tasks.which[task], g, g_prime, error, strict=True)
+        ]
+        return np.array(values) > 0
+
+    def _error_at(self, task: Integers, raw: Array) -> Array:
+        """Return (N,) the error of both margins at raw points (N, V)."""
+        margin, copies = self.tasks.margin[task], [self.domain.encode(one) for one in (raw, self.tasks.second(task, raw))]
+        return np.maximum(*(margin_errors(self.network, margin, x, x) for x in copies))
 
     def _decide_smooth(self, leaf: Integers, raw: Array, text: str, *, refuting: bool) -> None:
         task = self.leaves.task[leaf]
@@ -286,6 +335,12 @@ class LeafChecker:
             gap = self.tasks.asked[k].gap
             if gap is not None:
                 seems = (expit(first) - expit(second)) * (-1 if gap.rise else 1) > gap.epsilon - 1e-9
+            near = np.flatnonzero((which == k) & self.leaves.float32[leaf] & ~seems & legal)
+            if len(near):
+                rows = first[near, None] * table[:, 0] + second[near, None] * table[:, 1] + table[:, 2]
+                size = np.abs(table[:, :2]).sum(axis=1)
+                near, rows = (one[(rows - size * self.widest).max(axis=1) <= 0] for one in (near, rows))
+                seems[near] = (rows - size * self._error_at(task[near], raw[near])[:, None]).max(axis=1) <= 0
             false |= (which == k) & np.isfinite(best) & seems
         self._decide(leaf[false & legal], raw[false & legal], "the claim is false", refuting=True)
 

@@ -115,7 +115,8 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves:
-    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), and tasks."""
+    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), tasks, and whether they
+    are claimed to be certified for float32."""
 
     tasks: Tasks
     task: Integers
@@ -123,6 +124,7 @@ class Leaves:
     lower: Array
     upper: Array
     bound: Array
+    float32: Booleans
 
 
 def classes_of(network: Network) -> int:

@@ -22,6 +22,7 @@ from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, exceeds, line_of
 from encoders.problem import Domain, GapGoal, Regions
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
+from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.leaves import Task
 from verifair.checker.tree import MAX_ROWS, PhaseTree, leaf_regions
 
@@ -29,8 +30,8 @@ LEAVES_PROVED = 64
 """Leaves re-proved at once."""
 
 
-def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) -> str | None:
-    """Return why a tree that also splits neurons does not prove a task, or None."""
+def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain, *, float32: bool = False) -> str | None:
+    """Return why a tree that also splits neurons does not prove a task, or None. float32: of every float32 evaluation as well."""
     if not network.piecewise_linear:
         return "neuron branching is about networks that are piecewise linear, and this one has smooth neurons"
     rows = np.array(task.asked.rows)
@@ -39,12 +40,14 @@ def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain) ->
         offset=task.offset if task.offset.any() else None, rows=rows[:, :2], constants=rows[:, 2],
         strict=np.array(task.asked.strict),
     )
-    return check_phases(network, domain, claim, tree)
+    return check_phases(network, domain, claim, tree, float32=float32)
 
 
-def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: PhaseTree) -> str | None:
-    """Return why the tree does not prove the claim, or None when it does."""
+def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: PhaseTree, *, float32: bool = False) -> str | None:
+    """Return why the tree does not prove the claim (of every float32 evaluation as well), or None when it does."""
     flaw = claim.flaw(network, domain) or _misfit(tree)
+    if flaw is None and float32 and not known(network):
+        flaw = NOTHING_KNOWN
     if flaw is not None:
         return flaw
     walked = leaf_regions(tree.feature, tree.cut, claim.whole(network), domain)
@@ -58,26 +61,35 @@ def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: Phas
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         for start in range(0, len(nodes), LEAVES_PROVED):
             part = slice(start, start + LEAVES_PROVED)
-            proved = proved_leaves(network, domain, claim, regions.take(part), weights[part], slopes[part], own[part])
+            proved = proved_leaves(
+                network, domain, claim, regions.take(part), weights[part], slopes[part], own[part], float32=float32
+            )
             for k in np.flatnonzero(~proved)[:1] + start:
                 box = f"{regions.lower[k].tolist()} .. {regions.upper[k].tolist()}"
                 signs = int(regions.active[k].sum() + regions.inactive[k].sum())
-                return f"node {nodes[k]}, {box} with {signs} signs fixed: its multipliers prove nothing"
+                return f"node {nodes[k]}, {box} with {signs} signs fixed: its multipliers prove nothing{' of float32' * float32}"
     return None
 
 
 def proved_leaves(
-    network: Network, domain: Domain, claim: PhaseClaim, regions: Regions, weights: Array, slopes: Array, own: Array
+    network: Network, domain: Domain, claim: PhaseClaim, regions: Regions, weights: Array, slopes: Array, own: Array, *,
+    float32: bool = False,
 ) -> Booleans:
-    """Return (B,) which regions the multipliers (or the region itself) prove."""
+    """Return (B,) which regions the multipliers (or the region itself) prove, of every float32 evaluation as well if asked."""
     proved = vacuous(domain, claim, regions)
     left = np.flatnonzero(~proved)
     if len(left):
         bounds = PhaseBounds(network, domain, claim, regions.take(left))
         for k in np.flatnonzero(bounds.point):
-            proved[left[k]] = holds_at(network, domain, claim, regions.lower[left[k]])
+            proved[left[k]] = not float32 and holds_at(network, domain, claim, regions.lower[left[k]])
         found: LeafBounds = bounds.lagrange(weights[left], slopes[left], own[left])
-        proved[left] |= found.proved & ~bounds.point
+        enough = found.proved
+        if float32:
+            ends = np.minimum(bounds.low, bounds.low2), np.maximum(bounds.high, bounds.high2)
+            error = margin_errors(network, np.tile(claim.margin, (len(left), 1)), *ends)
+            used = np.where(weights[left] < SMALLEST, 0.0, weights[left]) @ np.abs(claim.rows).sum(axis=1)
+            enough = (np.isnan(own[left]) & (found.bound > used * error)) | found.nowhere
+        proved[left] |= enough & ~bounds.point
     return proved
 
 
@@ -199,7 +211,7 @@ class PhaseClaim:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeafBounds:
-    """bound: (B,) of the rows' combination, errors allowed for: error (B,).   proved: (B,).
+    """bound: (B,) of the rows' combination, errors allowed for: error (B,).   proved: (B,).   nowhere: (B,) surely without a point.
 
     first, second: per hidden layer (B, m) the coefficients P, Q of y, y' (for the choice of splits); slope: (B, n_0) of inputs.
     """
@@ -207,6 +219,7 @@ class LeafBounds:
     bound: Array
     error: Array
     proved: Booleans
+    nowhere: Booleans
     first: tuple[Array, ...]
     second: tuple[Array, ...]
     slope: Array
@@ -313,9 +326,10 @@ class PhaseBounds(TwinBounds):
         slope = (alpha + beta) @ layers[0].weight
         bound = total + self._least_input(slope) - error
         bound = np.where(np.isfinite(bound) & np.isfinite(error) & (weights >= 0).all(axis=1) & self.in_range, bound, -np.inf)
-        proved = (bound > 0) | ((bound == 0) & loose) | (nowhere & self.in_range)
+        nowhere = (nowhere & self.in_range) | self.empty
+        proved = (bound > 0) | ((bound == 0) & loose) | nowhere | self.alike
         return LeafBounds(
-            bound=bound, error=error, proved=proved | self.empty | self.alike, first=tuple(first), second=tuple(second), slope=slope
+            bound=bound, error=error, proved=proved, nowhere=nowhere, first=tuple(first), second=tuple(second), slope=slope
         )
 
     def _least_input(self, slope: Array) -> Array:

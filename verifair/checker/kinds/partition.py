@@ -81,6 +81,7 @@ class _StoredQuery:
     asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
     signs: Signs | None
+    float32: bool
 
     @property
     def differs(self) -> Booleans:
@@ -109,7 +110,7 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
     """
     started = time.perf_counter()
     found: list[Rejection] = []
-    proofs = leaves = 0
+    proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
         query, extent = _understood(path, store.about, network, schema), store.extent
         if isinstance(query, str):
@@ -120,13 +121,16 @@ def check_partition(path: str | Path, *, network: Network, schema: Schema, progr
             extent = counted
             if not flaws and not counted.decided:
                 found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
-            done = 0
-            for joined in () if flaws else _joined(store, schema):
-                more, count, used = _check_parts(joined, query, network, schema)
-                found, proofs, leaves, done = found + more, proofs + count, leaves + used, done + len(joined.part)
+            done, certified = 0, store.certified()
+            for joined in () if flaws else _joined(store, schema, certified, found):
+                more, count, used, sure = _check_parts(joined, query, network, schema)
+                found, proofs, leaves, float32 = found + more, proofs + count, leaves + used, float32 + sure
+                done += len(joined.part)
                 if progress is not None:
                     progress(done, counted.total - counted.not_reached)
-    return CheckReport.of(found, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts")
+    return CheckReport.of(
+        found, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts", float32=float32, refuted=extent.refuted
+    )
 
 
 def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[str]]:
@@ -142,13 +146,16 @@ def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[
     return extent_of(store.about, partition.count, counts), flaws
 
 
-def _joined(store: PartitionStore, schema: Schema) -> Iterator[_Parts]:
-    """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes."""
+def _joined(store: PartitionStore, schema: Schema, certified: dict[int, int], found: list[Rejection]) -> Iterator[_Parts]:
+    """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes; what they count wrongly goes to
+    `found`."""
     held: list[Chunk] = []
     parts = nodes = 0
     for chunk in store.chunks():
         if (chunk.x.shape[1], chunk.margins.shape[1]) != (schema.domain.variables, 2):
             raise CertificateError(f"{store.path}: {damaged(chunk.first)}")
+        if certified[chunk.first] != int(chunk.float32.sum()):
+            found.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
         held.append(chunk)
         parts, nodes = parts + len(chunk), nodes + len(chunk.feature) + len(chunk.phase_feature)
         if parts >= PARTS_HELD or nodes >= NODES_HELD:
@@ -172,6 +179,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
         index = [names.index(name) for name in about["protected"]]
         relax = {names.index(name): _whole(width) for name, width in about["relax"].items()}
         epsilon, size, differ = about["epsilon"], _whole(about["size"]), about["differ"]
+        if about["arithmetic"] not in ("real", "float32"):
+            raise ValueError("no arithmetic")
         epsilon, parts = None if epsilon is None else _number(epsilon), _whole(about["parts"])
         signs = _signs(about["signs"])
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -205,7 +214,7 @@ def _understood(path: str | Path, about: dict[str, Any], network: Network, schem
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
         asked=tuple(asked_of(goal, classes, gap, network, signs or "deployed") for classes in DIRECTIONS), epsilon=epsilon,
-        signs=signs,
+        signs=signs, float32=about["arithmetic"] == "float32",
     )
 
 
@@ -248,15 +257,17 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int]:
-    """Return rejections, statements looked at, and leaves of some chunks."""
+def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int, int]:
+    """Return rejections, statements looked at, leaves, and proofs certified for float32 of some chunks."""
     found: list[Rejection] = []
     chunk = joined.chunk
+    flaw = _shape_flaw(chunk, query)
+    if flaw is not None:
+        return [Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0
     asked = query.questions(joined.part[chunk.status == PROVED])
     if len(chunk.size) != len(asked):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0
-    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
-        return [Rejection(proof=chunk.first, reason="its trees do not fit together")], 0, 0
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0, 0
+    float32 = chunk.float32[np.searchsorted(joined.part, asked.part)] == 1
     boxes: list[tuple[Array, Array]] = []
     ends = np.cumsum(chunk.size)
     phases = _phase_trees(chunk)
@@ -269,7 +280,9 @@ def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: 
                     lower=lower[0], upper=upper[0], prime=asked.prime[q], offset=asked.offset[q], differs=query.differs,
                     margin=margin, asked=goal,
                 )
-                why = "its proof is missing" if tree is None else phase_flaw(tree, task, network, schema.domain)
+                why = "its proof is missing" if tree is None else phase_flaw(
+                    tree, task, network, schema.domain, float32=bool(float32[q])
+                )
                 reasons += [] if why is None else [why]
             lower, upper = lower[:0], upper[:0]
         elif chunk.size[q] > 1:
@@ -287,15 +300,28 @@ def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: 
         found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
     leaves = sum(len(low) for low, _ in boxes)
     if leaves:
-        found += _confirm(boxes, asked, query, network, schema)
+        found += _confirm(boxes, asked, float32, query, network, schema)
     found += _check_witnesses(joined, query, network, schema)
-    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves
+    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves, 2 * int(float32.sum())
+
+
+def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
+    """Return what is wrong with joined chunks before anything is proved, or None."""
+    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
+        return "its trees do not fit together"
+    whole = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
+    if not whole or (chunk.status[chunk.float32 == 1] != PROVED).any():
+        return "what is certified for float32 is not proved"
+    if query.float32 and (chunk.float32[chunk.status == PROVED] == 0).any():
+        return "the query asks for float32, and a proof is not certified for it"
+    return None
 
 
 def _confirm(
-    boxes: list[tuple[Array, Array]], asked: _PartQuestions, query: _StoredQuery, network: Network, schema: Schema
+    boxes: list[tuple[Array, Array]], asked: _PartQuestions, float32: Booleans, query: _StoredQuery, network: Network,
+    schema: Schema,
 ) -> list[Rejection]:
-    """Confirm both directions on every leaf."""
+    """Confirm both directions on every leaf. float32: (Q,) questions whose proofs claim to be certified for float32."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
     question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
     found: list[Rejection] = []
@@ -305,7 +331,7 @@ def _confirm(
             margin=np.tile(margin, (len(asked), 1)), asked=(goal,), which=np.zeros(len(asked), dtype=np.int64),
         )
         proof, bound = asked.part[question], np.zeros(len(low))
-        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound)
+        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound, float32=float32[question])
         found += LeafChecker(network, schema.domain, leaves).run()
     return found
 

@@ -29,6 +29,7 @@ from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
+from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement, QueryError
@@ -142,8 +143,9 @@ class _KmaxSearch:
         self.copies = copies.with_references(_references(copies, self.search.uniform(64)), self.lower, self.upper)
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
-        self.open: list[list[_Boxes]] = [[] for _ in range(cap + 1)]
-        self.open[cap].append(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]))
+        self.cap = cap
+        self.open = Open[_Boxes](max(1, COPIES // len(self.copies)))
+        self.open.add(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]), cap)
         self.boxes = 0
         self.searched = 0.0
 
@@ -153,19 +155,23 @@ class _KmaxSearch:
 
     def go(self, start: Array | None, progress: Progress | None) -> Reason | None:
         """Run to the end of the budget or of the question; returns why it stopped early."""
-        self._first_points(start)
-        while True:
-            top = max((k for k, boxes in enumerate(self.open) if boxes), default=0)
+        reason: Reason | None = None
+
+        def ended() -> bool:
+            nonlocal reason
             if progress is not None:
-                progress(self.search.k, max(top, self.search.k))
-            if top <= self.search.k:
-                return None
+                progress(self.search.k, int(max(self.open.top, self.search.k)))
+            if self.open.top <= self.search.k:
+                return True
             if self.elapsed > self.budget.seconds:
-                return Reason.TIME
-            if self.budget.nodes is not None and self.boxes >= self.budget.nodes:
-                return Reason.NODES
-            self._step(top)
-            self._mutate_while_cheap()
+                reason = Reason.TIME
+            elif self.budget.nodes is not None and self.boxes >= self.budget.nodes:
+                reason = Reason.NODES
+            return reason is not None
+
+        self._first_points(start)
+        subdivide(self.open, self._step, ended=ended)
+        return reason
 
     def certificate(self, upper: int) -> KmaxCertificate:
         query, names = self.query, tuple(feature.name for feature in self.query.schema.features)
@@ -192,7 +198,6 @@ class _KmaxSearch:
     # Points
 
     def _first_points(self, start: Array | None) -> None:
-        cap = len(self.open) - 1
         if start is not None and len(start):
             moved = np.delete(np.arange(len(self.lower)), self.copies.protected)
             given = np.array(start, dtype=np.float64)
@@ -202,7 +207,7 @@ class _KmaxSearch:
             self.search.look(given[inside & whole])
         self.search.look(self.search.uniform(max(64, min(POINTS, POINTS * 64 // len(self.copies)))))
         stale = 0
-        while stale < STALE and self.search.k < cap and self.elapsed < self.budget.seconds / 4:
+        while stale < STALE and self.search.k < self.cap and self.elapsed < self.budget.seconds / 4:
             before = self.search.k
             self.search.mutate()
             stale = stale + 1 if self.search.k == before else 0
@@ -216,9 +221,12 @@ class _KmaxSearch:
 
     # Boxes
 
-    def _step(self, top: int) -> None:
-        """Bound the newest boxes of the highest bound; what stays above the best point is split."""
-        boxes = self._next(top)
+    def _step(self, boxes: _Boxes) -> None:
+        """Bound boxes; those that stay above the best point are split. Then look for better points, while that is cheap."""
+        self._bound_and_split(boxes)
+        self._mutate_while_cheap()
+
+    def _bound_and_split(self, boxes: _Boxes) -> None:
         self.boxes += len(boxes)
         centre = self.copies.domain.middle(boxes.lower, boxes.upper)
         self.search.look(centre)
@@ -226,7 +234,7 @@ class _KmaxSearch:
         if not len(boxes):
             return
         possible = self.copies.possible(boxes.lower, boxes.upper)
-        bound = np.full(len(boxes), top)
+        bound = self.tree.known["bound"][boxes.node]
         score = np.zeros((len(boxes), len(self.copies.variables)))
         todo = np.arange(len(boxes))
         for which, reference in enumerate(self.copies.references):
@@ -240,17 +248,6 @@ class _KmaxSearch:
         bound = self.tree.tighten(boxes.node, bound)
         left = bound > self.search.k
         self._split(boxes.take(left), centre[left], bound[left], score[left])
-
-    def _next(self, top: int) -> _Boxes:
-        wanted, parts = max(1, COPIES // len(self.copies)), []
-        while self.open[top] and wanted > 0:
-            part = self.open[top].pop()
-            if len(part) > wanted:
-                self.open[top].append(part.take(slice(0, len(part) - wanted)))
-                part = part.take(slice(len(part) - wanted, None))
-            wanted -= len(part)
-            parts.append(part)
-        return _Boxes.join(parts)
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> tuple[_Boxes, Array]:
         """Decide exactly the boxes that hold one network input, and return the others."""
@@ -280,7 +277,7 @@ class _KmaxSearch:
         both = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
         level = np.concatenate([bound[rows]] * 2)
         for k in np.unique(level):
-            self.open[int(k)].append(both.take(level == k))
+            self.open.add(both.take(level == k), k)
 
 
 def _references(copies: Copies, points: Array) -> tuple[int, ...]:

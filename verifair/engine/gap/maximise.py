@@ -79,7 +79,8 @@ def maximise(
     lower, witness = _witness(query, problem, found)
     certificate = None
     if found.evidence:
-        certificate = fairness_certificate(query, batch, box, found.evidence, epsilon=found.claim, scale=query.scale)
+        evidence = [[(one, False) for one in row] for row in found.evidence]  # about the real-valued function only
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.claim, scale=query.scale)
     neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
     upper = found.claim if found.evidence or logit else 1.0
     return MaximumGap(

@@ -9,8 +9,6 @@ Sound? yes: rigorous bounds of w are behind every leaf.   Complete? to the toler
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +22,7 @@ from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
+from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 
 ROOM = 1e-9
@@ -63,8 +62,8 @@ class PhaseSearch:
         self.search, self.question, self.direction, self.spare = search, question, direction, spare
         self.nodes = 0
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
-        self._known, self._order = search.known, itertools.count()
-        self._heap: list[tuple[float, int, _BoundedRegion]] = []
+        self._known = search.known
+        self._open = Open[Items](1, oldest=True)
         self._done: list[_BoundedRegion] = []  # at most what was known, or not to be split
         self._stuck = -np.inf  # the largest bound of the latter
         claim = self._claim(self._known + spare)
@@ -78,30 +77,25 @@ class PhaseSearch:
         """The gap is at most this and what is to spare; infinite before the first run."""
         if not self.nodes:
             return np.inf
-        return max(self._largest, self._stuck, self._known)  # closed regions were closed by what was known then
+        return max(self._open.top, self._stuck, self._known)  # closed regions were closed by what was known then
 
     @property
     def finished(self) -> bool:
         """Nothing is left to split."""
-        return not self.possible or (self.nodes > 0 and self._largest <= self.search.known)
-
-    @property
-    def _largest(self) -> float:
-        return -self._heap[0][0] if self._heap else -np.inf
+        return not self.possible or (self.nodes > 0 and self._open.top <= self.search.known)
 
     def run(self, deadline: float, most: int) -> None:
         """Split regions until none is left that may hold more than is known, or time or nodes are up."""
         with np.errstate(all="ignore"):  # overflow proves nothing
             if not self.nodes and self.possible:
                 self._look(self._relaxation.whole, [0], None, deadline)
-            while not self.finished and self.nodes < most and time.monotonic() < deadline:
-                self._step(deadline)
 
-    def _step(self, deadline: float) -> None:
-        """Split the region with the largest bound."""
-        if not self._aim():
-            return
-        _, _, leaf = heapq.heappop(self._heap)
+            def ended() -> bool:
+                return self.finished or self.nodes >= most or time.monotonic() >= deadline or not self._aim()
+
+            subdivide(self._open, lambda one: self._split(one.items[0], deadline), ended=ended)
+
+    def _split(self, leaf: _BoundedRegion, deadline: float) -> None:
         halves = leaf.region.halves(self._problem.domain, np.array([leaf.feature]), np.array([leaf.cut]))
         self._look(halves, self._tree.halve(leaf.number, leaf.feature, leaf.cut), leaf, deadline)
 
@@ -132,7 +126,7 @@ class PhaseSearch:
                 self._stuck = max(self._stuck, leaf.bound)
                 self._done.append(replace(leaf, basis=None))
             else:
-                heapq.heappush(self._heap, (-leaf.bound, next(self._order), leaf))
+                self._open.add(Items.of([leaf]), leaf.bound)
             if relaxed.raw is not None and not relaxed.proved:
                 self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
 
@@ -222,7 +216,7 @@ class PhaseSearch:
         return own, np.where(own, slope, 1.0)
 
     def _leaves(self) -> list[_BoundedRegion]:
-        return [*self._done, *(leaf for _, _, leaf in self._heap)]
+        return [*self._done, *(leaf for batch in self._open.batches for leaf in batch.items)]
 
     def _lines(self, leaves: list[_BoundedRegion]) -> tuple[Array, Array, Array]:
         """Return a, B and the constants that their lines need (N,), with room for summing in another order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,9 @@ class Nodes(Batched):
     lower: Array
     upper: Array
     open: Booleans
+
+
+N = TypeVar("N", bound=Nodes)
 
 
 def roots(twin: Twin) -> Nodes:
@@ -77,10 +81,10 @@ def widest(twin: Twin, nodes: Nodes, score: Array) -> Integers:
     return np.asarray(by_variable.argmax(axis=1))
 
 
-def divide(twin: Twin, nodes: Nodes, variable: Integers, cut: Array, ids: Integers) -> Nodes:
+def divide(twin: Twin, nodes: N, variable: Integers, cut: Array, ids: Integers) -> N:
     """Return all left halves of boxes cut along a variable (N,), numbered `ids`, then all right ones, `ids` + 1."""
     lower, upper = twin.local.halves(nodes.lower, nodes.upper, variable, cut)
-    return replace(Nodes.join([nodes, nodes]), ids=np.concatenate([ids, ids + 1]), lower=lower, upper=upper)
+    return replace(nodes.join([nodes, nodes]), ids=np.concatenate([ids, ids + 1]), lower=lower, upper=upper)
 
 
 def cuts(twin: Twin, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:

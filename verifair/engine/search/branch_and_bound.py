@@ -36,6 +36,7 @@ from verifair.engine.search.boxes import (
     widest,
 )
 from verifair.engine.search.open_goals import OPEN, BatchDecision, ChosenRows, GoalRows
+from verifair.engine.search.subdivision import Open, subdivide
 
 STEP_BOXES = 1024
 """Boxes evaluated and bounded by intervals at a time, which decide most of them ..."""
@@ -58,11 +59,16 @@ def decide(
     search = _BranchAndBound(problem, time.monotonic() + seconds, max_nodes, group)
     search.start(np.random.default_rng(seed))
     finished = 0
-    while search.step():
+
+    def ended() -> bool:
+        nonlocal finished
         if progress is not None:
             now = int(search.goals.finished().sum())
             progress(now - finished)
             finished = now
+        return search.late()
+
+    subdivide(search.open, search.step, ended=ended)
     return search.goals
 
 
@@ -74,7 +80,7 @@ class _BranchAndBound:
         self.deadline, self.max_nodes = deadline, max_nodes
         self.goals = BatchDecision(self.twin, self.goal_rows, group)
         self.trees = self.goals.trees
-        self.stack: list[Nodes] = []
+        self.open = Open(STEP_BOXES, self._needed)
 
     def start(self, rng: np.random.Generator) -> None:
         everything = roots(self.twin)
@@ -85,47 +91,38 @@ class _BranchAndBound:
             for start in range(0, len(alive), STEP_BOXES):
                 part = alive.take(slice(start, start + STEP_BOXES))
                 self.goals.look_at(part, anywhere(self.twin, part, rng))
-        everything = self.goals.still_open(everything)
-        self.stack = [everything.take(slice(start, start + STEP_BOXES)) for start in range(0, len(everything), STEP_BOXES)][::-1]
+        self.open.add(self.goals.still_open(everything))
 
-    def step(self) -> bool:
-        """Look at the next boxes; False when nothing is left."""
-        nodes = self._next()
-        if nodes is None:
-            return False
+    def step(self, nodes: Nodes) -> None:
+        """Look at some boxes, and keep the halves of those that are left."""
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
         nodes = self._without_impossible(nodes)
         margins = self.goals.look_at(nodes, self.twin.local.middle(nodes.lower, nodes.upper))
         nodes, kept = self.goals.alive(nodes)
         if not len(nodes):
-            return True
+            return
         low, high = self.twin.local.box(nodes.lower, nodes.upper)
         single = (low == high).all(axis=1)
         if single.any():
             self._decide_points(nodes.take(single))
         rest = np.flatnonzero(~single)
         self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
-        return True
 
-    def _next(self) -> Nodes | None:
-        """Return up to STEP_BOXES of the newest boxes whose goals are still open; depth first keeps the list short."""
-        if time.monotonic() > self.deadline:
-            self.goals.give_up(np.unique(np.concatenate([nodes.question for nodes in self.stack])) if self.stack else None, "time")
-        parts: list[Nodes] = []
-        size = 0
-        while self.stack and size < STEP_BOXES:
-            nodes = self.goals.still_open(self.stack.pop())
-            if self.max_nodes is not None and len(nodes):
-                spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
-                self.goals.give_up(spent, "nodes")
-                nodes = self.goals.still_open(nodes)
-            if size + len(nodes) > STEP_BOXES:
-                self.stack.append(nodes.take(slice(STEP_BOXES - size, None)))
-                nodes = nodes.take(slice(0, STEP_BOXES - size))
-            if len(nodes):
-                parts.append(nodes)
-                size += len(nodes)
-        return Nodes.join(parts) if parts else None
+    def late(self) -> bool:
+        """Tell whether time is up; every question with open boxes is then given up."""
+        late = time.monotonic() > self.deadline
+        for nodes in self.open.batches if late else []:
+            self.goals.give_up(np.unique(nodes.question), "time")
+        return late
+
+    def _needed(self, nodes: Nodes) -> Nodes:
+        """Return the boxes whose goals are still open, of questions that may still look at some."""
+        nodes = self.goals.still_open(nodes)
+        if self.max_nodes is not None and len(nodes):
+            spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
+            self.goals.give_up(spent, "nodes")
+            nodes = self.goals.still_open(nodes)
+        return nodes
 
     def _without_impossible(self, nodes: Nodes) -> Nodes:
         """Close the boxes that hold no legal row: nothing is claimed about them."""
@@ -141,11 +138,11 @@ class _BranchAndBound:
                 one = nodes.take(np.array([k]))
                 legal = legal_pairs(self.twin, one.question, one.lower)[0]
                 if legal:
-                    met, lower = self.goals.confirm(one.question, one.lower)
+                    met, lower, float32 = self.goals.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
-                    met, _, _ = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
-                    lower = np.full(met.shape, -np.inf)
-                self.goals.close_one(one, met[0], lower[0])
+                    met, _, margins = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
+                    lower, float32 = np.full(met.shape, -np.inf), self.goals.surely_at(one.question, one.lower, margins)
+                self.goals.close_one(one, met[0], lower[0], float32[0])
                 if not legal:
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
 
@@ -154,7 +151,9 @@ class _BranchAndBound:
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough), self.problem.goals_met(self.problem.rows_met(rough)))
+        best, rule = self.goal_rows.best(rough), self.goals.rule
+        float32 = self.goals.surely(nodes, best, intervals, lambda error: self.goal_rows.best(rough - error * rule.size))
+        nodes, kept = self._close_by(nodes, best, self.problem.goals_met(self.problem.rows_met(rough)), float32)
         low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
@@ -167,8 +166,10 @@ class _BranchAndBound:
     def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
         wanted = np.ones(chosen.constants.shape)
         bounds = linear_goals(self.twin, nodes.question, (low, high), intervals, chosen.rows, chosen.constants, wanted)
-        lower, proved = chosen.best(bounds, (high - low) / 2, len(self.problem.goals))
-        remaining, kept = self._close_by(nodes, lower, proved)
+        radius, goals = (high - low) / 2, len(self.problem.goals)
+        lower, proved = chosen.best(bounds, radius, goals)
+        float32 = self.goals.surely(nodes, lower, intervals, lambda error: chosen.best(bounds, radius, goals, error)[0])
+        remaining, kept = self._close_by(nodes, lower, proved, float32)
         if not len(remaining):
             return
         for row in range(bounds.slope.shape[1]):  # the corner at which each bound is least: the likeliest witnesses
@@ -176,16 +177,21 @@ class _BranchAndBound:
         remaining, alive = self.goals.alive(remaining)
         self._split(remaining, bounds.score[kept][alive])
 
-    def _close_by(self, nodes: Nodes, lower: Array, proved: Booleans) -> tuple[Nodes, Integers]:
+    def _close_by(self, nodes: Nodes, lower: Array, proved: Booleans, float32: Booleans) -> tuple[Nodes, Integers]:
         """Close goals that lower bounds (N, G) of their best rows have proved; returns the nodes with goals left open and their
-        positions."""
+        positions.
+
+        float32: (N, G) goals that hold in float32. Where that is asked for, others stay open, unless it is out of reach.
+        """
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
         closed = nodes.open & proved
+        if self.problem.float32:
+            closed &= float32 | ~self.goals.float32[nodes.question]
         index, goal = np.nonzero(closed)
         # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
         bound = np.where(self.goal_rows.single[goal], lower[index, goal], 0.0)
-        self.goals.close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal])
+        self.goals.close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal], float32[index, goal])
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
         return replace(nodes.take(kept), open=left[kept]), kept
@@ -200,4 +206,4 @@ class _BranchAndBound:
         children = self.trees.split(nodes.ids, self.twin.variables[variable], cut)
         alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
         np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
-        self.stack.append(divide(self.twin, replace(nodes, open=alive), variable, cut, children))
+        self.open.add(divide(self.twin, replace(nodes, open=alive), variable, cut, children))

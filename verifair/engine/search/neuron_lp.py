@@ -39,6 +39,7 @@ class RelaxedRegion:
     """What is known of a region.
 
     proved: by rigorous bounds.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
+    nobody: no legal row in it, or no point.
     value: the LP's minimum, -inf where it has none; raw: (V,) its point, not rounded, or None.
     weights (R,), slopes (2 H,): the multipliers;  bound: what they prove of the rows' combination, error: the rounding in it.
     feature, cut: where to split next, as in `PhaseTree`; -1: nowhere.   basis: to start the halves' LPs from.
@@ -46,6 +47,7 @@ class RelaxedRegion:
 
     proved: bool
     plain: bool
+    nobody: bool
     value: float
     raw: Array | None
     weights: Array
@@ -85,7 +87,8 @@ class RegionRelaxation:
         """Return what is known of B regions; basis: of their parent's LP.   seconds: for each LP."""
         bounds = RegionBounds(self.twin, regions)
         point = bounds.point
-        plain = self._vacuous(regions) | ((bounds.empty | bounds.alike) & ~point)
+        nobody = self._vacuous(regions) | (bounds.empty & ~point)
+        plain = nobody | (bounds.alike & ~point)
         for k in np.flatnonzero(point & ~plain):
             plain[k] = exact_goals(self.problem, np.zeros(1, dtype=np.int64), regions.lower[k : k + 1])[0][0, 0]
         box = self._box(regions)
@@ -105,7 +108,7 @@ class RegionRelaxation:
             value = -np.inf if values is None or self._lp is None else float(values[self._lp.t])
             feature, cut = (-1, 0.0) if proved[b] or point[b] else self._split(region, leaf, b, values, raw)
             one = RelaxedRegion(
-                proved=bool(proved[b]), plain=bool(plain[b]), value=value, raw=raw, weights=weights[b],
+                proved=bool(proved[b]), plain=bool(plain[b]), nobody=bool(nobody[b]), value=value, raw=raw, weights=weights[b],
                 slopes=slopes[b], bound=float(leaf.bound[b]), error=float(leaf.error[b]), feature=feature, cut=cut, basis=own,
             )
             out.append(one)

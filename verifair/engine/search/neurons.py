@@ -11,19 +11,20 @@ References: Bunel et al., Branch and Bound for Piecewise Linear Neural Network V
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from encoders.bounds.float32 import Float32Error
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
 from encoders.problem import Regions, TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
+from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
+from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
 
@@ -31,7 +32,7 @@ from verifair.engine.verdict import Reason, Status
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PhaseAnswer:
     """status with its evidence: the tree (PROVED), the raw point x (V,) and its exact margins (2,) (VIOLATED), or the reason
-    (UNKNOWN). nodes: LPs and other nodes looked at."""
+    (UNKNOWN). nodes: LPs and other nodes looked at.   float32: whether all leaves hold of every float32 evaluation as well."""
 
     status: Status
     reason: Reason | None
@@ -39,6 +40,7 @@ class PhaseAnswer:
     witness: Array | None
     margins: Array | None
     nodes: int
+    float32: bool = False
 
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
@@ -67,33 +69,49 @@ class _NeuronSearch:
         self.problem = problem
         self.network, self.domain = problem.network, problem.domain
         self.deadline, self.max_nodes = deadline, max_nodes
-        self.nodes, self.order = 0, itertools.count()
+        self.nodes = 0
         self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
-        self.heap: list[tuple[float, int, _Node]] = []
+        self.open = Open[Items](1)
         self.witness: tuple[Array, Array] | None = None
+        self.error = Float32Error.of(problem.network, problem.margin)
+        self.float32 = self.error is not None
+        self.reason: Reason | None = None
 
     def run(self) -> PhaseAnswer:
         self._look(self.relaxation.whole, [0], None)
-        while self.heap and self.witness is None:
-            if time.monotonic() > self.deadline:
-                return self._unknown(Reason.TIME)
-            if self.nodes >= self.max_nodes:
-                return self._unknown(Reason.NODES)
-            _, _, node = heapq.heappop(self.heap)
-            feature, cut = node.relaxed.feature, node.relaxed.cut
-            if feature == -1:
-                return self._unknown(Reason.NUMERICAL)
-            halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
-            self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
+        subdivide(self.open, self._split, ended=self._ended)
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)
-        tree = self.tree.tree()
-        return PhaseAnswer(status=Status.PROVED, reason=None, tree=tree, witness=None, margins=None, nodes=self.nodes)
+        if self.reason is not None:
+            return self._unknown(self.reason)
+        if self.problem.float32 and not self.float32:
+            return self._unknown(Reason.FLOAT32)
+        return PhaseAnswer(
+            status=Status.PROVED, reason=None, tree=self.tree.tree(), witness=None, margins=None, nodes=self.nodes,
+            float32=self.float32,
+        )
 
     def _unknown(self, reason: Reason) -> PhaseAnswer:
         return PhaseAnswer(status=Status.UNKNOWN, reason=reason, tree=None, witness=None, margins=None, nodes=self.nodes)
+
+    def _ended(self) -> bool:
+        if self.witness is None and self.reason is None and self.open.batches:
+            if time.monotonic() > self.deadline:
+                self.reason = Reason.TIME
+            elif self.nodes >= self.max_nodes:
+                self.reason = Reason.NODES
+        return self.witness is not None or self.reason is not None
+
+    def _split(self, one: Items) -> None:
+        (node,) = one.items
+        feature, cut = node.relaxed.feature, node.relaxed.cut
+        if feature == -1:
+            self.reason = Reason.NUMERICAL
+            return
+        halves = node.region.halves(self.domain, np.array([feature]), np.array([cut]))
+        self._look(halves, self.tree.halve(node.number, feature, cut), node.relaxed.basis)
 
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
         """Close regions, or find a witness, or keep them to be split, the least bound first."""
@@ -103,10 +121,20 @@ class _NeuronSearch:
             region = regions.take(slice(b, b + 1))
             if relaxed.proved:
                 self.tree.close(number, relaxed.weights, relaxed.slopes)
+                self.float32 = self.float32 and (relaxed.nobody or self._holds_in_float32(region, relaxed))
                 continue
             if relaxed.raw is not None and self._try(self.relaxation.rows_near(region, relaxed.raw)):
                 return
-            heapq.heappush(self.heap, (relaxed.value, -next(self.order), _Node(number=number, region=region, relaxed=relaxed)))
+            self.open.add(Items.of([_Node(number=number, region=region, relaxed=relaxed)]), -relaxed.value)
+
+    def _holds_in_float32(self, region: Regions, relaxed: RelaxedRegion) -> bool:
+        """Return whether what proves a region exceeds the rounding of the rows that it combines, over the region's box."""
+        if self.error is None or relaxed.plain:  # a point, or equal copies: nothing bounds it from below
+            return False
+        low, high = copies(self.problem, np.zeros(1, dtype=np.int64), region.lower, region.upper)
+        size = float(relaxed.weights @ np.abs(self.problem.rows).sum(axis=1))
+        needed = size * self.error.within(low, high)[0]
+        return bool(relaxed.bound - relaxed.error > (1 + 1e-6) * needed)  # room for summing in another order
 
     def _try(self, raw: Array) -> bool:
         """Return whether one of raw points (N, V), legal like its partner, is a witness: the likeliest in float64 is decided

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -9,14 +10,17 @@ from itertools import product
 import numpy as np
 
 from encoders.bounds.difference import GoalBounds, mixed_goals
+from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import seems_unmet, settled_goals
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
+from verifair.engine.search.float32 import Float32Rule
 from verifair.engine.search.trees import ProofTrees
 
-OPEN, PROVED, VIOLATED = 0, 1, 2
+OPEN, PROVED, VIOLATED, SHORT = 0, 1, 2, 3
+"""SHORT: proved of the real-valued function where float32 was asked for, and not of every float32 evaluation."""
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 
@@ -24,10 +28,10 @@ MAX_WIDE = 10
 class BatchDecision:
     """What is decided of Q questions with G goals each; it grows while branch-and-bound is at work.
 
-    status: (Q, G) OPEN, PROVED or VIOLATED.   lower: (Q, G) certified lower bound of the goal's best row over the box.
+    status: (Q, G) OPEN, PROVED, VIOLATED or SHORT.   lower: (Q, G) certified lower bound of the goal's best row over the box.
     upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
     margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
-    trees: the proofs.   pending: (Q, G) open boxes of each goal.
+    trees: the proofs.   pending: (Q, G) open boxes of each goal.   float32: (Q, G) whether all leaves so far hold in float32.
     """
 
     def __init__(self, twin: Twin, goal_rows: GoalRows, group: Integers | None) -> None:
@@ -46,6 +50,8 @@ class BatchDecision:
         self.nodes = np.zeros(count, dtype=np.int64)
         self.out_of = np.full(count, "", dtype="<U5")
         self.trees = ProofTrees(count, goals)
+        self.rule = Float32Rule.of(twin)
+        self.float32 = np.full((count, goals), self.rule.error is not None)
         # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
         self.noise = 2 * twin.error[-1][:, 0]
 
@@ -76,6 +82,8 @@ class BatchDecision:
         values = margins @ self.problem.rows.T + self.problem.constants
         best = self.goal_rows.best(values)
         legal = legal_pairs(self.twin, nodes.question, point)
+        if self.problem.float32:
+            self._note_short(nodes.take(legal), margins[legal], point[legal])
         np.minimum.at(self.upper, nodes.question, np.where(nodes.open & legal[:, None], best, np.inf))
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
@@ -86,9 +94,33 @@ class BatchDecision:
             self.confirm(nodes.question[index], point[index])
         return margins
 
-    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array]:
+    def _note_short(self, nodes: Nodes, margins: Array, point: Array) -> None:
+        """Give up float32 for goals whose rows come within the error at a legal point: no box around it will hold in float32."""
+        values = margins @ self.problem.rows.T + self.problem.constants
+        wanted = nodes.open & self.float32[nodes.question]
+        near = np.flatnonzero((wanted & (self.goal_rows.best(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
+        if len(near):
+            error = self.rule.at(nodes.question[near], point[near])
+            best = self.goal_rows.best(values[near] - error[:, None] * self.rule.size) + self.noise[nodes.question[near], None]
+            index, goal = np.nonzero(wanted[near] & (best < 0))
+            self.float32[nodes.question[near[index]], goal] = False
+
+    def surely(
+        self, nodes: Nodes, best: Array, bounds: Sequence[LayerBounds], surplus: Callable[[Array], Array]
+    ) -> Booleans:
+        """Return what `Float32Rule.surely` says of the goals that may still hold in float32."""
+        wanted = nodes.open & self.float32[nodes.question]
+        return self.rule.surely(replace(nodes, open=wanted), best, bounds, surplus)
+
+    def surely_at(self, question: Integers, point: Array, margins: Array) -> Booleans:
+        """Return which goals (N, G) hold in float32 at points with these margins (N, 2)."""
+        values = margins @ self.problem.rows.T + self.problem.constants - self.noise[question, None]
+        return np.asarray(self.goal_rows.best(values - self.rule.at(question, point)[:, None] * self.rule.size) > 0)
+
+    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array, Booleans]:
         """Return which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of
-        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there."""
+        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there, and
+        whether it holds in float32."""
         raw = rows_at(self.twin, question, point)
         met, unmet, margins = settled_goals(self.problem, question, raw)
         index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
@@ -99,25 +131,31 @@ class BatchDecision:
         if self.grouped:
             self.refuted[self.group[question[index]]] = True
         values = self.goal_rows.best(margins @ self.problem.rows.T + self.problem.constants)
-        return met, values - self.noise[question, None]
+        return met, values - self.noise[question, None], self.surely_at(question, point, margins)
 
-    def close(self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array) -> None:
-        """Record a proof: the bound for the certificate (NaN: none is needed) and the best lower bound (inf: no row is legal)."""
+    def close(
+        self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array, float32: Booleans | bool
+    ) -> None:
+        """Record a proof: the bound for the certificate (NaN: none is needed), the best lower bound (inf: no row is legal), and
+        whether the goal holds in float32."""
         self.trees.close(ids, goal, bound)
         np.minimum.at(self.leaf_lower, (question, goal), lower)
+        np.logical_and.at(self.float32, (question, goal), float32)
         np.subtract.at(self.pending, (question, goal), 1)
         done = (self.pending[question, goal] == 0) & (self.status[question, goal] == OPEN)
-        self.status[question[done], goal[done]] = PROVED
+        question, goal = question[done], goal[done]
+        self.status[question, goal] = np.where(self.problem.float32 & ~self.float32[question, goal], SHORT, PROVED)
 
     def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
         """Record that boxes hold no legal row: nothing is claimed there, and nothing bounded."""
-        self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf))
+        self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf), self.rule.error is not None)
 
-    def close_one(self, one: Nodes, met: Booleans, lower: Array) -> None:
-        """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,)."""
+    def close_one(self, one: Nodes, met: Booleans, lower: Array, float32: Booleans) -> None:
+        """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,), and
+        whether they hold in float32."""
         goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
         ids, question = np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals))
-        self.close(ids, question, goals, np.full(len(goals), np.nan), lower[goals])
+        self.close(ids, question, goals, np.full(len(goals), np.nan), lower[goals], float32[goals])
 
     def decide_corners(self, nodes: Nodes) -> None:
         """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
@@ -128,13 +166,14 @@ class BatchDecision:
                 self.give_up(one.question, "float")
                 continue
             met, lower = np.ones(len(self.problem.goals), dtype=bool), np.full(len(self.problem.goals), np.inf)
+            float32 = met
             for bits in product((False, True), repeat=len(wide)):
                 point = one.lower.copy()
                 point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
                 if legal_pairs(self.twin, one.question, point)[0]:
-                    here, value = self.confirm(one.question, point)
-                    met, lower = met & here[0], np.minimum(lower, value[0])
-            self.close_one(one, met, lower)
+                    here, value, surely = self.confirm(one.question, point)
+                    met, lower, float32 = met & here[0], np.minimum(lower, value[0]), float32 & surely[0]
+            self.close_one(one, met, lower, float32)
 
     @cached_property
     def lower(self) -> Array:
@@ -163,9 +202,13 @@ class ChosenRows:
     strict: Booleans
     goal: Integers
 
-    def best(self, bounds: GoalBounds, radius: Array, goals: int) -> tuple[Array, Booleans]:
+    def best(self, bounds: GoalBounds, radius: Array, goals: int, error: Array | None = None) -> tuple[Array, Booleans]:
         """Return lower bounds (B, G) of each goal's best row from those chosen, single or mixed, -inf for goals without any; and
-        which goals (B, G) they prove."""
+        which goals (B, G) they prove.
+
+        error: (B, 1) of the margins, which rows are to exceed: what they do so by is returned.
+        """
+        needed = np.zeros(self.constants.shape) if error is None else error * np.abs(self.rows).sum(axis=2)
         out = np.full((len(radius), goals), -np.inf)
         proved = np.zeros(out.shape, dtype=bool)
         for goal in np.unique(self.goal):
@@ -176,8 +219,8 @@ class ChosenRows:
             weights = np.concatenate([np.eye(len(mine)), MIXTURES[len(mine)]])
             lower = np.concatenate([part.lower, mixed_goals(part, radius, MIXTURES[len(mine)])], axis=1)
             strict = (~self.strict[:, mine]).astype(float) @ weights.T == 0  # see `Goal`: one row that is not is enough
-            out[:, goal] = lower.max(axis=1)
             proved[:, goal] = np.where(strict, lower > 0, lower >= 0).any(axis=1)
+            out[:, goal] = (lower - needed[:, mine] @ weights.T).max(axis=1)
         return out, proved
 
 

@@ -7,7 +7,7 @@ Sound? yes: `lower` is the least rigorous bound of the boxes that were dropped o
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from encoders.network import Array
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import Nodes, corner, divide, roots, rows_at, widest
 from verifair.engine.search.branch_and_bound import STEP_BOXES
+from verifair.engine.search.subdivision import Open, subdivide
 from verifair.errors import QueryError
 
 
@@ -27,6 +28,13 @@ class RowMinimum:
     lower: Array
     upper: Array
     point: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _KnownNodes(Nodes):
+    """known: (N,) lower bounds."""
+
+    known: Array
 
 
 def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = np.inf) -> RowMinimum:
@@ -40,8 +48,8 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
     count = len(problem.batch)
     upper, lower = np.full(count, np.inf), np.full(count, np.inf)
     point = np.full((count, problem.domain.variables), np.nan)
-    start = roots(twin)
-    stack = [(start, np.full(len(start), -np.inf))]
+    start, open_ = roots(twin), Open[_KnownNodes](STEP_BOXES)
+    open_.add(_KnownNodes(**vars(start), known=np.full(count, -np.inf)))
 
     def meet(nodes: Nodes, raw: Array) -> None:
         values = twin.evaluate(nodes.question, twin.local.encode(raw)) @ problem.rows[0] + problem.constants[0]
@@ -50,25 +58,22 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
         upper[nodes.question[better]] = values[better]
         point[nodes.question[better]] = rows_at(twin, nodes.question[better], raw[better])
 
-    while stack:
-        nodes, known = stack.pop()
-        if len(nodes) > STEP_BOXES:
-            stack.append((nodes.take(slice(STEP_BOXES, None)), known[STEP_BOXES:]))
-            nodes, known = nodes.take(slice(0, STEP_BOXES)), known[:STEP_BOXES]
-        if time.monotonic() > deadline:
-            np.minimum.at(lower, nodes.question, known)
-            continue
+    def step(nodes: _KnownNodes) -> None:
         meet(nodes, twin.local.middle(nodes.lower, nodes.upper))
         low, high = twin.local.box(nodes.lower, nodes.upper)
         bounds = goal_bounds(twin, nodes.question, low, high, np.ones((len(nodes), 1)))
-        known = np.maximum(known, bounds.lower[:, 0])  # bounds are not monotone under splitting, the truth is
+        known = np.maximum(nodes.known, bounds.lower[:, 0])  # bounds are not monotone under splitting, the truth is
         meet(nodes, corner(twin, nodes, bounds.slope[:, 0]))
         near = np.maximum(tolerance, 4 * twin.error[-1][nodes.question, 0])  # no bound gets closer than rounding lets it
         done = (known >= upper[nodes.question] - near) | ~twin.local.divisible(nodes.lower, nodes.upper).any(axis=1)
         np.minimum.at(lower, nodes.question[done], known[done])
-        rest = nodes.take(~done)
+        rest = replace(nodes, known=known).take(~done)
         if len(rest):
             variable = widest(twin, rest, bounds.score[~done])
             cut = twin.local.middle(rest.lower, rest.upper)[np.arange(len(rest)), variable]
-            stack.append((divide(twin, rest, variable, cut, rest.ids), np.concatenate([known[~done]] * 2)))
+            open_.add(divide(twin, rest, variable, cut, rest.ids))
+
+    subdivide(open_, step, ended=lambda: time.monotonic() > deadline)
+    for nodes in open_.batches:
+        np.minimum.at(lower, nodes.question, nodes.known)
     return RowMinimum(lower=lower, upper=upper, point=point)

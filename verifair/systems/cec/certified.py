@@ -28,6 +28,7 @@ from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
 from verifair.engine.questions import decisions, neighbourhood
+from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
@@ -183,10 +184,14 @@ def _decided(
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
-    while any(pair.under_way for pair in pairs):
-        if time.perf_counter() > deadline:
-            break
-        _refine(network, schema, [pair for pair in pairs if pair.under_way], threshold, most)
+    open_ = Open[Items](PAIRS)
+
+    def step(batch: Items) -> None:
+        _refine(network, schema, batch.items.tolist(), threshold, most)
+        open_.add(Items.of([pair for pair in batch.items if pair.under_way]))
+
+    open_.add(Items.of([pair for pair in pairs if pair.under_way]))
+    subdivide(open_, step, ended=lambda: time.perf_counter() > deadline)
     return pairs
 
 

@@ -20,10 +20,9 @@ import pandas as pd
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim, Counterexample, answered
+from verifair.checker.certificate import Certificate, Counterexample, Proof, answered
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
-from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness
@@ -217,22 +216,19 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
     }
 
 
-Decided = tuple[RowStatement, Tree | PhaseTree | Claim | Counterexample | None]
-
-
-def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Iterator[Decided]:
-    """Yield that the positive class beats each other one, and what proves or refutes it."""
+def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Iterator[Proof | RowStatement]:
+    """Yield what proves or refutes that the positive class beats each other one, or the bare statement."""
     for loser, answer in answers.items():
         statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
         if answer.status is Status.PROVED:
-            yield statement, answer.evidence
+            yield Proof(statement=statement, evidence=answer.evidence)
         elif answer.status is Status.VIOLATED and answer.witness is not None:
-            yield statement, Counterexample(x=tuple(answer.witness.tolist()))
+            yield Proof(statement=statement, evidence=Counterexample(x=tuple(answer.witness.tolist())))
         else:
-            yield statement, None
+            yield statement
 
 
-def _certificate(query: Robustness, decided: Sequence[Decided]) -> Certificate | None:
+def _certificate(query: Robustness, decided: Sequence[Proof | RowStatement]) -> Certificate | None:
     """Return the proofs and counterexamples; None where nothing is proved."""
     content = answered(decided)
     if all(isinstance(one.evidence, Counterexample) for one in content["proofs"]):

@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 from scipy.special import expit
 
-from verifair.checker.certificate import Certificate, Claim, Counterexample, answered
+from verifair.checker.certificate import Certificate, Claim, Counterexample, Proof, answered
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
-from verifair.checker.tree import Tree
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Status, Witness
@@ -34,10 +33,8 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
     )
 
 
-def _decided(
-    query: PersistentBias | Robustness, table: Table, line: Any
-) -> tuple[RowStatement, Tree | Claim | Counterexample | None]:
-    """Return the statement of a verdict, and what decides it."""
+def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof | RowStatement:
+    """Return what decides the statement of a verdict, or the statement alone where nothing does."""
     row = table.raw[line.row].copy()
     bias = line.goal in ("observed", "flipped")
     if line.goal == "robust-flipped":
@@ -51,10 +48,11 @@ def _decided(
     )
     match line.status:
         case Status.PROVED.value:
-            return statement, load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
+            evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
+            return Proof(statement=statement, evidence=evidence, float32=bool(line.float32))
         case Status.VIOLATED.value:
-            return statement, Counterexample(x=tuple(json.loads(line.witness)))
-    return statement, None
+            return Proof(statement=statement, evidence=Counterexample(x=tuple(json.loads(line.witness))))
+    return statement
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:

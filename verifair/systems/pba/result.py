@@ -81,6 +81,7 @@ class BiasVerdict(Shape):
     margins: str | None
     claim: str | None
     """JSON: backend, version and tolerance of a proof that only a solver claims."""
+    float32: Annotated[Literal[0, 1] | bool | None, Field(description="Whether a proof is certified for float32; null: no proof.")]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -210,6 +210,7 @@ def describe(query: PersistentBias | Robustness, table: Table, method: str, solv
         "query": "persistent-bias" if isinstance(query, PersistentBias) else "robustness",
         "sensitive": query.sensitive,
         "delta": [float(d) for d in query.delta],
+        "arithmetic": query.arithmetic,
         "method": method,
         "solver": solver,
         "network_sha256": query.network.source_sha256,
@@ -255,6 +256,7 @@ def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadl
                 raw = raw.copy()
                 raw[:, query.schema.index(batch.sensitive)] = batch.to
             problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, classes)
+        problem = replace(problem, float32=query.arithmetic == "float32")
         answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
     return list(_records(batch, own, answers))
 
@@ -285,4 +287,5 @@ def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) 
                 margins=None if answer.margins is None else json.dumps(answer.margins),
                 tree=dump_tree(answer.tree if isinstance(answer.tree, Tree) else None),  # strict goals: no other trees
                 claim=json.dumps(asdict(answer.claim)) if proved and answer.tree is None else None,
+                float32=answer.float32 if proved else None,
             )

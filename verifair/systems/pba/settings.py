@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from verifair.systems.settings import Method, Outside, Protected, Settings, Units
+from verifair.systems.settings import Arithmetic, Inputs, Method, Outside, Protected, Run, Settings, Units, no_claims
 from verifair.systems.system import About, System
 
 
@@ -19,6 +19,8 @@ class PbaSettings(Settings):
     """Neighbourhood in units; repeat for several."""
     robustness: bool = True
     """Prove robustness bias (RB) as well."""
+    arithmetic: Arithmetic = "real"
+    """real, or float32: proofs must hold of every float32 evaluation, in any order of summation."""
     method: Method = "exact"
     """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
@@ -29,6 +31,10 @@ class PbaSettings(Settings):
     """Only so many rows of the table, drawn with the seed."""
     outside: Outside = "error"
     """Rows outside the schema's ranges: error, or drop them."""
+
+    def check_options(self, inputs: Inputs, run: Run) -> None:
+        """Raise ValueError for float32 where no proof could say anything of it."""
+        no_claims(self.arithmetic, self.method, self.solver)
 
 
 SYSTEM = System(

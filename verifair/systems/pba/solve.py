@@ -50,7 +50,8 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         work.say(_moves(schema, name))
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
-        kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta)) for name in names for kind in kinds
+        kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
+        for name in names for kind in kinds
     ]
     method = "auto" if settings.method == "exact" else settings.method
     rates, asked = [group_rates(network, schema, table, name) for name in names], []

@@ -12,7 +12,7 @@ from verifair.checker.envelope import semantics
 from verifair.engine.store import to_jsonl
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.result import PbaResult
-from verifair.systems.words import cell
+from verifair.systems.words import cell, float32_words
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 
@@ -29,6 +29,8 @@ def show(result: PbaResult, console: Console) -> None:
         f"{len(verdicts):,} questions in {result.seconds:.1f} s: {counts.proved:,} proved, {counts.violated:,} refuted by an exact "
         f"point, {counts.unknown:,} unknown" + (f"; {claimed:,} proofs are only claimed by a solver" if claimed else "")
     )
+    if counts.proved:
+        console.print(f"{float32_words(int((verdicts['float32'] == 1).sum()), counts.proved)}.", soft_wrap=True)
     if counts.unknown:
         reasons = verdicts.loc[verdicts["status"] == "unknown", "reason"].value_counts()
         console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))

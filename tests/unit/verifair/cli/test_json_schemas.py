@@ -27,10 +27,11 @@ def certify(**changes: Any) -> dict[str, Any]:
     """An unknown verdict as `verifair certify` writes it."""
     answer: dict[str, Any] = {
         "status": "unknown", "reason": "time", "witness": None, "lower": None, "upper": 0.5, "certificate": None, "engine": "bnb",
-        "semantics": "real-valued", "seconds": 1.5, "outcomes": [], "model_sha256": "0" * 64, "schema_sha256": "0" * 64, "seed": 0,
+        "semantics": "real-valued", "float32": None, "seconds": 1.5, "outcomes": [], "model_sha256": "0" * 64,
+        "schema_sha256": "0" * 64, "seed": 0,
         "query": {
             "kind": "individual-fairness", "protected": ["sex"], "box": {"age": [20, 30]}, "differ": "all", "relax": {},
-            "epsilon": None, "signs": "deployed",
+            "epsilon": None, "signs": "deployed", "arithmetic": "real",
         },
         "versions": {"verifair": "0.1.0"},
     }

@@ -19,7 +19,7 @@ from verifair.systems.pba import rows
 RECORD = VerdictRecord(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="proved", reason="",
     lower=float("-inf"), upper=0.25, engine="bound", trust="checked", float32_agrees=True, nodes=1, witness=None, margins=None,
-    tree='{"feature": [-1], "cut": [0.0], "bound": [0.1]}', claim=None,
+    tree='{"feature": [-1], "cut": [0.0], "bound": [0.1]}', claim=None, float32=True,
 )
 
 
@@ -78,6 +78,7 @@ def test_bytes_are_not_a_store(store: Path) -> None:
 UNDECIDED = VerdictRecord(
     sensitive="sex", goal="observed", delta=1.0, row=0, to=1.0, against=0, group=0.0, label=1, status="unknown", reason="nodes",
     lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None, nodes=50, witness=None, margins=None, tree=None, claim=None,
+    float32=None,
 )
 
 

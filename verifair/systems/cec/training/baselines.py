@@ -88,7 +88,7 @@ def _merit_only(order: Order) -> TrainedDecider:
     network = _plain(replace(people, x=people.x * seen), order.loop)
     first, *above = network.layers
     return TrainedDecider(
-        method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above))
+        method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above), rounding=None)
     )
 
 

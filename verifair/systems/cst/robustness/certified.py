@@ -18,6 +18,7 @@ Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggi
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from verifair.checker.statement import CounterfactualStatement
 from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
+from verifair.engine.search.subdivision import Items, Open, subdivide
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
@@ -191,23 +193,29 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Corners first, then the whole box of every row, then parts of it."""
-        self._look_at_corners()
-        open_ = self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])
-        while open_:
+        open_ = Open[Items](sys.maxsize)
+
+        def ended() -> bool:
+            left = {part.row for batch in open_.batches for part in batch.items}
             if progress is not None:
-                progress(len(self.people) - len({part.row for part in open_}), len(self.people))
-            if time.monotonic() > self.deadline:
-                self.reason.update({part.row: TIME for part in open_})
-                return
-            left = self._decide(open_, 0) + self._decide(open_, 1)
-            self._look_at([(part.row, theta) for part in left for theta in part.samples()])
-            left = [part for part in left if not self._settled(part.row)]
-            halves, stuck = self.cells.cut(left)
-            exact = [part for part in stuck if not part.exact and self._without_padding(part)]
-            self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
-            open_ = [part for part in halves + exact if not self._settled(part.row)]
-        if progress is not None:
-            progress(len(self.people), len(self.people))
+                progress(len(self.people) - len(left), len(self.people))
+            late = time.monotonic() > self.deadline
+            self.reason.update({row: TIME for row in left if late})
+            return late
+
+        self._look_at_corners()
+        open_.add(Items.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
+        subdivide(open_, lambda parts: open_.add(Items.of(self._cut(parts.items.tolist()))), ended=ended)
+
+    def _cut(self, parts: list[Part]) -> list[Part]:
+        """Return what is left of parts, cut further: those of rows that are neither decided nor given up."""
+        left = self._decide(parts, 0) + self._decide(parts, 1)
+        self._look_at([(part.row, theta) for part in left for theta in part.samples()])
+        left = [part for part in left if not self._settled(part.row)]
+        halves, stuck = self.cells.cut(left)
+        exact = [part for part in stuck if not part.exact and self._without_padding(part)]
+        self.reason.update({part.row: part.flaw for part in stuck if part not in exact})
+        return [part for part in halves + exact if not self._settled(part.row)]
 
     def _without_padding(self, part: Part) -> bool:
         """Give a part the box that rational arithmetic finds; tells whether that is a smaller one (rounding at a tie, mostly)."""

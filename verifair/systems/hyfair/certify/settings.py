@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import FairnessSettings
-from verifair.systems.settings import Inputs, Method, Run
+from verifair.systems.settings import Arithmetic, Inputs, Method, Run, no_claims
 from verifair.systems.system import About, System
 
 
@@ -30,6 +30,8 @@ class CertifySettings(FairnessSettings):
     """Cut features into blocks of so many values; decide every part."""
     enumerate: Annotated[int | None, Field(ge=1)] = None
     """List so many people who are treated differently."""
+    arithmetic: Arithmetic = "real"
+    """real, or float32: proofs must hold of every float32 evaluation, in any order of summation."""
     method: Method = "auto"
     """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
@@ -46,6 +48,9 @@ class CertifySettings(FairnessSettings):
         if len(modes) > 1:
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
         mode = modes[0] if modes else ""
+        no_claims(self.arithmetic, self.method, self.solver)
+        if mode in ("maximise", "enumerate") and self.arithmetic == "float32":
+            raise ValueError(f"--{mode} is about the real-valued function only: drop --arithmetic float32")
         self.check_flip()
         yes_or_no = {"flip": self.flip, "epsilon": self.epsilon is not None, "signs": "signs" in self.model_fields_set}
         if mode == "maximise" and (any(yes_or_no.values()) or run.exit_verdict):

@@ -74,6 +74,7 @@ def summary(
             rows=placed.counts(),
             reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
             float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
+            certified_for_float32=sum(store.certified().values()),
             nodes=nodes,
             work_seconds=seconds,
             blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),

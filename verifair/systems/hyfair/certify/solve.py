@@ -49,7 +49,7 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
 
     Raises QueryError for a question that makes no sense, DataError for a store that cannot be used, Interrupted.
     """
-    query = settings.question("certify", subject)
+    query = replace(settings.question("certify", subject), arithmetic=settings.arithmetic)
     check_possible(query)
     if settings.maximise:
         return _largest(settings, query, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -25,7 +26,7 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.verdicts import VerdictShape, WitnessShape
-from verifair.systems.words import decided, percent, rounded
+from verifair.systems.words import decided, float32_words, percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""
@@ -110,6 +111,9 @@ def _verdict(result: VerdictResult, console: Console) -> None:
         case Status.PROVED:
             assert result.certificate is not None
             console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {took}, {result.engine}.")
+            proofs = result.verdict.certificate.proofs if result.verdict.certificate is not None else ()
+            margin = f" Margin {result.lower:.3g}." if result.lower is not None and np.isfinite(result.lower) else ""
+            console.print(f"{float32_words(sum(one.float32 for one in proofs), len(proofs))}.{margin}", soft_wrap=True)
         case Status.VIOLATED:
             assert result.witness is not None
             console.print(f"VIOLATED: {_violated(query, result.witness)}. {took}, {result.engine}.")
@@ -257,6 +261,8 @@ def _parts(result: PartitionResult, console: Console) -> None:
         f"Proofs: {result.trust.checked:,} checked (the store holds what it takes to prove them again), "
         f"{result.trust.claimed:,} only claimed by a solver."
     )
+    if result.parts.proved:
+        console.print(f"{float32_words(result.certified_for_float32, result.parts.proved)}.", soft_wrap=True)
     if result.parts.violated:
         console.print(_float32(result.float32))
         console.print(people_table(query.schema, result.examples))

@@ -56,7 +56,7 @@ def chunk(
         phase_start=nothing, phase_index=nothing, phase_value=np.empty(0), pair=np.zeros(len(found), dtype=np.int64),
         goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, (first + k) % ages, 1.0] for k in found]).reshape(-1, 3),
         margins=logit(np.array(probabilities)).reshape(-1, 2), agrees=np.array(agrees or [1] * len(found), dtype=np.int8),
-        nodes=10, seconds=0.5,
+        float32=(np.array(status) == PROVED).astype(np.int8), nodes=10, seconds=0.5,
     )
 
 

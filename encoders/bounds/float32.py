@@ -1,0 +1,109 @@
+"""How far any float32 evaluation of a network may lie from its real-valued function: whatever the order of the sums.
+
+A runtime computes every neuron from float32 numbers in float32, each operation rounded to nearest (a fused multiply-add once), sums
+in any order. With K roundings on the longest way to a neuron, size the sums of |contributions| before any of them cancel, Y the
+largest |outputs| of the layer below over a box and e the error of these,
+
+    e_k = gamma_{K+4} (size_k (Y_{k-1} + e_{k-1}) + bias_size_k) + |W_k| e_{k-1},      gamma_n = n u / (1 - n u), u = 2^-24
+
+bounds the error of the pre-activations, e_0 = 0: inputs are float32 numbers. ReLU is exact and 1-Lipschitz. LeakyReLU rounds once
+more. Numbers below 2^-126 may be taken for 0: constants, and results, for which `encoders.exact.affine.FLUSHED` stands in the
+sizes, and outputs, which count as FLUSHED here. A margin of two logits is rounded once more.
+
+Not covered, so that the error is inf: networks whose graph is not float32 throughout (`Network.rounding` is None), smooth layers
+(of a runtime's curve no error is specified), sums that may reach LARGEST. Not meant: products in fewer bits than float32 has (TF32,
+bfloat16), convolutions by transforms (Winograd), and the sigmoid or softmax at the end: decisions are about logits.
+Sound? yes; evaluated in float64, which the 4 operations too many and OUTWARD pay for.
+Reference: Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002), section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.bounds.curves import activated_interval
+from encoders.bounds.relu import LayerBounds, affine_interval
+from encoders.bounds.rounding import factor
+from encoders.exact.affine import FLUSHED
+from encoders.network import Array, Network
+
+UNIT = 2.0**-24
+OUTWARD = 1 + 2.0**-30
+LARGEST = 2.0**100
+"""Far below float32's largest number, for what a graph multiplies before it divides."""
+
+
+def gamma(operations: int) -> float:
+    """Return n u / (1 - n u), inf where that says nothing."""
+    return operations * UNIT / (1 - operations * UNIT) if operations * UNIT < 0.5 else np.inf
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Float32Error:
+    """The error of the margin g = margin . logits. absolute: |W_k| of every layer."""
+
+    network: Network
+    margin: Array
+    absolute: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, network: Network, margin: Array) -> Float32Error | None:
+        """Return None where nothing can be said about a float32 runtime."""
+        if network.rounding is None or not network.piecewise_linear:
+            return None
+        return cls(network=network, margin=margin, absolute=tuple(np.abs(layer.weight) for layer in network.layers))
+
+    def bound(self, inputs: Array, outputs: Sequence[tuple[Array, Array]]) -> Array:
+        """Return (B,) the largest error of g where |x| <= inputs (B, n_0) and, of each hidden layer, |y_k| <= outputs[k][0] and
+        a_k <= outputs[k][1], each (B, n_k): a ReLU that is off stays off unless the error of a_k exceeds its distance from 0."""
+        assert self.network.rounding is not None
+        layers = zip(self.network.layers, self.network.rounding, self.absolute, [*outputs, None], strict=True)
+        y, error, fits = inputs, np.zeros_like(inputs), np.ones(len(inputs), dtype=bool)
+        with np.errstate(all="ignore"):  # what overflows, or is NaN, is no bound
+            for layer, rounding, absolute, above in layers:
+                y = np.maximum(y + error, FLUSHED)
+                widest = rounding.reach * np.maximum(y.max(axis=1, initial=0.0), 1.0)
+                fits &= widest < LARGEST
+                rate = gamma(rounding.operations + 4)
+                if rounding.size is None:
+                    below = (rate * y + error) @ absolute.T
+                else:
+                    below = rate * (y @ rounding.size.T) + error @ absolute.T
+                error = (below + rate * rounding.bias_size) * OUTWARD
+                if above is None:
+                    break
+                y, top = above
+                error = np.where(layer.slope == 0, np.minimum(error, np.maximum(top + error * OUTWARD, 0.0)), error)
+                leaky = (layer.slope > 0) & (layer.slope < 1)
+                if leaky.any():
+                    error = error + np.where(leaky, 2 * UNIT * (y + error + FLUSHED * (1 + widest[:, None])), 0.0)
+            weight = np.abs(self.margin)
+            found = error @ weight
+            if np.count_nonzero(weight) > 1:
+                sizes = y @ (absolute if rounding.size is None else np.maximum(rounding.size, absolute)).T + rounding.bias_size
+                found = found + 2 * UNIT * (sizes @ weight)
+            found = found * OUTWARD
+        return np.where(fits & np.isfinite(found), found, np.inf)
+
+    def within(self, low: Array, high: Array) -> Array:
+        """Return (B,) the largest error of g over boxes (B, n_0) of network inputs."""
+        outputs: list[tuple[Array, Array]] = []
+        y = low, high
+        with np.errstate(all="ignore"):
+            for layer, absolute in zip(self.network.layers[:-1], self.absolute, strict=False):
+                size = np.maximum(np.abs(y[0]), np.abs(y[1])) @ absolute.T + np.abs(layer.bias)
+                a = affine_interval(layer.weight, absolute, y, layer.bias, factor(layer.weight.shape[1]) * size)
+                y = activated_interval(layer, *a)
+                outputs.append((np.maximum(np.abs(y[0]), np.abs(y[1])), a[1]))
+        return self.bound(np.maximum(np.abs(low), np.abs(high)), outputs)
+
+    def below(self, inputs: Array, bounds: Sequence[LayerBounds]) -> Array:
+        """Return (B,) the largest error of g of both copies, from the bounds of hidden layers that a search has already."""
+        outputs = []
+        for layer, one in zip(self.network.layers[:-1], bounds, strict=False):
+            ends = *activated_interval(layer, one.lower, one.upper), *activated_interval(layer, one.lower_prime, one.upper_prime)
+            outputs.append((np.maximum.reduce([np.abs(end) for end in ends]), np.maximum(one.upper, one.upper_prime)))
+        return self.bound(inputs, outputs)

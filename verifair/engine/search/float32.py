@@ -1,0 +1,81 @@
+"""Whether what branch-and-bound closes holds of every float32 evaluation too: bounds against the error of both margins.
+
+A row p g(x) + q g(x') + c with bound b over a box holds of whatever a float32 runtime makes of x and x', in whichever orders it
+sums, where b exceeds (|p| + |q|) E, with E the error of either margin over the box (`encoders.bounds.float32`). E over all boxes
+together costs nothing and mostly suffices; where it does not, E over the box itself is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.bounds.float32 import Float32Error
+from encoders.bounds.relu import LayerBounds
+from encoders.bounds.twin import Twin
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import TwinProblem
+from verifair.engine.search.boxes import Nodes, rows_at
+
+
+def copies(problem: TwinProblem, question: Integers, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Return the boxes (B, n), (B, n) of network inputs that hold both copies of raw boxes lower, upper (B, V)."""
+    batch = problem.batch.take(question)
+    first, second = problem.domain.box(lower, upper), problem.domain.box(batch.second(lower), batch.second(upper))
+    return np.minimum(first[0], second[0]), np.maximum(first[1], second[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Float32Rule:
+    """The rule for one twin problem. size: (R,) |p| + |q| of each row.   error: None where nothing can be said about float32.
+
+    widest: the error over all boxes together.
+    """
+
+    twin: Twin
+    size: Array
+    error: Float32Error | None
+    widest: float
+
+    @classmethod
+    def of(cls, twin: Twin) -> Float32Rule:
+        problem = twin.problem
+        error, widest = Float32Error.of(problem.network, problem.margin), np.inf
+        if error is not None and len(problem.batch):
+            low, high = copies(problem, np.arange(len(problem.batch)), problem.batch.lower, problem.batch.upper)
+            widest = float(error.within(low.min(axis=0)[None], high.max(axis=0)[None])[0])
+        return cls(twin=twin, size=np.abs(problem.rows).sum(axis=1), error=error, widest=widest)
+
+    def surely(
+        self, nodes: Nodes, best: Array, bounds: Sequence[LayerBounds], surplus: Callable[[Array], Array]
+    ) -> Booleans:
+        """Return which open goals (N, G) hold in float32 throughout, of those that lower bounds `best` (N, G) may close.
+
+        surplus: the goals' best bounds (N, G) beyond their rows' errors, from errors (N, 1) of the margin.
+        """
+        closing = nodes.open & (best >= 0)
+        if self.error is None or not closing.any():
+            return np.zeros(best.shape, dtype=bool)
+        error = np.full((len(nodes), 1), self.widest)
+        with np.errstate(invalid="ignore"):  # of an infinite error, which nothing exceeds
+            found = closing & (surplus(error) > 0)
+            short = np.flatnonzero((closing & ~found).any(axis=1))
+            if len(short):
+                part = nodes.take(short)
+                lower, upper = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
+                low, high = copies(self.twin.problem, part.question, lower, upper)
+                inputs = np.maximum(np.abs(low), np.abs(high))
+                error[short, 0] = np.minimum(self.error.below(inputs, [one.take(short) for one in bounds]), self.widest)
+                found = closing & (surplus(error) > 0)
+        return np.asarray(found)
+
+    def at(self, question: Integers, point: Array) -> Array:
+        """Return (N,) the error of both margins at single points (N, v) of the moving variables."""
+        if self.error is None:
+            return np.full(len(question), np.inf)
+        raw = rows_at(self.twin, question, point)
+        domain, second = self.twin.problem.domain, self.twin.problem.batch.take(question).second(raw)
+        both = np.concatenate([domain.encode(raw), domain.encode(second)])
+        return np.asarray(self.error.within(both, both).reshape(2, -1).max(axis=0))

@@ -1,0 +1,83 @@
+"""The loop of every search that cuts its question up: take open parts, look at them, keep what is left of them in halves.
+
+A search plugs in what it does with a batch (evaluate, bound, close, split), which parts come first, and what ends it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.problem import Batched
+
+B = TypeVar("B", bound=Batched)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Items(Batched):
+    """Parts (N,) that are objects."""
+
+    items: npt.NDArray[np.object_]
+
+    @classmethod
+    def of(cls, parts: Sequence[object]) -> Items:
+        items = np.empty(len(parts), dtype=object)
+        items[:] = parts
+        return cls(items=items)
+
+
+class Open(Generic[B]):
+    """The open parts in batches. Those of the highest priority are taken first, and of equals the newest, so that the list stays
+    short: depth first (or the oldest). `keep`, where given, drops what needs no more work when it is taken."""
+
+    def __init__(self, at_once: int, keep: Callable[[B], B] | None = None, *, oldest: bool = False) -> None:
+        self.at_once, self.keep = at_once, keep
+        self._heap: list[tuple[float, int, B]] = []
+        self._order = itertools.count(step=1 if oldest else -1)
+
+    @property
+    def top(self) -> float:
+        """The highest priority; -inf where nothing is open."""
+        return -self._heap[0][0] if self._heap else -np.inf
+
+    @property
+    def batches(self) -> list[B]:
+        """All that is open, in no order."""
+        return [batch for _, _, batch in self._heap]
+
+    def add(self, batch: B, priority: float = 0.0) -> None:
+        """Keep a batch, to be taken from its beginning."""
+        for start in reversed(range(0, len(batch), self.at_once)):
+            part = batch.take(slice(start, start + self.at_once)) if len(batch) > self.at_once else batch
+            heapq.heappush(self._heap, (-priority, next(self._order), part))
+
+    def take(self) -> B | None:
+        """Return up to `at_once` parts of one priority, None where nothing is open."""
+        taken: list[B] = []
+        room, level = self.at_once, self._heap[0][0] if self._heap else 0.0
+        while self._heap and room and (self._heap[0][0] == level or not taken):
+            level, order, batch = heapq.heappop(self._heap)
+            batch = batch if self.keep is None else self.keep(batch)
+            if len(batch) > room:
+                heapq.heappush(self._heap, (level, order, batch.take(slice(room, None))))
+                batch = batch.take(slice(0, room))
+            if len(batch):
+                taken.append(batch)
+                room -= len(batch)
+        return None if not taken else taken[0] if len(taken) == 1 else taken[0].join(taken)
+
+
+def subdivide(open_: Open[B], step: Callable[[B], None], *, ended: Callable[[], bool]) -> None:
+    """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
+    before every step, the place for deadlines, budgets of nodes, and reports of progress."""
+    while not ended():
+        batch = open_.take()
+        if batch is None:
+            return
+        step(batch)
