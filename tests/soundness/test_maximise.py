@@ -135,7 +135,7 @@ def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
 def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no step of the input search but the whole box, the proofs are trees of neurons, and the checker takes them."""
-    monkeypatch.setattr(InputSearch, "step", lambda self: None)
+    monkeypatch.setattr(InputSearch, "step", lambda self, largest: self.left.append(largest))
     kinds = set()
     for seed, style in product(range(6), ("plain", "sparse", "integer", "duplicate")):
         query = a_query(seed, style, scale=scale, constrained=seed % 3 == 2, relaxed=seed % 4 == 3)

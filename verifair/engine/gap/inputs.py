@@ -46,7 +46,7 @@ POLISH = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Left(Batched):
+class LeftBoxes(Batched):
     """Boxes by id (N,), their bounds (N, 2) in both directions (at most what is known where closed) and slopes of lines (N, 2)."""
 
     ids: Integers
@@ -65,7 +65,7 @@ class InputSearch:
         self.trees = ProofTrees(len(self.start), 2)
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
-        self.left: list[_Left] = []
+        self.left: list[LeftBoxes] = []
         self.value, self.where = -np.inf, (0, 0)
         self.point = rows_at(self.twin, np.array([0]), self.start.lower[:1])[0]
         self.polished = -np.inf
@@ -96,7 +96,7 @@ class InputSearch:
         """No box is left to cut."""
         return not any((self._priority(part) > self.known).any() for part in self.left)
 
-    def _priority(self, part: _Left) -> Array:
+    def _priority(self, part: LeftBoxes) -> Array:
         """Return (N,) the larger bound of the directions that are this search's business."""
         return np.asarray(np.where(self.taken[self.question[part.ids]], -np.inf, part.bound).max(axis=1))
 
@@ -158,11 +158,8 @@ class InputSearch:
             else:
                 self.bound(part, bound, slope)
 
-    def step(self) -> None:
-        """Cut the boxes with the largest bounds in two and bound the halves."""
-        if self.finished:
-            return
-        largest = self._largest()
+    def step(self, largest: LeftBoxes) -> None:
+        """Cut boxes in two and bound the halves."""
         ids = largest.ids
         alive = largest.bound > self.known
         nodes = Nodes(ids=ids, question=self.question[ids], lower=self.lower[ids], upper=self.upper[ids], open=alive)
@@ -173,9 +170,12 @@ class InputSearch:
         self.bound(halves, *(np.concatenate([one, one]) for one in (largest.bound, largest.slope)))
         self.polish()
 
-    def _largest(self) -> _Left:
-        """Take the boxes with the largest bounds off the list; close the directions that no longer matter."""
-        every = _Left.join(self.left)
+    def take(self) -> LeftBoxes | None:
+        """Take the boxes with the largest bounds off the list, None where it is finished; close the directions that no longer
+        matter."""
+        if self.finished:
+            return None
+        every = LeftBoxes.join(self.left)
         self._close(every.ids, every.bound <= self.known)
         every = every.take(every.bound.max(axis=1) > self.known)
         priority = self._priority(every)
@@ -229,14 +229,14 @@ class InputSearch:
             mine = np.flatnonzero(wanted.all(axis=1) if both else wanted.sum(axis=1) == 1)
             if len(mine):
                 some = [layer.take(mine) for layer in intervals]
-                part = _Left(ids=mine, bound=bound[mine], slope=slope[mine])
+                part = LeftBoxes(ids=mine, bound=bound[mine], slope=slope[mine])
                 directions = np.tile([0, 1], (len(mine), 1)) if both else wanted[mine].argmax(axis=1)[:, None]
                 box = nodes.take(mine)
                 bound[mine], slope[mine], score[mine] = self._lines(box, low[mine], high[mine], some, part, directions)
         self._keep(nodes, (low == high).all(axis=1), bound, slope, score)
 
     def _lines(
-        self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], part: _Left, directions: Integers
+        self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], part: LeftBoxes, directions: Integers
     ) -> tuple[Array, Array, Array]:
         """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d), by lines in each of S directions (N, S)."""
         bound, slope = part.bound.copy(), part.slope.copy()
@@ -264,7 +264,7 @@ class InputSearch:
         left = np.flatnonzero(alive.any(axis=1) & can)
         if len(left):
             self.along[nodes.ids[left]] = widest(self.twin, nodes.take(left), score[left])
-            self.left.append(_Left(ids=nodes.ids[left], bound=np.where(alive, bound, -np.inf)[left], slope=slope[left]))
+            self.left.append(LeftBoxes(ids=nodes.ids[left], bound=np.where(alive, bound, -np.inf)[left], slope=slope[left]))
 
     def _gap(self, least: Array) -> Array:
         """Return (B,) the largest gap that D, U, L' allow; least: (B, 3) lower bounds of -D, -U, L'."""

@@ -27,6 +27,7 @@ from solvers.outcome import Budget
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
+from verifair.engine.search.subdivision import subdivide
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
 """Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end."""
@@ -162,9 +163,13 @@ class _GapSearch:
 
     def _cut(self, until: float, interrupted: Callable[[], bool]) -> None:
         started = reported = time.monotonic()
-        while not self.inputs.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
-            self.inputs.step()
+
+        def ended() -> bool:
+            nonlocal reported
             reported = self._report(reported)
+            return time.monotonic() >= until or self.nodes >= self.most or interrupted()
+
+        subdivide(self.inputs, self.inputs.step, ended=ended)
         self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:

@@ -9,7 +9,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from encoders.problem import Batched
 
 B = TypeVar("B", bound=Batched)
+T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +74,13 @@ class Open(Generic[B]):
         return None if not taken else taken[0] if len(taken) == 1 else taken[0].join(taken)
 
 
-def subdivide(open_: Open[B], step: Callable[[B], None], *, ended: Callable[[], bool]) -> None:
+class Source(Protocol[T]):
+    """`Open`, or a search that chooses its parts by a rule of its own."""
+
+    def take(self) -> T | None: ...
+
+
+def subdivide(open_: Source[T], step: Callable[[T], None], *, ended: Callable[[], bool]) -> None:
     """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
     before every step, the place for deadlines, budgets of nodes, and reports of progress."""
     while not ended():
