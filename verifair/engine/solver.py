@@ -51,8 +51,11 @@ def left(budget: Budget, deadline: float) -> Budget:
 
 
 def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None) -> GoalAnswer:
-    """Decide one goal by LP, MILP or SMT: all its rows in one program. A point at which no row holds and yet the gap is small
-    enough calls for another line of the curve, MAX_LINES times at most."""
+    """Decide one goal by LP, MILP or SMT: all its rows in one program.
+
+    The solver is asked again, MAX_LINES times at most, where a point at which no row holds has a gap that is small enough: with
+    another line of the curve; and where a point that ended the search is no counterexample: with a lower threshold.
+    """
     goal = twin.problem.goals[g]
     current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
     deadline = time.monotonic() + budget.seconds
