@@ -138,11 +138,11 @@ class _BranchAndBound:
                 one = nodes.take(np.array([k]))
                 legal = legal_pairs(self.twin, one.question, one.lower)[0]
                 if legal:
-                    met, lower, float32 = self.goals.confirm(one.question, one.lower)
+                    met, lower, margins = self.goals.confirm(one.question, one.lower)
                 else:  # the same input, but a raw row that is not legal: the goal may hold there, or the box is cut further
                     met, _, margins = settled_goals(self.problem, one.question, rows_at(self.twin, one.question, one.lower))
-                    lower, float32 = np.full(met.shape, -np.inf), self.goals.surely_at(one.question, one.lower, margins)
-                self.goals.close_one(one, met[0], lower[0], float32[0])
+                    lower = np.full(met.shape, -np.inf)
+                self.goals.close_one(one, met[0], lower[0], self.goals.surely_at(one.question, one.lower, margins)[0])
                 if not legal:
                     self._split(replace(one, open=one.open & ~met), np.zeros((1, len(self.twin.moving))))
 

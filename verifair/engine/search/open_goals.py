@@ -117,10 +117,10 @@ class BatchDecision:
         values = margins @ self.problem.rows.T + self.problem.constants - self.noise[question, None]
         return np.asarray(self.goal_rows.best(values - self.rule.at(question, point)[:, None] * self.rule.size) > 0)
 
-    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array, Booleans]:
+    def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array, Array]:
         """Return which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of
-        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there, and
-        whether it holds in float32."""
+        a smooth network a goal may be neither, and stays open). Also a lower bound (N, G) of each goal's best row there, and the
+        margins (N, 2)."""
         raw = rows_at(self.twin, question, point)
         met, unmet, margins = settled_goals(self.problem, question, raw)
         index, goal = np.nonzero(unmet & (self.status[question] == OPEN))
@@ -131,7 +131,7 @@ class BatchDecision:
         if self.grouped:
             self.refuted[self.group[question[index]]] = True
         values = self.goal_rows.best(margins @ self.problem.rows.T + self.problem.constants)
-        return met, values - self.noise[question, None], self.surely_at(question, point, margins)
+        return met, values - self.noise[question, None], margins
 
     def close(
         self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array, float32: Booleans | bool
@@ -171,8 +171,9 @@ class BatchDecision:
                 point = one.lower.copy()
                 point[0, wide] = np.where(bits, one.upper[0, wide], one.lower[0, wide])
                 if legal_pairs(self.twin, one.question, point)[0]:
-                    here, value, surely = self.confirm(one.question, point)
-                    met, lower, float32 = met & here[0], np.minimum(lower, value[0]), float32 & surely[0]
+                    here, value, margins = self.confirm(one.question, point)
+                    met, lower = met & here[0], np.minimum(lower, value[0])
+                    float32 = float32 & self.surely_at(one.question, point, margins)[0]
             self.close_one(one, met, lower, float32)
 
     @cached_property

@@ -18,7 +18,7 @@ from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
 from verifair.systems.pba.solve import solve
 from verifair.systems.subject import Subject
-from verifair.systems.words import counted, firmly, moves, of, percent, units
+from verifair.systems.words import counted, firmly, float32_words, moves, of, percent, units
 from verifair.systems.work import Work, called, standing
 
 FOUR_FIFTHS = 0.8
@@ -75,7 +75,8 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
     proofs = int((one.verdicts["status"] == "proved").sum())
     evidence = None if not proofs else work.keep(
         f"pba-{what}-{called(one.sensitive)}.json.gz", certificate_of(one.query, result.table, one.verdicts),
-        f"{counted(proofs, 'proof', 'proofs')} of {of_what} by {one.sensitive}.",
+        f"{counted(proofs, 'proof', 'proofs')} of {of_what} by {one.sensitive}. "
+        f"{float32_words(int((one.verdicts['float32'] == 1).sum()), proofs)}.",
         lambda path, tell: check(path, network=result.network, schema=result.described, progress=tell),
     )
     return _Proved(query=one.query, verdicts=one.verdicts, evidence=evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
+from verifair.checker.certificate import Proof
 from verifair.checker.check import check
 from verifair.checker.envelope import semantics
 from verifair.checker.kinds.partition import check_partition
@@ -33,7 +34,7 @@ from verifair.systems.hyfair.certify.solve import solve
 from verifair.systems.hyfair.certify.tables import how_many, others
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
-from verifair.systems.words import decided, firmly, of, percent, rounded, value_words, witness_row
+from verifair.systems.words import decided, firmly, float32_words, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 
 SHOWN = 300
@@ -228,7 +229,8 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
         case Status.PROVED:
             assert verdict.certificate is not None
             proof = work.keep(
-                f"certify-{called(name)}.json.gz", verdict.certificate, f"{asked[0].upper()}{asked[1:]}, {where}.",
+                f"certify-{called(name)}.json.gz", verdict.certificate,
+                f"{asked[0].upper()}{asked[1:]}, {where}. {_float32(verdict.certificate.proofs)}.",
                 lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
             )
             found.evidence.append(proof)
@@ -289,6 +291,10 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
             found.broken = found.broken or row.sentence
 
 
+def _float32(proofs: Sequence[Proof]) -> str:
+    return float32_words(sum(proof.float32 for proof in proofs), len(proofs))
+
+
 def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _SectionParts) -> None:
     """The certified share of the box, and of the table's people."""
     query = parts.question
@@ -330,6 +336,8 @@ def _shares(query: IndividualFairness, parts: PartitionSummary, proof: Evidence 
     if parts.rows is not None and decided:
         people = parts.rows.all
         text += f" Of the table's people, {of(parts.rows.proved, people)} lie in proved parts."
+    if parts.parts.proved:
+        text += f" {float32_words(parts.certified_for_float32, parts.parts.proved)}."
     if proof is None:
         yield Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH)
         return
