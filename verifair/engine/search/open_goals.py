@@ -88,7 +88,8 @@ class BatchDecision:
         failing = seems_unmet(self.problem, margins, self.noise[nodes.question])
         index = np.flatnonzero((failing & nodes.open & (self.status[nodes.question] == OPEN)).any(axis=1) & legal)
         if len(index):
-            # One candidate a group is enough: confirming is the expensive part.
+            # One candidate a group is enough, the clearest one: confirming is the expensive part.
+            index = index[np.argsort(np.where(nodes.open, best, np.inf).min(axis=1)[index], kind="stable")]
             _, first = np.unique(self.group[nodes.question[index]], return_index=True)
             index = index[first]
             self.confirm(nodes.question[index], point[index])
