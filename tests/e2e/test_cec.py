@@ -169,6 +169,17 @@ def test_regime_a_is_certified_and_checked(tmp_path: Path) -> None:
     assert answer["trust"]["proved"] == [f"regime A of {certified['certified']} pairs within 1 unit"]
     checked = answered("check", proof, "--demo", "german")
     assert f"ACCEPTED: {certified['certified']} proofs" in flat(checked.stdout)
+    assert "--partial" not in done.stdout
+
+
+def test_the_line_that_checks_says_partial_where_pairs_stay_open(tmp_path: Path) -> None:
+    """README's example: 106 of 107 pairs. Without --partial such a file is INCOMPLETE, which exits with 1."""
+    proof = tmp_path / "proof.json.gz"
+    done = answered(*DEMO, "--no-within", "--certify", 1, "--timeout", 60, "--certificate", proof)
+    assert "Unknown: 1 " in flat(done.stdout)
+    assert "--demo german --partial)" in flat(done.stdout)
+    answered("check", proof, "--demo", "german", "--partial")
+    assert verifair("check", proof, "--demo", "german").returncode == 1
 
 
 def test_a_constant_model_does_not_look_fair(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 HELPS = {
     "check": """
-Re-proves what `verifair` wrote: certificates of pba, certify, kmax and cec, and the stores of certify --partition.
+Re-proves what `verifair` wrote: certificates of pba, certify, kmax, fgce, cec and cst, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
-exactly. Exits with 1 when anything in the file is rejected, is only a solver's claim, or when nothing in it is decided.
+exactly. Exits with 1 when anything in the file is rejected or is only a solver's claim, and when something that was asked is not
+decided: --partial accepts the statement about what is.
 
   verifair check proof.json --model german.onnx --schema german.toml
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from solvers.outcome import Budget
+from verifair.checker.envelope import Extent
 from verifair.checker.report import CheckReport
 from verifair.errors import QueryError
 from verifair.systems.files import file_name
@@ -42,6 +43,13 @@ class Saves(Protocol):
     """What a certificate can do, whatever it proves."""
 
     def save(self, path: str | Path) -> None: ...
+
+
+class States(Saves, Protocol):
+    """A certificate that states how much of its question it answers."""
+
+    @property
+    def extent(self) -> Extent: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,6 +142,16 @@ class Work:
     def check_line(self, file: Path, *, partial: bool = False) -> str:
         """Return how to check a file of proofs, or of a part of what was asked."""
         return f"{file} (verifair check {file} {self.options}{' --partial' * partial})"
+
+    def save_proof(self, certificate: States | None, why: str) -> tuple[Path | None, str | None]:
+        """Write the proofs where the user asked for them; return the file and how to check it, or why there is none.
+
+        A file that leaves some of its question open is accepted with --partial only, so the line says that.
+        """
+        file = self.save_certificate(certificate)
+        if file is None or certificate is None:
+            return None, self.unsaved_line(why)
+        return file, f"certificate: {self.check_line(file, partial=not certificate.extent.whole)}"
 
     def unsaved_line(self, why: str) -> str | None:
         """Return what became of a certificate that was asked for and that there is none of; None when nobody asked."""

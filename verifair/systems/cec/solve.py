@@ -61,8 +61,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
 
 def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
     """Write the certificate where the user asked for it; return the file, and what became of it in words."""
-    file = work.save_certificate(found.certificate) if found.certified.any() else None
-    note = f"certificate: {work.check_line(file)}" if file else work.unsaved_line("no pair was certified")
+    file, note = work.save_proof(found.certificate if found.certified.any() else None, "no pair was certified")
     return {"file": file, "note": note}
 
 

@@ -231,8 +231,7 @@ def _certified(
             )
         beside = work.certificate and _beside(work.certificate, told(do))
         own = work if len(interventions) == 1 else replace(work, certificate=beside)
-        file = own.save_certificate(found.certificate)
-        saved = f"certificate: {own.check_line(file)}" if file else own.unsaved_line("nothing was proved")
+        file, saved = own.save_proof(found.certificate, "nothing was proved")
         out.append(CertifiedDecisions.of(found, rows=test.frame_.index, file=file, saved=saved))
     return out
 

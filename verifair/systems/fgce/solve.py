@@ -47,7 +47,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None
     names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
     found = summaries(fitted, names, seed=work.seed)
-    saved = work.save_certificate(proved.certificate if proved else None)
+    _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")
     whole = decided is not None and (measured is None or measured.stopped != "interrupted")
     return FgceResult(
         model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,
@@ -56,7 +56,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         re_evaluated=None if decided is None else _called(decided, names),
         robust=_called(proved.table, names) if proved else None,
         fitted=fitted, rows=rows, drawn=drawn, certificate=proved.certificate if proved else None,
-        note=f"certificate: {work.check_line(saved)}" if saved else work.unsaved_line("nothing was proved robust"),
+        note=note,
         interrupted=None if whole else INTERRUPTED, seconds=work.seconds,
     )
 

@@ -68,12 +68,6 @@ def _about(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, 
     }
 
 
-def _proof_line(work: Work, certificate: Any, why: str) -> str | None:
-    """Save a certificate; return where it is, or why there is none."""
-    saved = work.save_certificate(certificate)
-    return f"certificate: {work.check_line(saved)}" if saved else work.unsaved_line(why)
-
-
 def _decide(settings: CertifySettings, query: IndividualFairness, work: Work, share: float = 1.0) -> Verdict:
     return verify(query, budget=work.budget(share), method=_method(settings), solver=settings.solver)
 
@@ -92,7 +86,7 @@ def _one(settings: CertifySettings, query: IndividualFairness, work: Work) -> Ve
         raise Interrupted("interrupted: nothing was decided") from None
     return VerdictResult(
         **_about(query, work), **dict(VerdictShape.model_validate(verdict)), verdict=verdict, exit_code=EXIT_CODES[verdict.status],
-        proof_line=_proof_line(work, verdict.certificate, UNPROVED.get(verdict.status, "there is none")),
+        proof_line=work.save_proof(verdict.certificate, UNPROVED.get(verdict.status, "there is none"))[1],
     )
 
 
@@ -170,7 +164,7 @@ def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, w
         **_about(query, work), "wanted": wanted, "counterexamples": found.found, "rests_on": rests_on, "enumeration": found,
         **{name: getattr(found, name) for name in ("complete", "apart", "reason", "first_seconds", "certificate", "engine")},
         "seconds": found.seconds, "semantics": found.semantics, "exit_code": EXIT_CODES[status],
-        "proof_line": _proof_line(work, found.certificate, UNPROVED.get(status, "there is none")),
+        "proof_line": work.save_proof(found.certificate, UNPROVED.get(status, "there is none"))[1],
         "interrupted": f"{len(found.found):,} of {wanted:,} had been found" if found.reason is Reason.INTERRUPTED else None,
     })
 
@@ -188,7 +182,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
         )
     return MaximumResult(
         **_about(query, work), **dict(Gap.model_validate(found)), tolerance=settings.tolerance, gap=found,
-        proof_line=_proof_line(work, found.certificate, "no bound was proved in the time given"),
+        proof_line=work.save_proof(found.certificate, "no bound was proved in the time given")[1],
         interrupted="these are the two sides until then" if found.reason is Reason.INTERRUPTED else None,
     )
 
