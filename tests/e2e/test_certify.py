@@ -220,6 +220,29 @@ def test_what_is_not_decided_is_unknown(german: list[object], verifair: Run, tmp
     assert strict(tmp_path / "v.json")["reason"] == "time"
 
 
+@pytest.fixture(scope="module")
+def ties(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    """MODEL --schema SCHEMA --protected sex of max(hours - 20 + sex / 2, 0): 0 but for men of 20 hours."""
+    weights = [
+        numpy_helper.from_array(np.array([[0.5], [0], [1]], dtype=np.float32), "a"),
+        numpy_helper.from_array(np.array([-20], dtype=np.float32), "b"),
+    ]
+    nodes = [helper.make_node("Gemm", ["x", "a", "b"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    return [*written(tmp_path_factory.mktemp("ties"), nodes, weights), "--protected", "sex"]
+
+
+def test_ties_have_no_margin_and_one_person_is_one(ties: list[object], verifair: Run, tmp_path: Path) -> None:
+    proof = tmp_path / "strict.json"
+    code, out, _ = verifair("certify", *ties, "--signs", "strict", "--certificate", proof, "--exit-verdict")
+    assert (code, "ties count on neither side" in out, "Margin" in out) == (0, True, False)
+    assert verifair("check", proof, *about(ties))[0] == 0
+    code, out, _ = verifair("certify", *ties, "--box", "age=3", "--enumerate", 9, "--exit-verdict")
+    assert code == 10
+    assert out.startswith("1 person is decided otherwise with another sex, all else equal. There is nobody else: ")
+    code, out, _ = verifair("certify", *ties, "--box", "hours=0:19", "--arithmetic", "float32", "--exit-verdict")
+    assert (code, "UNKNOWN (float32)" in out, "a longer run does not decide it" in out) == (20, True, True)
+
+
 def test_a_certificate_that_is_not_written_is_explained(
     tiny: list[object], german: list[object], verifair: Run, tmp_path: Path
 ) -> None:

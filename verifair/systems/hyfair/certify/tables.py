@@ -26,7 +26,7 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.verdicts import VerdictShape, WitnessShape
-from verifair.systems.words import decided, float32_words, percent, rounded
+from verifair.systems.words import counted, decided, float32_words, percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""
@@ -112,7 +112,8 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             assert result.certificate is not None
             console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {took}, {result.engine}.")
             proofs = result.verdict.certificate.proofs if result.verdict.certificate is not None else ()
-            margin = f" Margin {result.lower:.3g}." if result.lower is not None and np.isfinite(result.lower) else ""
+            # A strict flip lets ties be, so its proof may rest on a bound of 0, which comes out rounded: that is no margin.
+            margin = f" Margin {result.lower:.3g}." if result.lower is not None and 0 < result.lower < np.inf else ""
             console.print(f"{float32_words(sum(one.float32 for one in proofs), len(proofs))}.{margin}", soft_wrap=True)
         case Status.VIOLATED:
             assert result.witness is not None
@@ -125,8 +126,18 @@ def _verdict(result: VerdictResult, console: Console) -> None:
                 console.print("float32_agrees = false: the float32 runtime rounds this violation away")
         case Status.UNKNOWN:
             assert result.reason is not None
-            console.print(f"UNKNOWN ({result.reason.value}) after {took}; try a longer --timeout or a smaller --box")
+            console.print(f"UNKNOWN ({result.reason.value}) after {took}; {_further(result.reason)}", soft_wrap=True)
     console.print(f"About the {result.semantics}.")
+
+
+def _further(reason: Reason) -> str:
+    """Return what to do about a question that stayed open."""
+    if reason is Reason.FLOAT32:
+        return (
+            "some margin is within what float32 may round: a longer run does not decide it, a smaller --box may; --arithmetic real "
+            "asks of real numbers only"
+        )
+    return "try a longer --timeout or a smaller --box"
 
 
 def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
@@ -186,10 +197,14 @@ def how_many(result: EnumerationResult) -> str:
     """Return how many people were found, in a sentence."""
     query, count = result.question, len(result.counterexamples)
     who = " and ".join(query.protected)
-    what = "are decided otherwise" if query.epsilon is None else f"have a probability that moves by more than {query.epsilon:g}"
+    one = count == 1
+    if query.epsilon is None:
+        what = f"{'is' if one else 'are'} decided otherwise"
+    else:
+        what = f"{'has' if one else 'have'} a probability that moves by more than {query.epsilon:g}"
     if not count:
         return "Nobody was found."
-    return f"{count:,} different {'person' if count == 1 else 'people'} {what} with another {who}, all else equal."
+    return f"{counted(count, 'person', 'different people')} {what} with another {who}, all else equal."
 
 
 def others(result: EnumerationResult) -> str:
@@ -197,7 +212,8 @@ def others(result: EnumerationResult) -> str:
     count = len(result.counterexamples)
     if result.complete:
         near = " or ".join(f"{distance:g} in {name}" for name, distance in result.apart.items())
-        who = f"There are no others further than {near} from these" if near else "These are all"
+        all_ = "There is nobody else" if count == 1 else "These are all"
+        who = f"There are no others further than {near} from {'this one' if count == 1 else 'these'}" if near else all_
         rest = "so a solver says, nobody has checked it" if result.rests_on == "solver" else (
             "by the engine's bounds, of which no certificate is kept"
         )
