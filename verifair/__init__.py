@@ -22,9 +22,6 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.checker.check import check as check
     from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
     from verifair.checker.envelope import Trust as Trust
-    from verifair.checker.kinds.consistency import check_consistency as check_consistency
-    from verifair.checker.kinds.kmax import check_kmax as check_kmax
-    from verifair.checker.kinds.partition import check_partition as check_partition
     from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
     from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
     from verifair.engine.buckets.kmax import kmax as kmax
@@ -68,9 +65,6 @@ HOMES = {
     "check": "verifair.checker.check",
     "ConsistencyCertificate": "verifair.checker.consistency_certificate",
     "Trust": "verifair.checker.envelope",
-    "check_consistency": "verifair.checker.kinds.consistency",
-    "check_kmax": "verifair.checker.kinds.kmax",
-    "check_partition": "verifair.checker.kinds.partition",
     "KmaxCertificate": "verifair.checker.kmax_certificate",
     "kmax": "verifair.engine.buckets.kmax",
     "KmaxVerdict": "verifair.engine.buckets.kmax",

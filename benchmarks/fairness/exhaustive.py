@@ -33,7 +33,6 @@ from encoders.evaluate import exact_goals
 from encoders.network import Array, Booleans
 from solvers.outcome import Budget
 from verifair.checker.check import check
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import VIOLATED, PartitionStore
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition
@@ -137,7 +136,7 @@ def _partitioned(subject: Subject, query: IndividualFairness, flipping: Array) -
     partition = partition_of(query, size)
     with tempfile.TemporaryDirectory() as folder:
         path = certify_partition(query, size=size, store=Path(folder) / "parts.sqlite")
-        report = check_partition(path, network=query.network, schema=query.schema)
+        report = check(path, network=query.network, schema=query.schema)
         with PartitionStore(path) as store:
             status = np.concatenate([found for _, found in store.statuses()])
     if not report.accepted:

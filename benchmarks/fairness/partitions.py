@@ -22,7 +22,7 @@ import pandas as pd
 from benchmarks.fairness.networks import FAMILIES, Subject, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
-from verifair.checker.kinds.partition import check_partition
+from verifair.checker.check import check
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.engine.partition import REASONS, certify_partition
 from verifair.engine.queries import IndividualFairness
@@ -136,7 +136,7 @@ def rechecked(path: Path, subject: Subject, seconds: float) -> dict[str, Any]:
             raise _Late
 
     try:
-        report = check_partition(path, network=subject.network, schema=subject.schema, progress=progress)
+        report = check(path, network=subject.network, schema=subject.schema, progress=progress)
     except _Late:
         return {"accepted": f"not within {seconds:g} s", "check s": time.perf_counter() - started}
     if not report.accepted:

@@ -24,7 +24,7 @@ from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import data_folder, show
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
-from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.check import check
 from verifair.datasets import read_table
 from verifair.engine.buckets.kmax import KmaxVerdict, kmax
 from verifair.engine.queries import KDiscrimination
@@ -109,7 +109,7 @@ def _partitioned(data: Path, settings: Settings, net: str, protected: str) -> di
 
 def _checked(verdict: KmaxVerdict, query: KDiscrimination) -> dict[str, Any]:
     started = time.perf_counter()
-    report = check_kmax(verdict.certificate, network=query.network, schema=query.schema)
+    report = check(verdict.certificate, network=query.network, schema=query.schema)
     if not report.accepted:
         raise Disagreement(f"a kmax certificate was rejected: {'; '.join(map(str, report.rejections))}")
     return {"leaves": report.leaves, "check seconds": time.perf_counter() - started}

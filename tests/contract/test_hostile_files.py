@@ -28,8 +28,8 @@ from verifair.bench.records import Journal
 from verifair.checker import envelope as certificate_file
 from verifair.checker import partition
 from verifair.checker.certificate import Certificate
+from verifair.checker.check import check
 from verifair.checker.kinds.consistency import ExplanationBounds, surely_near
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PartitionStore
 from verifair.datasets import table
 from verifair.datasets.table import read_table
@@ -341,7 +341,7 @@ def test_statuses_that_are_none(value: str, tmp_path: Path) -> None:
 ])
 def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Path) -> None:
     """Two hundred million combinations would be listed before anything is checked."""
-    found = check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+    found = check(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
     assert "more pairs, shifts or parts" in str(found.rejections[0])
 
 
@@ -353,7 +353,7 @@ def test_pairs_without_number_are_not_listed(about: dict[str, Any], tmp_path: Pa
 def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) -> None:
     """What is said to be proved is printed as it stands in the file: it is read as it stands there, too."""
     with pytest.raises(CertificateError, match="is malformed"):
-        check_partition(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
+        check(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
 
 
 # Audit files

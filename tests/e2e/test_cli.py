@@ -272,7 +272,7 @@ def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tup
 
 
 CUT = {
-    "check": ("verifair.cli.check_file.checked", ("proof.json", "--demo", "german"), "interrupted: nothing is accepted"),
+    "check": ("verifair.checker.check.check", ("proof.json", "--demo", "german"), "interrupted: nothing is accepted"),
     "verify": ("encoders.vnnlib.reader.read_vnnlib", ("query.vnnlib",), "interrupted: nothing is kept"),
     "train": ("verifair.training.train", ("--data", "german", "--out", "n.onnx"), "interrupted: nothing is kept"),
     "export": (

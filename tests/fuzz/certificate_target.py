@@ -16,8 +16,8 @@ import numpy as np
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
 from verifair.checker import partition
+from verifair.checker.check import check
 from verifair.checker.envelope import digest
-from verifair.cli.check_file import checked, kind_of
 
 STORES = ("bias.sqlite", "robust.sqlite")
 """Of pba: `verifair check` says that these are none of its business."""
@@ -48,8 +48,8 @@ class CertificateTarget:
         return sealed(rng, _recounted(changed) if rng.random() < 0.7 else changed)
 
     def read(self, path: Path) -> str:
-        kind = kind_of(path)
-        statement, report = checked(path, kind, world.network(), world.SCHEMA)
+        report = check(path, network=world.network(), schema=world.SCHEMA)
+        statement, kind = report.statement, report.format
         statement.encode()
         if report.rejections:
             return f"rejected: {skeleton(str(report.rejections[0].reason), path)}"

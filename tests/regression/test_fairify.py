@@ -14,7 +14,6 @@ from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.checker.check import check
 from verifair.checker.envelope import Trust
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PROVED, VIOLATED, PartitionStore
 from verifair.checker.statement import Signs
 from verifair.engine.partition import certify_partition
@@ -63,7 +62,7 @@ def main_size(of: Subject) -> int:
 def decided(tmp_path: Path, of: Subject, query: IndividualFairness, size: int) -> Array:
     """(P,) statuses of all parts, re-checked."""
     path = certify_partition(query, size=size, store=tmp_path / "parts.sqlite", budget=Budget(seconds=300))
-    report = check_partition(path, network=of.network, schema=of.schema)
+    report = check(path, network=of.network, schema=of.schema)
     assert report.accepted, report.rejections
     with PartitionStore(path) as store:
         status = np.concatenate([found for _, found in store.statuses()])

@@ -17,7 +17,8 @@ from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.soundness.random_twins import STYLES, nasty_network
-from verifair.checker.kinds.consistency import _near, check_consistency, explanations, surely_near
+from verifair.checker.check import check
+from verifair.checker.kinds.consistency import _near, explanations, surely_near
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
 from verifair.systems.cec.audit import audit
@@ -334,7 +335,7 @@ def test_a_row_at_the_rim_counts_though_float32_moved_the_person() -> None:
     assert not found.certified[:2].any()
     sure, network = certified_at(0.08, at + 1e-6)
     assert sure.certified[:2].all()
-    assert check_consistency(sure.certificate, network=network, schema=RIM).accepted
+    assert check(sure.certificate, network=network, schema=RIM).accepted
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -15,7 +15,6 @@ from solvers.outcome import Budget
 from tests.builders import integer, layer, network_of, random_network, schema_of
 from tests.soundness.test_whole_domain import rewritten
 from verifair.checker.check import check
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PROVED, Partition, PartitionStore
 from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness, PersistentBias
@@ -65,7 +64,7 @@ def test_no_runtime_flips_a_decision_in_parts_certified_for_float32(seed: int, t
     network = on_disk(drawn, tmp_path)
     query = IndividualFairness(network=network, schema=schema, protected=["sex"])
     path = certify_partition(query, size=14, store=tmp_path / "s.sqlite", budget=Budget(seconds=60, nodes=2000))
-    report = check_partition(path, network=network, schema=schema)
+    report = check(path, network=network, schema=schema)
     assert report.accepted, report.rejections[:3]
     with PartitionStore(path) as store:
         held = [chunk.first + np.flatnonzero(chunk.float32) for chunk in store.chunks()]
@@ -134,12 +133,12 @@ def test_a_false_flag_of_a_part_is_rejected(tmp_path: Path) -> None:
     with PartitionStore(path) as store:
         (chunk,) = store.chunks()
     assert chunk.float32.tolist() == [0, 1, 1]  # x = 0 .. 4, 5 .. 9, 10
-    assert check_partition(path, network=network, schema=schema).accepted
+    assert check(path, network=network, schema=schema).accepted
     for flags in ([1, 1, 1], [1, 0, 0], [2, 1, 1], [-1, 1, 1], [1, 1]):
         rewritten(path, lambda one, flags=flags: replace(one, float32=np.array(flags, dtype=np.int8)))
-        assert not check_partition(path, network=network, schema=schema).accepted
+        assert not check(path, network=network, schema=schema).accepted
     rewritten(path, lambda one: replace(one, float32=np.array([0, 1, 0], dtype=np.int8)))
-    assert check_partition(path, network=network, schema=schema).float32 == 2  # less than is true: both directions of one part
+    assert check(path, network=network, schema=schema).float32 == 2  # less than is true: both directions of one part
 
 
 def test_a_store_that_asks_for_float32_holds_nothing_else(tmp_path: Path) -> None:
@@ -149,9 +148,9 @@ def test_a_store_that_asks_for_float32_holds_nothing_else(tmp_path: Path) -> Non
     with PartitionStore(path) as store:
         (chunk,) = store.chunks()
     assert (chunk.status == PROVED).tolist() == [False, True, True]
-    assert check_partition(path, network=network, schema=schema).rejections == ()
+    assert check(path, network=network, schema=schema).rejections == ()
     rewritten(path, lambda one: replace(one, float32=np.array([0, 1, 0], dtype=np.int8)))
-    assert check_partition(path, network=network, schema=schema).rejections
+    assert check(path, network=network, schema=schema).rejections
 
 
 def test_float32_is_refused_where_nothing_is_known_of_it() -> None:

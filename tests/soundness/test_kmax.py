@@ -15,7 +15,7 @@ from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from tests.soundness.random_twins import STYLES, nasty_network
-from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.check import check
 from verifair.engine.buckets.bounds import matching, most_buckets
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
@@ -86,7 +86,7 @@ def assert_right(asked: KDiscrimination, budget: Budget = PLENTY) -> None:
         same = (points[:, 1:] == verdict.x[1:]).all(axis=1)
         assert counts[same].tolist() == [verdict.lower]
         assert len({one.bucket for one in verdict.outcomes} - {None}) == verdict.lower
-    assert check_kmax(verdict.certificate, network=asked.network, schema=asked.schema).accepted
+    assert check(verdict.certificate, network=asked.network, schema=asked.schema).accepted
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -155,7 +155,7 @@ def test_real_valued_features_end_in_bounds_that_hold() -> None:
     found = max(len(set(row)) for row in np.searchsorted(borders, logits, side="left").tolist())
     assert found <= verdict.upper
     assert verdict.lower <= verdict.upper
-    assert check_kmax(verdict.certificate, network=network, schema=described).accepted
+    assert check(verdict.certificate, network=network, schema=described).accepted
 
 
 def test_start_is_used_and_points_outside_are_not() -> None:
@@ -177,7 +177,7 @@ def test_interrupted_run_keeps_what_is_certified() -> None:
     verdict = kmax(asked, budget=PLENTY, progress=stop)
     assert verdict.lower <= truth <= verdict.upper
     assert verdict.reason in (None, Reason.INTERRUPTED)
-    assert check_kmax(verdict.certificate, network=asked.network, schema=asked.schema).accepted
+    assert check(verdict.certificate, network=asked.network, schema=asked.schema).accepted
 
 
 def test_box_of_a_protected_feature_is_refused() -> None:

@@ -23,8 +23,6 @@ from tests.builders import integer, schema_of
 from tests.unit.encoders.onnx.onnx_models import node, onnxruntime_output, save
 from verifair.checker.certificate import Certificate
 from verifair.checker.check import check
-from verifair.checker.kinds.kmax import check_kmax
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, PartitionStore
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.partition import certify_partition
@@ -162,7 +160,7 @@ def statuses(path: Path) -> list[int]:
 def assert_parts_right(query: IndividualFairness, path: Path) -> None:
     """A part of a store is refuted exactly where a row in it flips."""
     certify_partition(query, size=3, store=path, budget=BUDGET)
-    report = check_partition(path, network=query.network, schema=query.schema)
+    report = check(path, network=query.network, schema=query.schema)
     assert report.accepted, report.rejections
     assert statuses(path) == expected_parts(query)
 
@@ -195,7 +193,7 @@ def most_buckets(network: Network, described: vf.Schema, box: dict[str, tuple[in
     asked = KDiscrimination(network=network, schema=described, protected=["sex"], buckets=2, box=box)
     found = kmax(asked, budget=BUDGET)
     assert found.lower == found.upper
-    report = check_kmax(found.certificate, network=network, schema=described)
+    report = check(found.certificate, network=network, schema=described)
     assert report.accepted, report.rejections
     return found.upper
 
@@ -295,7 +293,7 @@ def test_a_store_by_strict_signs_does_not_pass_for_the_deployed_rule(name: str, 
         with closing(sqlite3.connect(path)) as connection, connection:
             (about,) = connection.execute("SELECT value FROM about").fetchone()
             connection.execute("UPDATE about SET value = ?", (json.dumps(json.loads(about) | {"signs": other}),))
-        report = check_partition(path, network=network, schema=described)
+        report = check(path, network=network, schema=described)
         found = statuses(path)
         wrong = {k for k, (one, true) in enumerate(zip(found, expected_parts(question(network, described, other)), strict=True))
                  if one not in (UNKNOWN, true)}

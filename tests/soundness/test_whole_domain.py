@@ -20,7 +20,7 @@ import verifair as vf
 from encoders.network import Booleans, Network
 from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
 from verifair.checker.certificate import Certificate, Proof
-from verifair.checker.kinds.partition import check_partition
+from verifair.checker.check import check
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.checker.tree import Tree
 from verifair.engine.partition import certify_partition
@@ -270,7 +270,7 @@ def test_parts_are_decided_as_enumeration_does(style: str, gap: bool, tmp_path: 
         assert ((found == UNKNOWN) | ((found == VIOLATED) == truth)).all()
         if k % 3 == 0:
             assert (found != UNKNOWN).all()
-        report = check_partition(path, network=case.query.network, schema=case.schema)
+        report = check(path, network=case.query.network, schema=case.schema)
         assert (not report.rejections) == bool((found != UNKNOWN).any()), (style, case.seed, report.rejections)
         assert report.accepted == bool((found != UNKNOWN).all()), "accepted is said of the whole"
 
@@ -358,7 +358,7 @@ def test_a_store_that_was_tampered_with_is_rejected(change: Any, tmp_path: Path)
     case = mixed_case()
     path = tmp_path / "run.sqlite"
     certify_partition(case.query, size=2, store=path)
-    assert check_partition(path, network=case.query.network, schema=case.schema).accepted
+    assert check(path, network=case.query.network, schema=case.schema).accepted
     match change:
         case "goal":
             rewritten(path, lambda chunk: replace(chunk, goal=1 - chunk.goal))
@@ -369,7 +369,7 @@ def test_a_store_that_was_tampered_with_is_rejected(change: Any, tmp_path: Path)
             rewritten(path, lambda chunk: with_leaves(chunk, pairs * len(chunk)))
         case _:
             rewritten(path, change)
-    assert not check_partition(path, network=case.query.network, schema=case.schema).accepted
+    assert not check(path, network=case.query.network, schema=case.schema).accepted
 
 
 def case_pairs(case: Case) -> set[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -389,14 +389,14 @@ def test_a_store_about_another_epsilon_network_or_schema_is_rejected(tmp_path: P
     case = case.asking(epsilon=float(max(gaps) + Decimal("1e-6")), relax={})
     path = tmp_path / "run.sqlite"
     certify_partition(case.query, size=2, store=path)
-    assert check_partition(path, network=case.query.network, schema=case.schema).accepted
+    assert check(path, network=case.query.network, schema=case.schema).accepted
     other = replace(case.query.network, source_sha256="0" * 64)
-    assert not check_partition(path, network=other, schema=case.schema).accepted
+    assert not check(path, network=other, schema=case.schema).accepted
     with sqlite3.connect(path) as connection:
         (about,) = connection.execute("SELECT value FROM about").fetchone()
         smaller = float(max(gaps) - Decimal("1e-6"))
         connection.execute("UPDATE about SET value = ?", (about.replace(repr(case.query.epsilon), repr(smaller)),))
-    assert not check_partition(path, network=case.query.network, schema=case.schema).accepted
+    assert not check(path, network=case.query.network, schema=case.schema).accepted
 
 
 # Certificates that were tampered with: the checker believes no false claim, whatever evidence stands beside it.

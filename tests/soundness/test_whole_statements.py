@@ -28,7 +28,6 @@ from verifair.checker.certificate import Certificate, Counterexample, Proof
 from verifair.checker.check import check
 from verifair.checker.envelope import write
 from verifair.checker.kernel.boxes import LeafChecker
-from verifair.checker.kinds.partition import check_partition
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk
 from verifair.checker.report import CheckReport
 from verifair.checker.statement import RowStatement
@@ -108,7 +107,7 @@ def undecided(chunk: Chunk) -> Chunk:
 def checked(path: Path, case: Case) -> CheckReport | None:
     """The report on a store; None where it is not even read."""
     try:
-        return check_partition(path, network=case.query.network, schema=case.schema)
+        return check(path, network=case.query.network, schema=case.schema)
     except VerifairError:
         return None
 
@@ -294,7 +293,7 @@ def test_a_store_of_another_version_is_refused_in_one_line(stores: list[tuple[Ca
         file.execute("DROP TABLE extent")
         file.commit()
     with pytest.raises(CertificateError, match=r"of another version .*, expected .*: write it again with this version$"):
-        check_partition(path, network=case.query.network, schema=case.schema)
+        check(path, network=case.query.network, schema=case.schema)
     with pytest.raises(VerifairError, match=r"of another version .*: write it again with this version in another file"):
         certify_partition(case.query, size=SIZE, store=path, resume=True)
 

@@ -6,7 +6,7 @@
 
 A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of
 neurons as well). What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
-that is false has a *witness*: a point of its box where it fails. `verifair.checker.check` defines what each statement means;
+that is false has a *witness*: a point of its box where it fails. `verifair.checker.kinds.proofs` defines what each statement means;
 float32 says whether it is claimed of every float32 evaluation as well.
 """
 

@@ -1,169 +1,132 @@
-"""The re-checker: does a certificate prove what it says?
+"""The re-checker: does a file of proofs prove what it states? One door for every kind of file.
 
 Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact arithmetic and
-the schema. The engine's neuron branching uses the checker's kernel: a proof by neuron
-branching is not yet checked by independent code.
-
-For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
-(one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
-
-    observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
-    no-flip    x is not decided i where x' is decided j. For i > j: not (g(x) > 0 >= g(x')), which holds where -g(x) >= 0, or
-               g(x') > 0, or (g(x') - g(x)) / 2 >= 0; for i < j the tie is i's: not (g(x) >= 0 > g(x')), which holds where
-               -g(x) > 0, or g(x') >= 0, or (g(x') - g(x)) / 2 >= 0. With the query's signs "strict" all three may be 0
-    factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`kinds.counterfactuals`)
-
-at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
-claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
-exact arithmetic decides. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds the
-statement false. Every proof is about the real-valued function of the stored weights, at every input that the
-raw box maps to; one that claims to be certified for float32 is confirmed only where its rows exceed the rounding of every float32
-evaluation (`kernel.float32`).
+the schema. A file may be anything: it is told apart before anything is read of it, and only the rule of its kind is loaded
+(`verifair.checker.kind`). What each kind states is defined in its module of `verifair.checker.kinds`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+import gzip
+import json
+import re
+import zlib
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from pydantic import ValidationError
 
-from encoders.network import Array, Network
-from verifair.checker.certificate import Certificate, Claim, Counterexample
-from verifair.checker.kernel.boxes import LeafChecker
-from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
-from verifair.checker.kernel.phases import phase_flaw
-from verifair.checker.kinds.counterfactuals import counterfactual_task, decisions_missing, query_flaw
-from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
-from verifair.checker.tree import PhaseTree
+from encoders.network import Network
+from verifair.checker.envelope import of_another_version
+from verifair.checker.kind import KINDS, Kind, kind
+from verifair.checker.report import CheckReport, Progress
+from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
-LEAVES_HELD = 2048
-"""Leaves held in memory at once, unless one tree has more."""
+if TYPE_CHECKING:
+    from verifair.checker.envelope import Envelope
+
+EXPECTED = "expected a certificate (.json, .json.gz), or a store of certify --partition"
+SQLITE = b"SQLite format 3\0"
+STORE, PLAIN, QUERY = "verifair-partition", "verifair-certificate", "verifair-vnnlib-certificate"
+"""Formats without their versions: of SQLite files, of JSON that does not name its own, and of answers to VNN-LIB queries."""
+GZIP = b"\x1f\x8b"
+NAMED = re.compile(rb'"format"\s*:\s*"([^"\\]{1,80})"')
+HEAD = 1 << 16
+"""Bytes among which a certificate names its format: it is the first key that we write."""
 
 
 def check(
-    certificate: Certificate | str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
+    file: Envelope | str | Path, *, network: Network, schema: Schema, partial: bool = False, progress: Progress | None = None
 ) -> CheckReport:
-    """Re-prove a certificate. CertificateError when a file is no certificate at all; what is wrong with one is reported.
+    """Prove again what a file of proofs states, of whichever kind it is.
 
-    progress is called with the number of proofs done and of all proofs.
+    Requires: a certificate, or the path of one or of a store of `certify_partition`, with the network and the schema it is about.
+    Returns: the report: the file's statement in words, how much of its question it answers, and what is wrong with which proof.
+    CertificateError for a file that is none of ours, or of another version. partial: accept a file that leaves a part of its
+    question open. progress is called with what is done and all there is to do, counted as the kind counts.
+    Method: the rule of the file's kind (`verifair.checker.kinds`).
+    Sound? Yes: what is accepted is true.   Complete? No: bounds may not confirm what is true.
     """
-    started = time.perf_counter()
-    given = certificate if isinstance(certificate, Certificate) else Certificate.load(certificate)
-    count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
-    leaves = sum(int((p.evidence.feature == -1).sum()) for p in given.proofs if isinstance(p.evidence, PhaseTree))
-    found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
-    if not found:
-        for done, group in _groups(given, network, schema, found):
-            leaves += len(group.task)
-            found += LeafChecker(network, schema.domain, group).run()
-            if progress is not None:
-                progress(done, len(given.proofs))
-        found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
-    float32 = sum(proof.float32 for proof in given.proofs)
-    return CheckReport.of(
-        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, float32=float32
-    )
+    one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
+    given = file if not isinstance(file, str | Path) else _loaded(one, Path(file))
+    report = one.check(given, network=network, schema=schema, progress=progress)
+    statement = one.statement(given, schema, network.outputs)
+    return replace(report, format=one.format, statement=statement, partial=partial)
 
 
-def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
-    """Yield reasons for which the proofs need not be looked at."""
-    yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
-    if schema.domain.columns != network.inputs:
-        return
-    if isinstance(certificate.query, BoxQuery):
-        if not certificate.extent.whole:
-            yield "a certificate about a box answers the whole query: nothing of it can be undecided or not reached"
-        missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
-        if missing is not None:
-            yield missing
-    elif isinstance(certificate.query, CounterfactualQuery):
-        flaw = query_flaw(certificate.query, network, schema)
-        yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
+def kind_of(path: Path) -> Kind:
+    """Return the kind that a file claims to be; its own reader decides whether it is. CertificateError when it is none."""
+    if path.is_dir():
+        raise CertificateError(f"{path}: is a folder; {EXPECTED}: name a file in it")
+    if not path.is_file():
+        raise CertificateError(f"{path}: there is no such file; {EXPECTED}")
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if not head:
+        raise CertificateError(f"{path}: is empty; {EXPECTED}: run the verb that wrote it again")
+    if head.startswith(SQLITE):
+        return kind(STORE)
+    zipped = head.startswith(GZIP)
+    if zipped != path.name.endswith(".gz"):
+        found = "is compressed by gzip, but its name does not end" if zipped else "is not compressed by gzip, but its name ends"
+        raise CertificateError(f"{path}: {found} in .gz; {EXPECTED}: rename it, or name another file")
+    if zipped:
+        try:
+            with gzip.open(path) as unpacked:
+                head = unpacked.read(HEAD)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise CertificateError(f"{path}: is a damaged gzip file; {EXPECTED}: copy it again, or run again") from error
+    named = NAMED.search(head)
+    return _named(path, head, named.group(1).decode(errors="replace") if named else "")
 
 
-def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
-    """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
-    held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
-    count = 0
-    for number, proof in enumerate(certificate.proofs):
-        if isinstance(proof.evidence, Counterexample):
-            continue  # see _wrong_counterexamples
-        task = _task(proof.statement, certificate.query, network, schema)
-        leaves: tuple[Array, Array, Array] | str
-        if isinstance(task, str):
-            leaves = task
-        elif isinstance(proof.evidence, PhaseTree):
-            flaw = phase_flaw(proof.evidence, task, network, schema.domain, float32=proof.float32)
-            if flaw is None:
-                continue
-            leaves = flaw
-        elif isinstance(proof.evidence, Claim):
-            leaves = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
-        else:
-            leaves = leaves_of(proof.evidence, task, schema.domain)
-        if isinstance(leaves, str) or isinstance(task, str):
-            found.append(Rejection(proof=number, reason=str(leaves)))
-        else:
-            held.append((number, proof.float32, task, leaves))
-            count += len(leaves[2])
-        if count >= LEAVES_HELD:
-            yield number + 1, _gathered(held)
-            held, count = [], 0
-    if held:
-        yield len(certificate.proofs), _gathered(held)
+def _named(path: Path, head: bytes, name: str) -> Kind:
+    """Return the kind of a JSON file that begins with `head` and names its format so. CertificateError when it is none."""
+    family = name.rpartition("/")[0]
+    known = kind(family) if family in KINDS else None
+    if known is not None and known.format == name and family != STORE:
+        return known
+    if not head.lstrip().startswith(b"{"):
+        raise CertificateError(f"{path}: is neither JSON with a certificate nor SQLite; {EXPECTED}: name another file")
+    if known is not None and known.format != name:
+        raise CertificateError(f"{path}: {of_another_version(name, known.format)}")
+    if family == QUERY:
+        raise CertificateError(f"{path}: is about a VNN-LIB query: re-prove it with verifair verify QUERY --check {path}")
+    if name or len(head) < HEAD:
+        found = f"names {name!r} as its format" if name else "names no format"
+        *others, last = (kind(one).format for one in KINDS if one != STORE)
+        ours = f"{', '.join(others)} or {last}, as pba, certify, kmax and cec write"
+        raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
+    return kind(PLAIN)  # somebody sorted the keys of a large one
 
 
-def _repeated(certificate: Certificate) -> Iterator[Rejection]:
-    """Yield which proofs have a statement that another one had before: such a file counts it twice."""
-    first: dict[str, int] = {}
-    for number, proof in enumerate(certificate.proofs):
-        earlier = first.setdefault(proof.key, number)
-        if earlier != number:
-            yield Rejection(proof=number, reason=f"its statement is that of proof {earlier}")
+def _loaded(one: Kind, path: Path) -> Any:
+    """What a kind's own reader reads of a file; what is wrong is said in the file's words, not in the reader's."""
+    try:
+        return one.load(path)
+    except CertificateError as error:
+        flaw = _flaw(error.__cause__)
+        expected = f"expected a {one.format} file as verifair writes it"
+        raise CertificateError(f"{path}: {flaw}; {expected}: copy it again, or run again") from error
 
 
-def _wrong_counterexamples(certificate: Certificate, network: Network, schema: Schema) -> Iterator[Rejection]:
-    """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
-    asked: list[tuple[int, Task, Array]] = []
-    for number, proof in enumerate(certificate.proofs):
-        if not isinstance(proof.evidence, Counterexample):
-            continue
-        task, x = _task(proof.statement, certificate.query, network, schema), np.array(proof.evidence.x)
-        if isinstance(task, str):
-            yield Rejection(proof=number, reason=task)
-        elif not isinstance(certificate.query, RowsQuery):
-            yield Rejection(proof=number, reason=f"a {certificate.query.kind} certificate holds no counterexamples")
-        elif len(x) != len(task.lower) or not ((task.lower <= x) & (x <= task.upper)).all():
-            yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} lies outside the statement's box")
-        else:
-            asked.append((number, task, x))
-    for start in range(0, len(asked), LEAVES_HELD):
-        part = asked[start : start + LEAVES_HELD]
-        points = _gathered([(number, False, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
-        second = points.tasks.second(points.task, points.lower)
-        good = schema.domain.legal(points.lower) & schema.domain.legal(second)
-        good &= LeafChecker(network, schema.domain, points).failing(good)
-        for (number, _, x), is_good in zip(part, good, strict=True):
-            if not is_good:
-                yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
-
-
-def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
-    """Return what a statement asks for, or why it may not be asked."""
-    if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
-        return counterfactual_task(statement, query, network, schema)
-    if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):
-        return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
-    return task_of(statement, query, network, schema)
-
-
-def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]) -> Leaves:
-    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for *_, leaves in held), strict=True))
-    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for *_, leaves in held])
-    proof, tasks = np.array([number for number, *_ in held], dtype=np.int64), Tasks.of([one for _, _, one, _ in held])
-    float32 = np.array([claimed for _, claimed, _, _ in held], dtype=bool)[task]
-    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)
+def _flaw(cause: BaseException | None) -> str:
+    match cause:
+        case ValidationError():
+            first = cause.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("_")) or "its content"
+            return f"{place} {'is missing' if first['type'] == 'missing' else 'is not what it should be'}"
+        case json.JSONDecodeError():
+            return f"is damaged: its JSON breaks off or is malformed at line {cause.lineno}, column {cause.colno}"
+        case EOFError() | zlib.error() | gzip.BadGzipFile():
+            return "is a damaged gzip file"
+        case UnicodeDecodeError():
+            return "is damaged: it is not UTF-8 text"
+        case RecursionError():
+            return "is nested too deeply"
+        case OSError():
+            return f"cannot be read ({cause.strerror or cause})"
+        case _:
+            return f"is damaged ({cause})"  # the reader's own words: arrays of unequal length, a file too large, NaN

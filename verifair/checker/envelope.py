@@ -200,6 +200,11 @@ def about_another(what: str, sha256: str, given: str) -> str:
     return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
 
 
+def of_another_version(found: str, expected: str) -> str:
+    """Return what to say of a file that another version wrote."""
+    return f"is a file of another version ({found}), expected {expected}: write it again with this version"
+
+
 def semantics(network: Network) -> str:
     """Return what a proof about this network is a proof about."""
     text = "real-valued function of the stored float32 weights"

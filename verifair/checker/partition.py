@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Domain
-from verifair.checker.envelope import Extent
+from verifair.checker.envelope import Extent, of_another_version
 from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/2"
@@ -370,11 +370,6 @@ def extent_of(about: dict[str, Any], total: int, counts: Iterable[int]) -> Exten
     return Extent.of(
         about, proved=proved, refuted=refuted, undecided=undecided, not_reached=max(0, total - undecided - proved - refuted)
     )
-
-
-def of_another_version(found: str, expected: str) -> str:
-    """Return what to say of a file that another version wrote."""
-    return f"is a file of another version ({found}), expected {expected}: write it again with this version"
 
 
 def damaged(first: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from verifair.checker.envelope import Extent
 
+NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 Progress = Callable[[int, int], None]
 """Called with what is done, and all there is to do."""
 
@@ -29,7 +30,7 @@ class CheckReport:
 
     extent: how much of the question is answered, counted from the file.   unit: what is counted.
     partial: the statement about what is decided was asked for, not one about all that was asked.
-    refuted: of the proofs, those that are counterexamples.
+    refuted: of the proofs, those that are counterexamples.   format, statement: of the file, and what it states in words.
     float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
     about the real-valued function only.
     """
@@ -43,6 +44,8 @@ class CheckReport:
     partial: bool = False
     float32: int | None = None
     refuted: int = 0
+    format: str = ""
+    statement: str = ""
 
     @property
     def claimed(self) -> int:
@@ -63,6 +66,24 @@ class CheckReport:
         counts = [(left.not_reached, "not reached"), (left.undecided, "undecided")]
         said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
         return f"{left.decided:,} of {left.total:,} {self.unit} are decided; {said}"
+
+    @property
+    def verdict(self) -> str:
+        """What became of the file, in capitals."""
+        if not self.rejections:
+            return "ACCEPTED" if self.extent.whole else "PARTIALLY ACCEPTED" if self.partial else "INCOMPLETE"
+        if [one.reason for one in self.rejections] == [NOTHING_DECIDED]:
+            return "NOTHING TO ACCEPT"
+        # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
+        return "CLAIMED, NOT RE-PROVABLE" if len(self.rejections) == self.claimed > 0 else "REJECTED"
+
+    @property
+    def left_out(self) -> str:
+        """What the statement leaves out of its question, and what that means; empty where it answers all of it."""
+        if self.missing is None:
+            return ""
+        alone = f"--partial accepts the statement about the decided {self.unit} only"
+        return f"{self.missing}; {'nothing is stated about those' if self.partial else alone}"
 
     @classmethod
     def of(

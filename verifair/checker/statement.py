@@ -1,6 +1,6 @@
 """What certificates state, and the queries that their statements answer. Everything is in raw units and schema order.
 
-What a statement about rows or boxes means is defined in `verifair.checker.check`, counterfactual decisions here:
+What a statement about rows or boxes means is defined in `verifair.checker.kinds.proofs`, counterfactual decisions here:
 
 The counterfactual of a raw row x under do(a := a') with coefficients theta, one for each term of the equations, in their order:
 

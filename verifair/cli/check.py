@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,26 +67,26 @@ class CheckAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Prove again what a file states; exit with 1 where that is not accepted."""
     from encoders.onnx.reader import read_onnx
-    from verifair import datasets
-    from verifair.cli.check_file import checked, kind_of, left_out, verdict
-    from verifair.cli.output import console, save_answer
+    from verifair.checker.check import check, kind_of
+    from verifair.checker.words import counted, float32_words
+    from verifair.cli.output import console, progress_bar, save_answer
     from verifair.schema.schema import Schema
-    from verifair.systems.words import counted, float32_words
     from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
     kind = kind_of(settings.certificate)
     if settings.demo is not None:
+        from verifair import datasets
+
         network, schema = read_onnx(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
     elif settings.model is None or settings.schema_file is None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
         network, schema = read_onnx(settings.model), Schema.load(settings.schema_file)
     screen = console()
-    with keeping("nothing is accepted"):
-        statement, found = checked(settings.certificate, kind, network, schema)
-        report = replace(found, partial=settings.partial)
-    screen.print(statement, soft_wrap=True, markup=False)
+    with keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
+        report = check(settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress)
+    screen.print(report.statement, soft_wrap=True, markup=False)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}", markup=False)
     if len(report.rejections) > 10:
@@ -95,13 +94,13 @@ def run(system: System, given: dict[str, Any]) -> None:
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
     done = f"{proofs}, {leaves} re-proved in {report.seconds:.1f} s"
     if report.rejections or report.missing is None:
-        screen.print(f"{verdict(report)}: {done}")
+        screen.print(f"{report.verdict}: {done}")
     else:
-        screen.print(f"{done}\n{verdict(report)}: {left_out(report)}", soft_wrap=True)
+        screen.print(f"{done}\n{report.verdict}: {report.left_out}", soft_wrap=True)
     if report.accepted and report.float32 is not None:
         screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
     answer = CheckAnswer(
-        accepted=report.accepted, format=kind, statement=statement, extent=report.extent, unit=report.unit,
+        accepted=report.accepted, format=report.format, statement=report.statement, extent=report.extent, unit=report.unit,
         partial=report.partial, missing=report.missing, claimed=report.claimed, proofs=report.proofs,
         float32=report.float32, leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
     )

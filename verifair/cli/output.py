@@ -23,7 +23,6 @@ from rich.progress import (
 )
 
 from verifair.cli.command import option_name
-from verifair.engine.parallel import check_address
 from verifair.errors import QueryError
 from verifair.systems.files import save_json, save_table, save_text
 from verifair.systems.result import Answer, SystemAnswer
@@ -47,7 +46,8 @@ def check(system: System, run: Run, settings: Settings) -> None:
             raise QueryError(f"--out {run.out}: is a file; name a folder")
         check_outputs({"--out": run.out / text_file(system)})
     check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
-    budget(run.timeout, run.nodes, run.seed)
+    if {"timeout", "nodes", "seed"} & set(system.run):
+        budget(run.timeout, run.nodes, run.seed)
 
 
 def check_workers(jobs: int, cluster: str | None) -> None:
@@ -55,6 +55,8 @@ def check_workers(jobs: int, cluster: str | None) -> None:
     if cluster is not None and jobs > 1:
         raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
     if cluster is not None:
+        from verifair.engine.parallel import check_address
+
         check_address(cluster)
 
 

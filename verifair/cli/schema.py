@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from verifair.checker.kind import KINDS, Kind, kind
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.systems.result import json_schema
@@ -69,36 +70,38 @@ TYPES = {
     "audit": "verifair.audit.result:AuditResult",
     "bench": "verifair.bench.answer:BenchAnswer",
     "bench-list": "verifair.bench.answer:BenchListAnswer",
-    "certificate": "verifair.checker.certificate:FILE",
-    "kmax-certificate": "verifair.checker.kmax_certificate:FILE",
     "vnnlib-certificate": "verifair.interop.certificate:FILE",
-    "consistency-certificate": "verifair.checker.consistency_certificate:FILE",
 }
-"""What has a JSON schema beside the answers of systems: name -> its type."""
+"""What has a JSON schema beside the answers of systems and the kinds of certificates: name -> its type."""
 TITLES = {
     "audit": "verifair audit: the JSON beside the page",
-    "certificate": "Files of proofs about fairness, bias, robustness and counterfactuals",
-    "kmax-certificate": "Files of proofs of an upper bound of k",
     "vnnlib-certificate": "Files of proofs that a VNN-LIB query is unsat",
-    "consistency-certificate": "Files of proofs of consistent explanations",
 }
 """Those whose title is not that of a verb's --json."""
 
 
 def names() -> list[str]:
     """Return what there is a schema for, in alphabetical order."""
-    return sorted([*TYPES, *_answers()])
+    return sorted([*TYPES, *_answers(), *_kinds()])
 
 
 def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of an answer or a file of proofs. Raises QueryError where there is none of this name."""
     if name not in names():
         raise QueryError(f"there is no JSON schema {name!r}; expected one of {', '.join(names())}")
+    if name in _kinds():
+        return json_schema(name, _kinds()[name].title, _kinds()[name].file)
     made_of: Any = _answers().get(name)
     if made_of is None:
         module, _, attribute = TYPES[name].partition(":")
         made_of = getattr(import_module(module), attribute)
     return json_schema(name, TITLES.get(name, f"verifair {name.replace('-', ' --', 1)} --json"), made_of)
+
+
+def _kinds() -> dict[str, Kind]:
+    """Return the kinds of files that are JSON, by the names of their schemas."""
+    every = {name.removeprefix("verifair-"): kind(name) for name in KINDS}
+    return {name: one for name, one in every.items() if one.file is not None}
 
 
 def _answers() -> dict[str, Any]:

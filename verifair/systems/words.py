@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verifair.checker.statement import Signs
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Standing, WitnessRow
@@ -28,19 +27,6 @@ def of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
 
 
-def float32_words(certified: int, proofs: int) -> str:
-    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 in any order ..."."""
-    if proofs == 1:
-        held = "The proof holds for float32 in any order of summation" if certified else "The proof"
-        return held if certified else f"{held} is about the real-valued function only, not about float32"
-    many = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
-    rest = proofs - certified
-    if not certified:
-        return f"None of {proofs:,} proofs is certified for float32: they are about the real-valued function only"
-    others = "" if not rest else "; the other is" if rest == 1 else "; the others are"
-    return f"{many} proofs hold for float32 in any order of summation{others}{' about the real-valued function only' * (rest > 0)}"
-
-
 def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -53,18 +39,6 @@ def moves(schema: Schema, still: Sequence[str]) -> str:
     """What one unit of delta moves: "duration by 1 months, credit-amount by 100 DM"."""
     steps = zip(schema.features, schema.steps(still), strict=True)
     return ", ".join(f"{f.name} by {step:g}{f' {f.unit_name}' if f.unit_name else ''}" for f, step in steps if step)
-
-
-def decided(signs: Signs | None, outputs: int) -> str:
-    """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
-
-    outputs: logits of the network.
-    """
-    if signs is None:
-        return ""
-    logit = "logit" if outputs == 1 else "difference of the logits"
-    ties = "" if signs == "deployed" else ", negative < 0; ties count on neither side"
-    return f" (positive means {logit} > 0{ties})"
 
 
 def firmly(standing: Standing) -> str:
@@ -113,11 +87,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """ "1 proof", "2,000 proofs"."""
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def rounded(value: float, *, up: bool, digits: int = 5) -> str:

@@ -9,14 +9,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from solvers.outcome import Budget
 from verifair.checker.envelope import Extent
-from verifair.checker.report import CheckReport
 from verifair.errors import QueryError
 from verifair.systems.files import file_name
 from verifair.systems.findings import Evidence, Standing
+
+if TYPE_CHECKING:
+    from encoders.network import Network
+    from solvers.outcome import Budget
+    from verifair.schema.schema import Schema
 
 Progress = Callable[[int, int], None]
 Tell = Callable[[str, int, int], None]
@@ -160,22 +163,24 @@ class Work:
         old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
         return f"no certificate was written: {why}{old}"
 
-    def keep(self, name: str, certificate: Saves, proves: str, check: Callable[[Path, Progress], CheckReport]) -> Evidence:
-        """Save a certificate beside the page, and have it checked from its file. check(path, progress): the separate checker."""
+    def keep(self, name: str, certificate: Saves, proves: str, network: Network, schema: Schema) -> Evidence:
+        """Save a certificate beside the page, and have the separate checker check it from its file."""
         assert self.folder is not None
         path = self.folder / name
         half = path.with_name(f"part-{name}")  # the suffix says how it is written
         certificate.save(half)
         half.replace(path)
-        return self.checked(name, proves, check)
+        return self.checked(name, proves, network, schema)
 
-    def checked(self, name: str, proves: str, check: Callable[[Path, Progress], CheckReport]) -> Evidence:
+    def checked(self, name: str, proves: str, network: Network, schema: Schema) -> Evidence:
         """Return the evidence in a file that is there already."""
+        from verifair.checker.check import check
+
         assert self.folder is not None
         path, missing = self.folder / name, None
         said: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
         try:
-            report = check(path, self.stopping(f"re-checking {name}"))
+            report = check(path, network=network, schema=schema, progress=self.stopping(f"re-checking {name}"))
             said = "rejected" if report.rejections else "accepted" if report.accepted else "accepted in part"
             missing = report.missing
         except OutOfTime:
@@ -189,6 +194,8 @@ class Work:
 
 def budget(seconds: float, nodes: int | None, seed: int) -> Budget:
     """Return the limits of a run. Raises QueryError for those that no run can have."""
+    from solvers.outcome import Budget
+
     try:
         return Budget(seconds=seconds, nodes=nodes, seed=seed)
     except ValueError as error:

@@ -17,15 +17,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from encoders.network import Array, Integers, Network
 from encoders.problem import Batched, Domain
-from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
+from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.words import exactly
 from verifair.schema.schema import Schema
 
 EPSILON = 1e-8
@@ -52,15 +53,14 @@ class _BoxPairs(Batched):
 
 
 def check_consistency(
-    certificate: ConsistencyCertificate | str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
+    given: ConsistencyCertificate, *, network: Network, schema: Schema, progress: Progress | None = None
 ) -> CheckReport:
-    """Re-prove a certificate. CertificateError when a file is no certificate at all; what is wrong with one is reported.
+    """Prove a certificate again.
 
     progress is called with the number of pairs done and of all pairs.
     """
     network.require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
-    given = certificate if isinstance(certificate, ConsistencyCertificate) else ConsistencyCertificate.load(certificate)
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     boxes = 0
     if not found:
@@ -387,3 +387,21 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
     gram = float(np.abs(v @ v.T).sum()) + 2.0**-50 * (len(d) + len(v) ** 2 + 32) * float(hull @ hull) + TINY
     radius = float(np.sqrt(gram)) * (1 + 2.0**-48) + outside
     return ExplanationBounds(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)
+
+
+def _statement(given: ConsistencyCertificate, schema: Schema, outputs: int) -> str:
+    """What the file states, in words."""
+    query = given.query
+    units = f"{exactly(query.delta)} unit" + "s" * (query.delta != 1)
+    where = f"wherever both move within {units}" if query.delta else "as they are"
+    return (
+        f"It states: {len(given):,} of {given.extent.total:,} pairs of people asked about, {where}, are decided alike, with scores "
+        f"of their explanations (exact integrated gradients from the file's baselines) below {exactly(query.threshold)}; nothing "
+        "about other rows."
+    )
+
+
+KIND = Kind(
+    format=ConsistencyCertificate.FORMAT, counts="pairs", load=ConsistencyCertificate.load, check=check_consistency,
+    statement=_statement, file=FILE, title="Files of proofs of consistent explanations",
+)

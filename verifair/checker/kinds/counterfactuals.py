@@ -17,9 +17,10 @@ import numpy as np
 
 from encoders.network import Array, Network
 from encoders.problem import Domain
-from verifair.checker.certificate import Proof
+from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.kernel.leaves import Task, asked_of, classes_of
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
+from verifair.checker.words import category, exactly
 from verifair.schema.schema import Schema
 
 MAX_PIECES = 100_000
@@ -246,3 +247,36 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
     if not all(low < b and a < high if a < b else low <= a <= high for (a, b), (low, high) in ends):
         return None
     return next(((k, at) for k, ((a, b), faces) in enumerate(ends) for at in faces if a < at < b), None)
+
+
+def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: Schema) -> str:
+    """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
+    own: dict[object, int] = {}
+    other: dict[object, int] = {}
+    for proof in given.proofs:
+        one = proof.statement
+        if isinstance(one, CounterfactualStatement):
+            (own if one.goal == "factual" else other)[one.row, one.also] = one.classes[0]
+    flips = sum(other.get(row) != decided for row, decided in own.items())
+    known = {feature.name for feature in schema.features}
+    to = ", ".join(f"{name} = {_set_to(query, schema, name, value, known)}" for name, value in query.do.items())
+    left = "".join(
+        f"; {count:,} {what}"
+        for count, what in (
+            (given.extent.refuted, "more would be decided in both ways within the intervals, which the file does not show"),
+            (given.extent.undecided, "more are undecided"),
+        )
+        if count
+    )
+    return (
+        f"It states: with {to}, and what that causes, {flips:,} of {len(own):,} rows would be decided otherwise and "
+        f"{len(own) - flips:,} as they are, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
+        f"their intervals (which the file calls: {query.origin}){left}; nothing about other rows."
+    )
+
+
+def _set_to(query: CounterfactualQuery, schema: Schema, name: str, value: float, known: set[str]) -> str:
+    if name in known:
+        return exactly(value) if schema[name].numeric else category(schema, name, value)
+    words = query.also.get(name, ())
+    return words[int(value)] if words and value.is_integer() and 0 <= value < len(words) else f"{value:g}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from math import prod
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -25,9 +25,11 @@ from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
 from encoders.problem import Domain, Regions
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
+from verifair.checker.kind import Kind
+from verifair.checker.kmax_certificate import FILE, BucketQuery, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import leaf_regions
+from verifair.checker.words import where
 from verifair.schema.schema import Schema
 
 PAIRS = 1024
@@ -40,16 +42,13 @@ DEPTH = 6
 """How often a slice of the reference's logits is halved before its count stands."""
 
 
-def check_kmax(
-    certificate: KmaxCertificate | str | Path, *, network: Network, schema: Schema, progress: Progress | None = None
-) -> CheckReport:
-    """Re-prove a certificate. CertificateError when a file is no certificate at all; what is wrong with one is reported.
+def check_kmax(given: KmaxCertificate, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
+    """Prove a certificate again.
 
     progress is called with the number of leaves done and of all leaves.
     """
     network.require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
-    given = certificate if isinstance(certificate, KmaxCertificate) else KmaxCertificate.load(certificate)
     flaw = None
     if network.outputs > 2:
         flaw = f"the network has {network.outputs} logits: buckets of one probability need one or two"
@@ -307,3 +306,21 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: D
         return found
     nodes, regions = found
     return CountedLeaves(lower=regions.lower, upper=regions.upper, claim=tree.bound[nodes].astype(np.int64))
+
+
+def _statement(given: KmaxCertificate, schema: Schema, outputs: int) -> str:
+    """What the file states, in words."""
+    query = given.query
+    known = {feature.name for feature in schema.features}
+    every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0
+    of = f"{len(query.combinations)} of {every}" if every > len(query.combinations) else f"all {len(query.combinations)}"
+    return (
+        f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
+        f"{of} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."
+    )
+
+
+KIND = Kind(
+    format=KmaxCertificate.FORMAT, counts="leaves", load=KmaxCertificate.load, check=check_kmax, statement=_statement, file=FILE,
+    title="Files of proofs of an upper bound of k",
+)

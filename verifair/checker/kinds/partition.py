@@ -27,10 +27,23 @@ from verifair.checker.envelope import Extent, about_another
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw
-from verifair.checker.partition import ARRAYS, PROVED, VIOLATED, WRITTEN, Chunk, Partition, PartitionStore, damaged, extent_of
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.kind import Kind
+from verifair.checker.partition import (
+    ARRAYS,
+    FORMAT,
+    PROVED,
+    VIOLATED,
+    WRITTEN,
+    Chunk,
+    Partition,
+    PartitionStore,
+    damaged,
+    extent_of,
+)
+from verifair.checker.report import NOTHING_DECIDED, CheckReport, Progress, Rejection
 from verifair.checker.statement import Signs
 from verifair.checker.tree import PhaseTree, leaf_regions
+from verifair.checker.words import decided, where
 from verifair.errors import CertificateError
 from verifair.schema.schema import Schema
 
@@ -40,7 +53,6 @@ MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
 """Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
 PARTS_HELD, NODES_HELD = 2048, 1 << 15
 """Parts, and nodes of their trees, that chunks are joined up to before they are checked; a chunk is never cut."""
-NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -393,3 +405,29 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, sche
         for k, part in enumerate(parts.tolist())
         if not good[k]
     ]
+
+
+def _statement(path: Path, schema: Schema, outputs: int) -> str:
+    """What the file states, in words."""
+    with PartitionStore(path) as store:
+        about, found = store.about, store.extent
+    protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
+    epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
+    rule: Signs = "strict" if about.get("signs") == "strict" else "deployed"
+    what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
+    with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
+    near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
+    near += decided(rule, outputs) if epsilon is None else ""
+    open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
+    left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
+    try:
+        place = where({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
+    except (TypeError, ValueError, AttributeError):
+        place = "in a box that it does not describe"  # of a file that is rejected
+    return (
+        f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); some does in "
+        f"each of {found.refuted:,} others{left}; the parts lie {place}."
+    )
+
+
+KIND = Kind(format=FORMAT, counts="chunks", load=Path, check=check_partition, statement=_statement)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from verifair.checker.envelope import semantics
-from verifair.checker.kinds.consistency import check_consistency
 from verifair.systems.cec import plots
 from verifair.systems.cec.certified import TIME
 from verifair.systems.cec.result import CecResult, CertifiedPairs
@@ -111,7 +110,7 @@ def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -
     proof = work.keep(
         f"cec-{called(name)}.json.gz", found.found.certificate,
         f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {there}.",
-        lambda path, tell: check_consistency(path, network=subject.network, schema=subject.schema, progress=tell),
+        subject.network, subject.schema,
     )
     text = (
         f"{firmly(standing(proof))}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay "

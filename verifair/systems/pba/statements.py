@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from verifair.checker.check import check
 from verifair.checker.envelope import semantics
+from verifair.checker.words import counted, float32_words
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
@@ -18,7 +18,7 @@ from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
 from verifair.systems.pba.solve import solve
 from verifair.systems.subject import Subject
-from verifair.systems.words import counted, firmly, float32_words, moves, of, percent, units
+from verifair.systems.words import firmly, moves, of, percent, units
 from verifair.systems.work import Work, called, standing
 
 FOUR_FIFTHS = 0.8
@@ -77,7 +77,7 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
         f"pba-{what}-{called(one.sensitive)}.json.gz", certificate_of(one.query, result.table, one.verdicts),
         f"{counted(proofs, 'proof', 'proofs')} of {of_what} by {one.sensitive}. "
         f"{float32_words(int((one.verdicts['float32'] == 1).sum()), proofs)}.",
-        lambda path, tell: check(path, network=result.network, schema=result.described, progress=tell),
+        result.network, result.described,
     )
     return _Proved(query=one.query, verdicts=one.verdicts, evidence=evidence)
 

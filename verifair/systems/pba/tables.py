@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.checker.envelope import semantics
+from verifair.checker.words import float32_words
 from verifair.engine.store import to_jsonl
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.result import PbaResult
-from verifair.systems.words import cell, float32_words
+from verifair.systems.words import cell
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 

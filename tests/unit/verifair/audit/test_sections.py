@@ -14,7 +14,7 @@ from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
 from verifair.checker.envelope import Extent
-from verifair.checker.report import CheckReport
+from verifair.checker.report import CheckReport, Progress
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
@@ -144,6 +144,9 @@ def work(folder: Path, seconds: float = 60.0) -> Work:
     )
 
 
+NETWORK, SCHEMA = network_of(([[1.0]], [0.0])), schema_of(integer("age", 0, 9))
+
+
 class Saved:
     """A certificate in name."""
 
@@ -156,24 +159,25 @@ def report(*rejections: object, undecided: int = 0) -> CheckReport:
     return CheckReport(proofs=1, leaves=1, rejections=rejections, seconds=0.0, extent=extent, unit="parts")  # type: ignore[arg-type]
 
 
-def test_only_what_the_checker_accepted_in_this_run_is_called_proved(tmp_path: Path) -> None:
-    accepted = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report())
+def test_only_what_the_checker_accepted_in_this_run_is_called_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(answer: CheckReport, seconds: float = 60.0) -> Evidence:
+        def check(file: Path, *, progress: Progress, **about: object) -> CheckReport:
+            assert about == {"network": NETWORK, "schema": SCHEMA}
+            progress(1, 2)
+            return answer
+
+        monkeypatch.setattr("verifair.checker.check.check", check)
+        return work(tmp_path, seconds).keep("a.json", Saved(), "p", NETWORK, SCHEMA)
+
+    accepted = kept(report())
     assert (accepted.checked, standing(accepted)) == ("accepted", Standing.PROVED)
     assert accepted.command == "verifair check r.files/a.json --demo german"
-    part = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report(undecided=2))
+    part = kept(report(undecided=2))
     assert (part.checked, part.missing) == ("accepted in part", "1 of 3 parts are decided; 2 undecided")
     assert part.command == "verifair check r.files/a.json --demo german --partial"
-    wrong = work(tmp_path).keep("a.json", Saved(), "p", lambda path, tell: report("no", undecided=2))
-    assert (wrong.checked, standing(wrong)) == ("rejected", Standing.CLAIMED)
-    rejected = work(tmp_path).keep("b.json", Saved(), "p", lambda path, tell: report("no"))
-    assert (rejected.checked, standing(rejected)) == ("rejected", Standing.CLAIMED)
-
-    def slow(path: Path, tell: object) -> CheckReport:
-        assert callable(tell)
-        tell(1, 2)
-        return report()
-
-    late = work(tmp_path, seconds=-1).keep("c.json", Saved(), "p", slow)
+    for rejected in (kept(report("no", undecided=2)), kept(report("no"))):
+        assert (rejected.checked, standing(rejected)) == ("rejected", Standing.CLAIMED)
+    late = kept(report(), seconds=-1)
     assert (late.checked, standing(late)) == ("not re-checked", Standing.CLAIMED)
     with pytest.raises(OutOfTime, match="1 of 2"):
         work(tmp_path, seconds=-1).stopping("searches")(1, 2)

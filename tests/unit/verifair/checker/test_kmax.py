@@ -14,7 +14,7 @@ from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.builders import integer, schema_of
 from tests.soundness.random_twins import nasty_network
-from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.check import check
 from verifair.checker.kmax_certificate import KmaxCertificate
 from verifair.checker.tree import Tree
 from verifair.engine.buckets.kmax import kmax
@@ -52,14 +52,14 @@ QUERY, CERTIFICATE = proved()
 
 
 def report(certificate: KmaxCertificate, network: Network = QUERY.network, schema: Schema = SCHEMA) -> str:
-    found = check_kmax(certificate, network=network, schema=schema)
+    found = check(certificate, network=network, schema=schema)
     assert found.accepted == (not found.rejections)
     return "; ".join(map(str, found.rejections))
 
 
 def test_true_certificate_is_accepted_and_counted() -> None:
     seen: list[tuple[int, int]] = []
-    found = check_kmax(CERTIFICATE, network=QUERY.network, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    found = check(CERTIFICATE, network=QUERY.network, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
     assert found.accepted
     assert found.leaves == (CERTIFICATE.tree.feature < 0).sum()
     assert seen[-1] == (found.leaves, found.leaves)

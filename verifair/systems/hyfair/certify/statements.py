@@ -12,9 +12,8 @@ from scipy.special import expit
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
 from verifair.checker.certificate import Proof
-from verifair.checker.check import check
 from verifair.checker.envelope import semantics
-from verifair.checker.kinds.partition import check_partition
+from verifair.checker.words import decided, float32_words
 from verifair.engine.partition import describe, run_key
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of, decisions, margin
@@ -34,7 +33,7 @@ from verifair.systems.hyfair.certify.solve import solve
 from verifair.systems.hyfair.certify.tables import how_many, others
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
-from verifair.systems.words import decided, firmly, float32_words, of, percent, rounded, value_words, witness_row
+from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 
 SHOWN = 300
@@ -231,7 +230,7 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             proof = work.keep(
                 f"certify-{called(name)}.json.gz", verdict.certificate,
                 f"{asked[0].upper()}{asked[1:]}, {where}. {_float32(verdict.certificate.proofs)}.",
-                lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
+                query.network, query.schema,
             )
             found.evidence.append(proof)
             text = f"{firmly(standing(proof))}: {asked}, {where}."
@@ -272,7 +271,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         bound = rounded(gap.upper, up=True, digits=4)
         proof = work.keep(
             f"gap-{called(name)}.json.gz", gap.certificate, f"No probability moves by more than {bound} with {name}, {where}.",
-            lambda path, tell: check(path, network=query.network, schema=query.schema, progress=tell),
+            query.network, query.schema,
         )
         found.evidence.append(proof)
         text = f"{firmly(standing(proof))}: {name} alone moves nobody's probability of {subject.favourable} by more than {bound}"
@@ -308,7 +307,7 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
     if parts.parts.proved or parts.parts.violated:
         proof = work.checked(
             work.store.name, f"In each part that is proved, {_asked(query)}; each refuted part holds an exact counterexample.",
-            lambda at, tell: check_partition(at, network=query.network, schema=query.schema, progress=tell),
+            query.network, query.schema,
         )
         found.evidence.append(proof)
     found.statements += list(_shares(query, parts, proof))

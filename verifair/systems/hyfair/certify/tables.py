@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from verifair.checker.words import counted, decided, float32_words
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
@@ -26,7 +27,7 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.verdicts import VerdictShape, WitnessShape
-from verifair.systems.words import counted, decided, float32_words, percent, rounded
+from verifair.systems.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.verdict import Reason
 from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
@@ -29,7 +28,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
     proof = work.keep(
         "kmax.json.gz", verdict.certificate,
         f"Nobody {inside}falls into more than {verdict.upper} of {buckets} outcome buckets by {who}{limits}.",
-        lambda path, tell: check_kmax(path, network=subject.network, schema=subject.schema, progress=tell),
+        subject.network, subject.schema,
     )
     row, k = _witness(subject, result), result.lower
     open_ = " The truth lies between the two: the time was up." if result.gap else ""

@@ -14,8 +14,8 @@ import pytest
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
+from verifair.checker.check import check
 from verifair.checker.consistency_certificate import ConsistencyCertificate
-from verifair.checker.kinds.consistency import check_consistency
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
@@ -181,7 +181,7 @@ def test_a_row_at_the_end_of_a_range_that_is_no_float32_stays_within_it() -> Non
 
 
 def report(given: ConsistencyCertificate | Path, network: Network = NETWORK, schema: Schema = SCHEMA) -> str:
-    found = check_consistency(given, network=network, schema=schema)
+    found = check(given, network=network, schema=schema)
     assert found.accepted == (not found.rejections and found.extent.whole)
     return "; ".join(map(str, found.rejections))
 
@@ -190,7 +190,7 @@ def report(given: ConsistencyCertificate | Path, network: Network = NETWORK, sch
 def test_a_true_certificate_is_accepted(delta: float) -> None:
     given = run(delta)[0].certificate
     seen: list[tuple[int, int]] = []
-    found = check_consistency(given, network=NETWORK, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
+    found = check(given, network=NETWORK, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
     assert replace(found, partial=True).accepted, found.rejections
     assert found.accepted == (len(given) == found.extent.total), "a pair without a proof is left out of the statement"
     assert found.proofs == len(given) > 0

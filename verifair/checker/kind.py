@@ -1,0 +1,59 @@
+"""The kinds of files of proofs, and the list of them.
+
+A kind is a module of `verifair.checker.kinds` with a name KIND: how the file is read, how it is checked, and what it states.
+From it come `vf.check`, `verifair check`, what the audit re-checks, and the JSON schema of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from encoders.network import Network
+from verifair.checker.report import CheckReport, Progress
+from verifair.schema.schema import Schema
+
+
+class Rule(Protocol):
+    """Proves again what a file states, and reports what is wrong with it."""
+
+    def __call__(self, given: Any, /, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of file.
+
+    format: its name and version, as files state it.   counts: what its progress counts.
+    load: reads it; CertificateError for what is none.   check: its rule, for what `load` gives.
+    statement: (what `load` gives, schema, logits of the network) -> what the file states, in a sentence.
+    file, title: its content as a type, and the title of its JSON schema; None where it is no JSON.
+    """
+
+    format: str
+    counts: str
+    load: Callable[[Path], Any]
+    check: Rule
+    statement: Callable[[Any, Schema, int], str]
+    file: TypeAdapter[Any] | None = None
+    title: str = ""
+
+
+KINDS: dict[str, str] = {
+    "verifair-certificate": "verifair.checker.kinds.proofs",
+    "verifair-kmax-certificate": "verifair.checker.kinds.kmax",
+    "verifair-consistency-certificate": "verifair.checker.kinds.consistency",
+    "verifair-partition": "verifair.checker.kinds.partition",
+}
+"""Format without its version -> the kind's module, imported when a file of it is met. A new kind is one more line here."""
+
+
+def kind(name: str) -> Kind:
+    """Return the kind of a format, named with or without its version."""
+    found: Kind = import_module(KINDS[name.partition("/")[0]]).KIND
+    return found

@@ -1,0 +1,197 @@
+"""The check of certificates: statements about rows or boxes, each with a tree, a solver's word or a counterexample.
+
+For two copies x and x' (x' = x but for the protected features in `prime`) and g = f_i - f_j
+(one logit: +f for classes (1, 0), -f for (0, 1)) the statements are
+
+    observed   g(x) - g(x') > 0          flipped   g(x') - g(x) > 0          robust   g(x) > 0, or >= 0 where i < j
+    no-flip    x is not decided i where x' is decided j. For i > j: not (g(x) > 0 >= g(x')), which holds where -g(x) >= 0, or
+               g(x') > 0, or (g(x') - g(x)) / 2 >= 0; for i < j the tie is i's: not (g(x) >= 0 > g(x')), which holds where
+               -g(x) > 0, or g(x') >= 0, or (g(x') - g(x)) / 2 >= 0. With the query's signs "strict" all three may be 0
+    factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`kinds.counterfactuals`)
+
+at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
+claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
+exact arithmetic decides. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds the
+statement false. Every proof is about the real-valued function of the stored weights, at every input that the
+raw box maps to; one that claims to be certified for float32 is confirmed only where its rows exceed the rounding of every float32
+evaluation (`kernel.float32`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from encoders.network import Array, Network
+from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
+from verifair.checker.kernel.boxes import LeafChecker
+from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
+from verifair.checker.kernel.phases import phase_flaw
+from verifair.checker.kind import Kind
+from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
+from verifair.checker.tree import PhaseTree
+from verifair.checker.words import counted, decided, exactly, where
+from verifair.schema.schema import Schema
+
+LEAVES_HELD = 2048
+"""Leaves held in memory at once, unless one tree has more."""
+
+
+def check_proofs(given: Certificate, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
+    """Prove a certificate again.
+
+    progress is called with the number of proofs done and of all proofs.
+    """
+    started = time.perf_counter()
+    count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
+    leaves = sum(int((p.evidence.feature == -1).sum()) for p in given.proofs if isinstance(p.evidence, PhaseTree))
+    found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
+    if not found:
+        for done, group in _groups(given, network, schema, found):
+            leaves += len(group.task)
+            found += LeafChecker(network, schema.domain, group).run()
+            if progress is not None:
+                progress(done, len(given.proofs))
+        found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
+    float32 = sum(proof.float32 for proof in given.proofs)
+    return CheckReport.of(
+        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, float32=float32
+    )
+
+
+def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
+    """Yield reasons for which the proofs need not be looked at."""
+    yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
+    if schema.domain.columns != network.inputs:
+        return
+    if isinstance(certificate.query, BoxQuery):
+        if not certificate.extent.whole:
+            yield "a certificate about a box answers the whole query: nothing of it can be undecided or not reached"
+        missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
+        if missing is not None:
+            yield missing
+    elif isinstance(certificate.query, CounterfactualQuery):
+        flaw = query_flaw(certificate.query, network, schema)
+        yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
+
+
+def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
+    """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
+    held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
+    count = 0
+    for number, proof in enumerate(certificate.proofs):
+        if isinstance(proof.evidence, Counterexample):
+            continue  # see _wrong_counterexamples
+        task = _task(proof.statement, certificate.query, network, schema)
+        leaves: tuple[Array, Array, Array] | str
+        if isinstance(task, str):
+            leaves = task
+        elif isinstance(proof.evidence, PhaseTree):
+            flaw = phase_flaw(proof.evidence, task, network, schema.domain, float32=proof.float32)
+            if flaw is None:
+                continue
+            leaves = flaw
+        elif isinstance(proof.evidence, Claim):
+            leaves = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
+        else:
+            leaves = leaves_of(proof.evidence, task, schema.domain)
+        if isinstance(leaves, str) or isinstance(task, str):
+            found.append(Rejection(proof=number, reason=str(leaves)))
+        else:
+            held.append((number, proof.float32, task, leaves))
+            count += len(leaves[2])
+        if count >= LEAVES_HELD:
+            yield number + 1, _gathered(held)
+            held, count = [], 0
+    if held:
+        yield len(certificate.proofs), _gathered(held)
+
+
+def _repeated(certificate: Certificate) -> Iterator[Rejection]:
+    """Yield which proofs have a statement that another one had before: such a file counts it twice."""
+    first: dict[str, int] = {}
+    for number, proof in enumerate(certificate.proofs):
+        earlier = first.setdefault(proof.key, number)
+        if earlier != number:
+            yield Rejection(proof=number, reason=f"its statement is that of proof {earlier}")
+
+
+def _wrong_counterexamples(certificate: Certificate, network: Network, schema: Schema) -> Iterator[Rejection]:
+    """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
+    asked: list[tuple[int, Task, Array]] = []
+    for number, proof in enumerate(certificate.proofs):
+        if not isinstance(proof.evidence, Counterexample):
+            continue
+        task, x = _task(proof.statement, certificate.query, network, schema), np.array(proof.evidence.x)
+        if isinstance(task, str):
+            yield Rejection(proof=number, reason=task)
+        elif not isinstance(certificate.query, RowsQuery):
+            yield Rejection(proof=number, reason=f"a {certificate.query.kind} certificate holds no counterexamples")
+        elif len(x) != len(task.lower) or not ((task.lower <= x) & (x <= task.upper)).all():
+            yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} lies outside the statement's box")
+        else:
+            asked.append((number, task, x))
+    for start in range(0, len(asked), LEAVES_HELD):
+        part = asked[start : start + LEAVES_HELD]
+        points = _gathered([(number, False, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
+        second = points.tasks.second(points.task, points.lower)
+        good = schema.domain.legal(points.lower) & schema.domain.legal(second)
+        good &= LeafChecker(network, schema.domain, points).failing(good)
+        for (number, _, x), is_good in zip(part, good, strict=True):
+            if not is_good:
+                yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
+
+
+def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
+    """Return what a statement asks for, or why it may not be asked."""
+    if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
+        return counterfactual_task(statement, query, network, schema)
+    if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):
+        return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
+    return task_of(statement, query, network, schema)
+
+
+def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]) -> Leaves:
+    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for *_, leaves in held), strict=True))
+    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for *_, leaves in held])
+    proof, tasks = np.array([number for number, *_ in held], dtype=np.int64), Tasks.of([one for _, _, one, _ in held])
+    float32 = np.array([claimed for _, claimed, _, _ in held], dtype=bool)[task]
+    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)
+
+
+def _statement(given: Certificate, schema: Schema, outputs: int) -> str:
+    """What the file states, in words."""
+    query = given.query
+    if isinstance(query, CounterfactualQuery):
+        return counterfactuals_statement(given, query, schema)
+    who = " and ".join(query.protected)
+    if not isinstance(query, BoxQuery):
+        sizes = ", ".join(map(exactly, query.delta))
+        of = f"{query.kind} by {who}," if who else query.kind
+        found = given.extent
+        proved = counted(found.proved + found.claimed, "proof", "proofs")
+        counts = (
+            (found.refuted, "refuted, with a counterexample of each in the file"),
+            (found.undecided, "undecided: no proof of those is in the file"), (found.not_reached, "not reached"),
+        )
+        rest = "".join(f", {count:,} {what}" for count, what in counts if count)
+        said = f"{proved} of {found.total:,} statements asked{rest}"
+        return f"It states: {said}, of {of} within {sizes} units; nothing about other rows."
+    near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
+    differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
+    if query.epsilon is None:
+        what = f"no decision flips {differ}{near}{decided(query.signs, outputs)}"
+    else:
+        moves = "log-odds move" if query.scale == "logit" else "probability moves"
+        what = f"no {moves} by more than {query.epsilon} {differ}{near}"
+    return f"It states: {what}; {where(query.box, schema)}."
+
+
+KIND = Kind(
+    format=Certificate.FORMAT, counts="proofs", load=Certificate.load, check=check_proofs, statement=_statement, file=FILE,
+    title="Files of proofs about fairness, bias, robustness and counterfactuals",
+)

@@ -1,0 +1,60 @@
+"""What files of proofs state, in words: the parts that sentences of several kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from verifair.checker.statement import Signs
+from verifair.schema.schema import Schema
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """ "1 proof", "2,000 proofs"."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def decided(signs: Signs | None, outputs: int) -> str:
+    """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
+
+    outputs: logits of the network.
+    """
+    if signs is None:
+        return ""
+    logit = "logit" if outputs == 1 else "difference of the logits"
+    ties = "" if signs == "deployed" else ", negative < 0; ties count on neither side"
+    return f" (positive means {logit} > 0{ties})"
+
+
+def float32_words(certified: int, proofs: int) -> str:
+    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 in any order ..."."""
+    if proofs == 1:
+        held = "The proof holds for float32 in any order of summation" if certified else "The proof"
+        return held if certified else f"{held} is about the real-valued function only, not about float32"
+    many = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
+    rest = proofs - certified
+    if not certified:
+        return f"None of {proofs:,} proofs is certified for float32: they are about the real-valued function only"
+    others = "" if not rest else "; the other is" if rest == 1 else "; the others are"
+    return f"{many} proofs hold for float32 in any order of summation{others}{' about the real-valued function only' * (rest > 0)}"
+
+
+def where(box: Mapping[str, tuple[float, float]], schema: Schema) -> str:
+    """Where a statement holds: the features that its box narrows."""
+    told = []
+    for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
+        low, high = box.get(feature.name, (least, most))
+        if (low, high) != (least, most):
+            ends = [exactly(end) if feature.numeric else category(schema, feature.name, end) for end in (low, high)]
+            told.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
+    return f"where {', '.join(told)}" if told else "in the whole domain"
+
+
+def exactly(value: float) -> str:
+    """A number with all its digits: a rounded one would state something else."""
+    return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def category(schema: Schema, name: str, value: float) -> str:
+    """A category's name; the number where the file names none that there is."""
+    known = set(schema.values(name).tolist())
+    return schema.format(name, value) if value in known else f"{value:g}"
