@@ -93,7 +93,8 @@ def _named(path: Path, head: bytes, name: str) -> Kind:
     if known is not None and known.format != name:
         raise CertificateError(f"{path}: {of_another_version(name, known.format)}")
     if family == QUERY:
-        raise CertificateError(f"{path}: is about a VNN-LIB query; {EXPECTED}: re-prove it with verifair verify QUERY --check {path}")
+        remedy = f"re-prove it with verifair verify QUERY --check {path}"
+        raise CertificateError(f"{path}: is about a VNN-LIB query; {EXPECTED}: {remedy}")
     if name or len(head) < HEAD:
         found = f"names {name!r} as its format" if name else "names no format"
         *others, last = (kind(one).format for one in KINDS if one != STORE)

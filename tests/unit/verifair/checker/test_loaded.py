@@ -15,7 +15,7 @@ READER = ("encoders.onnx", "encoders.exact.affine")
 """The ONNX reader, which is not counted."""
 ALL_KINDS = 8_240
 """Lines of the checker with every kind of file, and of all that it imports. This may fall, and not rise; the aim is 4,000."""
-ONE_RUN = 8_410
+ONE_RUN = 8_500
 """Lines that one run loads, the command line included: it loads the kind of its file alone."""
 MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"
 LOADED = """
