@@ -139,6 +139,20 @@ def test_copies_that_are_the_same_function_share_their_bucket() -> None:
     assert (verdict.lower, verdict.upper, verdict.boxes) == (1, 1, 1)
 
 
+def test_two_logits_that_the_group_cannot_move_share_their_bucket() -> None:
+    """The group only feeds a neuron that is never on, and the margin -relu(a) is a tie wherever a <= 0: no cut of a helps."""
+    network = network_of(
+        ([[1.0, 0.0], [0.0, -1.0]], [0.0, -1.0]), ([[1.0, 0.0], [0.0, -3.0], [-1.0, 0.0]], [0.0, 0.0, 0.0]),
+        ([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], [0.0, 0.0]),
+    )
+    described = schema_of(real("a", -1.0, 1.0), integer("group", 0, 2), positive="class = 1")
+    asked = KDiscrimination(network=network, schema=described, protected=["group"], buckets=2)
+    verdict = kmax(asked, budget=PLENTY)
+    assert (verdict.lower, verdict.upper, verdict.boxes) == (1, 1, 1)
+    report = check(verdict.certificate, network=network, schema=described)
+    assert report.accepted, report.rejections
+
+
 def test_real_valued_features_end_in_bounds_that_hold() -> None:
     rng = np.random.default_rng(5)
     network = nasty_network(rng, 3, "plain", depth=1, width=6, outputs=1)

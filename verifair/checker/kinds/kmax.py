@@ -180,11 +180,14 @@ class _KmaxChecker:
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
         ends = [bounds.lower(p, q, pair, layer=layer)[0].reshape(shape) for p, q in rows]
         low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
+        last = bounds.spans[-1]
         if self.network.outputs == 1:  # the interval pass has enclosed the logit itself, and its difference often more closely
-            last = bounds.spans[-1]
             low, high = np.fmax(low, last.low2.reshape(shape)), np.fmin(high, last.high2.reshape(shape))
             d_low, d_high = np.fmax(d_low, last.d_low.reshape(shape)), np.fmin(d_high, last.d_high.reshape(shape))
-        d_low[:, self.reference] = d_high[:, self.reference] = 0.0
+        # g_z - g_r is exactly 0 where no output that counts can differ between the copies.
+        alike = ((self.margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1).reshape(shape)
+        alike[:, self.reference] = True
+        d_low, d_high = np.where(alike, 0.0, d_low), np.where(alike, 0.0, d_high)
         return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans, claim: int) -> int:
