@@ -186,15 +186,16 @@ def _show(section: Section, console: Console) -> None:
 
 def _close(result: AuditResult, places: Places, console: Console) -> None:
     proofs = [proof for section in result.sections for proof in section.evidence]
-    accepted = sum(proof.checked == "accepted" for proof in proofs)
+    accepted, in_part = (sum(proof.checked == said for proof in proofs) for said in ("accepted", "accepted in part"))
     console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True, markup=False)
     if proofs:
         console.print(
-            f"proofs: {len(proofs)} files in {places.final}, {accepted} accepted by the separate checker just now; to re-check "
-            "them all:",
+            f"proofs: {len(proofs)} files in {places.final}, {accepted} accepted by the separate checker just now"
+            f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
             soft_wrap=True, markup=False,
         )  # fmt: skip
-        _, _, rest = proofs[0].command.partition(f"{shlex.quote(proofs[0].file)} ")
+        first = next((proof for proof in proofs if proof.missing is not None), proofs[0])  # whose command has --partial
+        _, _, rest = first.command.partition(f"{shlex.quote(first.file)} ")
         kinds = sorted({Path(proof.file).suffix for proof in proofs})
         every = " ".join(f"{shlex.quote(places.final.name)}/*{kind}" for kind in kinds)
         command = f'for proof in {every}; do verifair check "$proof" {rest}; done'

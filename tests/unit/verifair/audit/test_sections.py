@@ -15,6 +15,7 @@ from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
 from verifair.checker.envelope import Extent
 from verifair.checker.report import CheckReport, Progress
+from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
@@ -67,6 +68,21 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     certify._exchange(SimpleNamespace(schema=schema, network=network, rows=lambda: frame), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is known
+
+
+@pytest.mark.parametrize("signs", ["deployed", "strict"])
+def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> None:
+    """g(a) = 0, g(b) = 1: decided otherwise as deployed, no flip by the strict rule, whose statements name it."""
+    network = network_of(([[1.0]], [0.0]))
+    schema = schema_of(categorical("group", "a", "b", protected=True), positive="logit > 0")
+    found = certify._SectionParts(answer=[{}])
+    query = IndividualFairness(network=network, schema=schema, protected=["group"], signs=signs)
+    subject = SimpleNamespace(schema=schema, network=network, rows=lambda: pd.DataFrame({"group": ["a"]}))
+    certify._exchange(subject, query, found)
+    assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
+    assert (found.broken is not None) is (signs == "deployed")
+    assert ("(positive means logit > 0)" in found.statements[0].text) is (signs == "strict")
+    assert ("ties count on neither side" in certify._asked(query)) is (signs == "strict")
 
 
 def whole() -> Section:

@@ -143,14 +143,22 @@ def _anywhere(subject: Subject, settings: CertifySettings) -> str:
 
 
 def _asked(query: IndividualFairness) -> str:
+    """What is asked, in words. The deployed rule is what everybody means by a decision; the strict one is said."""
     name = query.protected[0]
-    return f"no decision changes with {name}" if query.epsilon is None else (
-        f"no probability moves by more than {query.epsilon:g} with {name}"
-    )
+    if query.epsilon is not None:
+        return f"no probability moves by more than {query.epsilon:g} with {name}"
+    return f"no decision changes with {name}{_strictly(query)}"
+
+
+def _strictly(query: IndividualFairness) -> str:
+    return decided("strict", query.network.outputs) if query.rule == "strict" else ""
 
 
 def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, leads: bool) -> Statement:
-    what = "a decision changes" if query.epsilon is None else f"a probability moves by more than {query.epsilon:g}"
+    if query.epsilon is None:
+        what = f"a decision changes{_strictly(query)}"
+    else:
+        what = f"a probability moves by more than {query.epsilon:g}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)
@@ -177,15 +185,17 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     people = len({row for _, row, _ in flips})
     flips.sort(key=lambda one: (-one[0], one[1]))
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
+    rule = decided("deployed", network.outputs) if query.rule == "strict" else ""  # the other statements are about the strict rule
+    otherwise = f"would be decided otherwise with another {name}, all else equal{rule}."
     found.statements.append(Statement(
-        text=f"Of the table's people, {of(people, len(raw))} would be decided otherwise with another {name}, all else equal.{cap}"
-        if people else f"None of the table's {len(raw):,} people would be decided otherwise with another {name}, all else equal.",
+        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{cap}"
+        if people else f"None of the table's {len(raw):,} people {otherwise}",
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
     ))
     found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
     found.witnesses += shown
-    if query.epsilon is None:
+    if query.rule == "deployed":  # a step from a tie breaks nothing by the strict rule
         lower, upper = box_of(schema, query.box)
         inside = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
         found.broken = next(
@@ -286,7 +296,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         found.witnesses.append(row)
         text = f"The largest change found for {name} is {rounded(gap.lower, up=False, digits=4)} (exact). {row.sentence}"
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD if row.flips else Tone.WATCH))
-        if row.flips if settings.epsilon is None else gap.lower > settings.epsilon:
+        if row.flips and settings.signs != "strict" if settings.epsilon is None else gap.lower > settings.epsilon:
             found.broken = found.broken or row.sentence
 
 

@@ -190,7 +190,7 @@ def _people(result: EnumerationResult, console: Console) -> None:
         )))
         console.print(f"The first after {result.first_seconds:.2f} s, all after {result.seconds:.2f} s, {result.engine}.")
     else:
-        console.print(f"{result.seconds:.2f} s, {result.engine}.")
+        console.print(f"{result.seconds:.2f} s{f', {result.engine}' if result.engine else ''}.")
     console.print(f"About the {result.semantics}.")
 
 
