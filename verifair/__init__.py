@@ -24,11 +24,9 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.checker.envelope import Trust as Trust
     from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
     from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
-    from verifair.engine.buckets.kmax import kmax as kmax
     from verifair.engine.counterexamples import Counterexamples as Counterexamples
     from verifair.engine.counterexamples import counterexamples as counterexamples
     from verifair.engine.gap.maximise import MaximumGap as MaximumGap
-    from verifair.engine.gap.maximise import maximise as maximise
     from verifair.engine.parallel import cluster as cluster
     from verifair.engine.partition import certify_partition as certify_partition
     from verifair.engine.queries import IndividualFairness as IndividualFairness
@@ -41,7 +39,6 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.engine.verdict import Status as Status
     from verifair.engine.verdict import Verdict as Verdict
     from verifair.engine.verdict import Witness as Witness
-    from verifair.engine.verify import verify as verify
     from verifair.schema.schema import Feature as Feature
     from verifair.schema.schema import Schema as Schema
     from verifair.systems.cec.certified import certify_consistency as certify_consistency
@@ -54,7 +51,7 @@ if TYPE_CHECKING:  # the same names as in HOMES
     from verifair.systems.hyfair.certify.share import summary as partition_summary
     from verifair.systems.hyfair.search.annealing import search as search_clusters
     from verifair.systems.hyfair.search.clusters import ClusterSearch as ClusterSearch
-    from verifair.systems.pba.rows import verify_rows as verify_rows
+    from verifair.systems.verify import verify as verify
 
 HOMES = {
     "Network": "encoders.network",
@@ -66,12 +63,10 @@ HOMES = {
     "ConsistencyCertificate": "verifair.checker.consistency_certificate",
     "Trust": "verifair.checker.envelope",
     "KmaxCertificate": "verifair.checker.kmax_certificate",
-    "kmax": "verifair.engine.buckets.kmax",
     "KmaxVerdict": "verifair.engine.buckets.kmax",
     "counterexamples": "verifair.engine.counterexamples",
     "Counterexamples": "verifair.engine.counterexamples",
     "MaximumGap": "verifair.engine.gap.maximise",
-    "maximise": "verifair.engine.gap.maximise",
     "cluster": "verifair.engine.parallel",
     "certify_partition": "verifair.engine.partition",
     "IndividualFairness": "verifair.engine.queries",
@@ -84,7 +79,6 @@ HOMES = {
     "Status": "verifair.engine.verdict",
     "Verdict": "verifair.engine.verdict",
     "Witness": "verifair.engine.verdict",
-    "verify": "verifair.engine.verify",
     "Feature": "verifair.schema.schema",
     "Schema": "verifair.schema.schema",
     "certify_consistency": "verifair.systems.cec.certified",
@@ -97,7 +91,7 @@ HOMES = {
     "ClusterSearch": "verifair.systems.hyfair.search.clusters",
     "PartitionSummary": "verifair.systems.hyfair.certify.result",
     "partition_summary": "verifair.systems.hyfair.certify.share:summary",
-    "verify_rows": "verifair.systems.pba.rows",
+    "verify": "verifair.systems.verify",
 }
 """Public name -> its module, and its name there where that is another. A module is loaded when a name of it is asked for."""
 

@@ -86,8 +86,8 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "method smt": lambda: vf.verify(fairness(), method="smt"),
     "a solver": lambda: vf.verify(fairness(), method="auto", solver="highs"),
     "neuron branching": lambda: decide_by_phases(problem(), 0, 0, seconds=5, max_nodes=10),
-    "maximise": lambda: vf.maximise(GAP),
-    "kmax": lambda: vf.kmax(CLUSTER, budget=vf.Budget(seconds=5)),
+    "maximise": lambda: vf.verify(GAP),
+    "kmax": lambda: vf.verify(CLUSTER, budget=vf.Budget(seconds=5)),
     "cluster search": lambda: Space.of(CLUSTER),
     "copies evaluated": lambda: Copies.of(
         network(), SCHEMA.domain, ONE, np.array([[0.0], [1.0]]), np.array([0]), (SCHEMA.domain.lower, SCHEMA.domain.upper)

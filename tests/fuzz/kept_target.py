@@ -145,7 +145,7 @@ class StoreTarget:
     def seeds(self, folder: Path) -> dict[str, bytes]:
         with tempfile.TemporaryDirectory() as made:
             path = Path(made) / "run.sqlite"
-            vf.verify_rows(_bias(), world.frame().head(ROWS), store=path)
+            vf.verify(_bias(), world.frame().head(ROWS), store=path)
             return {"run.sqlite": path.read_bytes()}
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
@@ -154,7 +154,7 @@ class StoreTarget:
     def read(self, path: Path) -> str:
         _alone(path)
         table = world.frame().head(ROWS)
-        found = vf.verify_rows(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
+        found = vf.verify(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
         certificate = certificate_of(_bias(), Table.of(world.network(), world.SCHEMA, table), found)
         for line in found[found["status"] == "violated"].itertuples(index=False):
             witness_of(_bias(), line)

@@ -93,7 +93,7 @@ def certificates(folder: Path) -> None:
         "gap_relaxed": {"protected": ["sex"], "relax": {"hours": 1}, "box": {"work": "b"}},
         "logit": {"protected": ["sex"], "scale": "logit", "box": {"age": (1, 3)}},
     }.items():
-        kept[name] = vf.maximise(vf.ProbabilityGap(**ask, **given), budget=BUDGET, tolerance=1e-2).certificate
+        kept[name] = vf.verify(vf.ProbabilityGap(**ask, **given), budget=BUDGET, tolerance=1e-2).certificate
     kept["claimed"] = vf.verify(
         vf.IndividualFairness(**ask, protected=["sex"], epsilon=0.6, box={"age": 2}), budget=BUDGET, method="milp"
     ).certificate
@@ -102,7 +102,7 @@ def certificates(folder: Path) -> None:
         "bias": vf.PersistentBias(**ask, sensitive="sex", delta=[1, 2]),
         "robust": vf.Robustness(**ask, delta=[1]),
     }.items():
-        found = vf.verify_rows(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")
+        found = vf.verify(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")
         kept[name] = certificate_of(query, Table.of(network(), SCHEMA, table), found)
     kept["kmax"] = kmax(vf.KDiscrimination(**ask, protected=["race", "sex"], buckets=10), budget=BUDGET).certificate
     who = people_of(SCHEMA, table, "sex")

@@ -114,7 +114,7 @@ def assert_bracket(query: vf.ProbabilityGap, found: vf.MaximumGap, *, closed: bo
 @given(seed=seeds, constrained=st.booleans(), relaxed=st.booleans())
 def test_brackets_are_true_and_closed(style: str, scale: str, seed: int, constrained: bool, relaxed: bool) -> None:
     query = a_query(seed, style, scale=scale, constrained=constrained, relaxed=relaxed)
-    found = vf.maximise(query, budget=vf.Budget(seconds=5, seed=seed % 7), tolerance=TOLERANCE)
+    found = vf.verify(query, budget=vf.Budget(seconds=5, seed=seed % 7), tolerance=TOLERANCE)
     _, high = truth(query)
     assert_bracket(query, found, closed=scale == "probability" or high < 1e3)  # of large logits, rounding leaves more
 
@@ -125,7 +125,7 @@ def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, 
     reasons = set()
     for seed in range(6):
         query = a_query(seed, "plain", scale=scale, constrained=seed % 2 == 1)
-        found = vf.maximise(query, budget=vf.Budget(seconds=seconds, nodes=nodes), tolerance=TOLERANCE)
+        found = vf.verify(query, budget=vf.Budget(seconds=seconds, nodes=nodes), tolerance=TOLERANCE)
         assert_bracket(query, found, closed=False)
         reasons.add(found.reason)
         assert (found.reason is None) == (found.upper - found.lower <= TOLERANCE * 1.001)
@@ -139,7 +139,7 @@ def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPat
     kinds = set()
     for seed, style in product(range(6), ("plain", "sparse", "integer", "duplicate")):
         query = a_query(seed, style, scale=scale, constrained=seed % 3 == 2, relaxed=seed % 4 == 3)
-        found = vf.maximise(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE)
+        found = vf.verify(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE)
         assert_bracket(query, found, closed=False)
         if found.certificate is not None:
             kinds |= {type(proof.evidence) for proof in found.certificate.proofs}
@@ -230,7 +230,7 @@ def test_bounds_over_real_features_are_accepted_too(reals: int, tolerance: float
     for seed in (3, 9, 10, 28, 84, 93, 109):
         network = nasty_network(np.random.default_rng(seed), reals + 1, "plain", depth=seed % 3, width=8, outputs=1)
         query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["sex"])
-        found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=tolerance)
+        found = vf.verify(query, budget=vf.Budget(seconds=1), tolerance=tolerance)
         assert found.certificate is not None
         assert vf.check(found.certificate, network=query.network, schema=schema).accepted
         closed += found.reason is None
@@ -251,7 +251,7 @@ def test_logits_beyond_all_measure(depth: int, size: float, scale: str) -> None:
     age = integer("age", 0, 3)
     schema = schema_of(protected, age, positive="logit > 0")
     query = vf.ProbabilityGap(network=network, schema=schema, protected=["sex"], scale=scale)  # type: ignore[arg-type]
-    found = vf.maximise(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
+    found = vf.verify(query, budget=vf.Budget(seconds=1), tolerance=TOLERANCE)
     if scale == "probability":
         assert found.lower <= 0.5 <= found.upper  # at age 0 both logits are 0 in theory's limit: sex alone moves 1/2 to 0 or 1
     assert json.loads(json_text(Gap.model_validate(found)))["reason"] == (found.reason and found.reason.value)
@@ -266,7 +266,7 @@ def test_many_questions_end_in_time() -> None:
     schema = schema_of(protected, age, positive="logit > 0")
     network = nasty_network(np.random.default_rng(0), 2, "plain", depth=2, width=6, outputs=1)
     query = vf.ProbabilityGap(network=replace(network, source_sha256="0" * 64), schema=schema, protected=["zone"])
-    found = vf.maximise(query, budget=vf.Budget(seconds=0.05))
+    found = vf.verify(query, budget=vf.Budget(seconds=0.05))
     assert (found.upper, found.reason, found.certificate) == (1.0, vf.Reason.TIME, None)
     assert 0 < found.lower <= 1
 
@@ -290,7 +290,7 @@ def test_an_interrupt_keeps_what_is_known() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["verifair.engine.gap.search"], "REPORTED", 0.0)
-        found = vf.maximise(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
+        found = vf.verify(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
     assert len(tells) == 1
     assert found.reason is vf.Reason.INTERRUPTED
     assert found.seconds < 25

@@ -115,7 +115,7 @@ def test_maximise_brackets_the_largest_gap(style: str, scale: str, monkeypatch: 
         query = vf.ProbabilityGap(
             network=q.network, schema=q.schema, protected=q.protected, box=q.box, differ=q.differ, relax=q.relax, scale=scale
         )
-        found = vf.maximise(query, budget=vf.Budget(seconds=10), tolerance=1e-3)
+        found = vf.verify(query, budget=vf.Budget(seconds=10), tolerance=1e-3)
         first, second = (case.logits[at] for at in case.pairs)
         gaps = [Fraction(gap) for gap in case.gaps()] if scale == "probability" else (first - second).tolist()
         largest = max(gaps, default=Fraction(0))
@@ -208,7 +208,7 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     label = [int(logit[tuple(row)] > 0) for row in rows.tolist()]
     frame = pd.DataFrame([schema.decode(row) for row in rows])
     frame["y"] = label
-    found = vf.verify_rows(vf.PersistentBias(network=network, schema=schema, sensitive="sex", delta=[0, 1, 2]), frame)
+    found = vf.verify(vf.PersistentBias(network=network, schema=schema, sensitive="sex", delta=[0, 1, 2]), frame)
     expected: dict[tuple[str, float, int, float], bool] = {}
     for k, row in enumerate(rows.tolist()):
         for to in {0.0, 1.0, 2.0} - {row[1]}:

@@ -23,7 +23,6 @@ from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.verdict import Status, Verdict, Witness
-from verifair.errors import QueryError
 
 
 def verify(query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None) -> Verdict:
@@ -34,8 +33,6 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     Sound? yes.  Complete? method "auto" and "bnb" are, within the budget; "smt" too for unscaled inputs; "milp" up to its
     tolerances; "lp" is not.
     """
-    if not isinstance(query, IndividualFairness):
-        raise QueryError(f"{type(query).__name__} is asked row by row: use verify_rows(query, frame)")
     started = time.monotonic()
     box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))

@@ -81,7 +81,9 @@ class KmaxVerdict:
             raise ValueError("a kmax verdict needs a reason exactly when its bounds differ")
 
 
-def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, progress: Progress | None = None) -> KmaxVerdict:
+def kmax(
+    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, progress: Progress | None = None
+) -> KmaxVerdict:
     """Return the largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
 
     budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
@@ -90,7 +92,7 @@ def kmax(query: KDiscrimination, *, budget: Budget, start: Array | None = None, 
     """
     query.network.require_piecewise_linear("kmax")
     started = time.monotonic()
-    run = _KmaxSearch(query, budget, started)
+    run = _KmaxSearch(query, budget or Budget(), started)
     try:
         reason = run.go(start, progress)
     except KeyboardInterrupt:

@@ -107,7 +107,7 @@ def test_a_resumed_run_with_few_boxes_is_an_undisturbed_one(tmp_path: Path, monk
     solve = rows._solve_batch
     monkeypatch.setattr(rows, "_solve_batch", lambda *task: sizes.append(len(task[1].rows)) or solve(*task))
     budget = vf.Budget(nodes=1)
-    whole = vf.verify_rows(query, frame, method="bnb", budget=budget)
+    whole = vf.verify(query, frame, method="bnb", budget=budget)
     assert 0 < (whole["reason"] == "nodes").sum() < len(whole)
     store, done = tmp_path / "v.sqlite", 0
 
@@ -121,9 +121,9 @@ def test_a_resumed_run_with_few_boxes_is_an_undisturbed_one(tmp_path: Path, monk
             raise Killed
 
     with pytest.raises(Killed):
-        vf.verify_rows(query, frame, method="bnb", budget=budget, store=store, progress=progress)
+        vf.verify(query, frame, method="bnb", budget=budget, store=store, progress=progress)
     every, sizes[:] = sizes[:-3], []
-    resumed = vf.verify_rows(query, frame, method="bnb", budget=budget, store=store, resume=True)
+    resumed = vf.verify(query, frame, method="bnb", budget=budget, store=store, resume=True)
     pd.testing.assert_frame_equal(resumed, whole)
     assert sizes == every[3:], "the batches of the undisturbed run, but for the three that were kept"
 

@@ -1,0 +1,91 @@
+"""`vf.verify`: one door for every type of query."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
+from verifair.errors import QueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pandas as pd
+
+    from encoders.network import Array
+    from solvers.outcome import Budget
+    from verifair.engine.buckets.kmax import KmaxVerdict
+    from verifair.engine.gap.maximise import MaximumGap
+    from verifair.engine.verdict import Verdict
+
+    class RowOptions(TypedDict, total=False):
+        """Options of `verifair.systems.pba.rows.verify_rows`."""
+
+        budget: Budget | None
+        method: str
+        solver: str | None
+        jobs: int
+        store: str | Path | None
+        resume: bool
+        progress: Callable[[int, int], None] | None
+
+
+DECIDERS: dict[type, str] = {
+    IndividualFairness: "verifair.engine.verify:verify",
+    ProbabilityGap: "verifair.engine.gap.maximise:maximise",
+    KDiscrimination: "verifair.engine.buckets.kmax:kmax",
+    PersistentBias: "verifair.systems.pba.rows:verify_rows",
+    Robustness: "verifair.systems.pba.rows:verify_rows",
+}
+"""Type of a query -> what decides it, imported when such a query is asked."""
+BY_ROW = (PersistentBias, Robustness)
+"""Types of queries that are asked of the rows of a table; the others are asked of a box."""
+
+
+@overload
+def verify(
+    query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None
+) -> Verdict: ...
+
+
+@overload
+def verify(
+    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4,
+    progress: Callable[[float, float], None] | None = None,
+) -> MaximumGap: ...
+
+
+@overload
+def verify(
+    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> KmaxVerdict: ...
+
+
+@overload
+def verify(query: PersistentBias | Robustness, frame: pd.DataFrame, **options: Unpack[RowOptions]) -> pd.DataFrame: ...
+
+
+def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any:
+    """Decide a query of any type, within a budget.
+
+    Requires: a query; of PersistentBias and Robustness also the table whose rows are asked about. Options are those of the
+    decider: budget for all; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for ProbabilityGap.
+    Returns: a Verdict (IndividualFairness), a MaximumGap (ProbabilityGap), a KmaxVerdict (KDiscrimination), or a table with one
+    verdict a line (PersistentBias, Robustness). Raises QueryError for what is no query, or for a table too many or missing.
+    Method: `DECIDERS`.
+    Sound? Yes.   Complete? As the decider says, within the budget.
+    """
+    home = next((home for kind, home in DECIDERS.items() if isinstance(query, kind)), None)
+    if home is None:
+        expected = ", ".join(kind.__name__ for kind in DECIDERS)
+        raise QueryError(f"{type(query).__name__} is no query; expected one of {expected}")
+    by_row = isinstance(query, BY_ROW)
+    if by_row != (frame is not None):
+        remedy = "use verify(query, frame)" if by_row else "drop the table"
+        raise QueryError(f"{type(query).__name__} is asked {'row by row' if by_row else 'of a box'}: {remedy}")
+    module, _, name = home.partition(":")
+    decide = getattr(import_module(module), name)
+    return decide(query, frame, **options) if by_row else decide(query, **options)
