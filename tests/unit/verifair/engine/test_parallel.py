@@ -95,7 +95,7 @@ def test_a_worker_asks_itself_before_each_task(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ClusterError, match=r"worker tcp://10\.0\.0\.7:1 joined with other software.*numpy 1\.0"):
         _called({**fingerprint(), "numpy": "1.0"}, pow, [2, 3], {})
     with pytest.raises(QueryError, match=r"worker tcp://10\.0\.0\.7:1: solver = highs: bnb asks no solver"):
-        _called(fingerprint(), solve, [None], {"method": "bnb", "solver": "highs"})
+        _called(fingerprint(), solve, [SimpleNamespace(network=None)], {"method": "bnb", "solver": "highs"})
     worker.state.nthreads = 4
     with pytest.raises(ClusterError, match="runs 4 threads in one process"):
         _called(fingerprint(), pow, [2, 3], {})
