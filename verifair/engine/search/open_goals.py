@@ -32,6 +32,7 @@ class BatchDecision:
     upper: (Q, G) least value of the goal's best row met at any point.   witness: (Q, G, V) raw points x, NaN where none.
     margins: (Q, G, 2) g(x), g(x') at the witness.   nodes: (Q,) boxes bounded.   out_of: (Q,) '', 'time', 'nodes' or 'float'.
     trees: the proofs.   pending: (Q, G) open boxes of each goal.   float32: (Q, G) whether all leaves so far hold in float32.
+    extra_cuts: (Q, G) boxes that were proved, and cut further for float32's sake.
     """
 
     def __init__(self, twin: Twin, goal_rows: GoalRows, group: Integers | None) -> None:
@@ -52,6 +53,7 @@ class BatchDecision:
         self.trees = ProofTrees(count, goals)
         self.rule = Float32Rule.of(twin)
         self.float32 = np.full((count, goals), self.rule.error is not None)
+        self.extra_cuts = np.zeros((count, goals), dtype=np.int64)
         # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
         self.noise = 2 * twin.error[-1][:, 0]
 
