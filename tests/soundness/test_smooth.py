@@ -163,9 +163,9 @@ def test_forged_certificates_are_rejected(epsilon: bool) -> None:
                 continue
             box = box_of(case.schema, case.query.box)
             batch, _, _ = Pairs.of(case.query, *box).batch(case.schema.domain, box[0][None], box[1][None], box)
-            evidence = [[Tree.leaf(0.0), Tree.leaf(0.0)] for _ in range(len(batch))]
+            evidence = [[(Tree.leaf(0.0), False)] * 2 for _ in range(len(batch))]
             forgery = fairness_certificate(case.query, batch, box, evidence, epsilon=case.query.epsilon, scale="probability")
-            assert not vf.check(forgery, network=case.query.network, schema=case.schema).accepted
+            assert vf.check(forgery, network=case.query.network, schema=case.schema).rejections
             forged += 1
     assert forged > 3
 

@@ -57,7 +57,8 @@ def assert_true(case: Case, verdict: vf.Verdict) -> None:
         assert compared(case.query, x, x_prime)[0, 0]
         a, b = exact_logits(case.query.network, case.schema.encode(both))
         if case.query.epsilon is None:
-            assert a * b < 0
+            assert (a > 0) != (b > 0)
+            assert case.query.signs == "deployed" or a * b < 0
         else:
             assert abs(sigma(a) - sigma(b)) > Decimal(case.query.epsilon)
         assert verdict.witness.margin <= 1e-15 or np.isinf(verdict.witness.margin)

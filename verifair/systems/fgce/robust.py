@@ -217,13 +217,17 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
 
 
 def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Iterator[Proof | RowStatement]:
-    """Yield what proves or refutes that the positive class beats each other one, or the bare statement."""
-    for loser, answer in answers.items():
+    """Yield what proves or refutes that the positive class beats each other one, or the bare statement.
+
+    Of a row that is refuted only that: its answers may come from a smaller delta, where a witness counts and a proof does not.
+    """
+    refuted = {loser: answer for loser, answer in answers.items() if answer.status is Status.VIOLATED}
+    for loser, answer in (refuted or answers).items():
         statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
-        if answer.status is Status.PROVED:
-            yield Proof(statement=statement, evidence=answer.evidence)
-        elif answer.status is Status.VIOLATED and answer.witness is not None:
+        if answer.witness is not None:
             yield Proof(statement=statement, evidence=Counterexample(x=tuple(answer.witness.tolist())))
+        elif answer.status is Status.PROVED:
+            yield Proof(statement=statement, evidence=answer.evidence)
         else:
             yield statement
 

@@ -129,7 +129,7 @@ def test_rows_chosen_for_a_box_are_rows_of_the_goal(epsilon: float, rise: bool, 
             for row, constant in zip(chosen.rows[b], chosen.constants[b], strict=True):
                 assert ((rows == row).all(axis=1) & (constants == constant)).any()
         bounds = linear_goals(twin, question, (low, high), layers, chosen.rows, chosen.constants, np.ones(chosen.constants.shape))
-        best = chosen.best(bounds, (high - low) / 2, 1)
+        best, _ = chosen.best(bounds, (high - low) / 2, 1)
         for b in question:
             values = exact_rows(problem, int(b), lower[b], upper[b], rng)
             least = values.max(axis=1).min()
