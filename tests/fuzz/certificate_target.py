@@ -17,7 +17,7 @@ from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
 from verifair.checker import partition
 from verifair.checker.check import check
-from verifair.checker.envelope import digest
+from verifair.checker.extent import digest
 
 STORES = ("bias.sqlite", "robust.sqlite")
 """Of pba: `verifair check` says that these are none of its business."""

@@ -21,7 +21,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.envelope import NO_MORE, Distance, Envelope, EnvelopeFile, Number, Text, Trust
+from verifair.checker.envelope import Distance, Envelope, EnvelopeFile, Number, Text, Trust
+from verifair.checker.extent import NO_MORE
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Query, Statement
 from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
 

@@ -20,7 +20,8 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Integers
-from verifair.checker.envelope import NO_MORE, Distance, Envelope, EnvelopeFile, Index, Number
+from verifair.checker.envelope import Distance, Envelope, EnvelopeFile, Index, Number
+from verifair.checker.extent import NO_MORE
 
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
 

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter
 
-from encoders.network import Network
-from verifair.checker.report import CheckReport, Progress
-from verifair.schema.schema import Schema
+if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs none of this
+    from encoders.network import Network
+    from verifair.checker.report import CheckReport, Progress
+    from verifair.schema.schema import Schema
 
 
 class Rule(Protocol):

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.envelope import NO_MORE, Envelope, EnvelopeFile, Number, Text
+from verifair.checker.envelope import Envelope, EnvelopeFile, Number, Text
+from verifair.checker.extent import NO_MORE
 from verifair.checker.tree import Tree, TreeFile
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]

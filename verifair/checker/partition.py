@@ -30,7 +30,8 @@ from pydantic import TypeAdapter
 
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Domain
-from verifair.checker.envelope import Extent, of_another_version
+from verifair.checker.envelope import of_another_version
+from verifair.checker.extent import Extent
 from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/2"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from verifair.checker.envelope import Extent
+from verifair.checker.extent import Extent
 
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 Progress = Callable[[int, int], None]

@@ -21,7 +21,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.envelope import NO_MORE, Distance, Index, Number, Text
+from verifair.checker.envelope import Distance, Index, Number, Text
+from verifair.checker.extent import NO_MORE
 
 Interval = tuple[Number, Number]
 Signs = Literal["deployed", "strict"]

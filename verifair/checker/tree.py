@@ -11,7 +11,8 @@ from pydantic.dataclasses import dataclass as validated
 
 from encoders.network import Array, Integers
 from encoders.problem import Domain, Regions
-from verifair.checker.envelope import NO_MORE, Index, Number
+from verifair.checker.envelope import Index, Number
+from verifair.checker.extent import NO_MORE
 
 MAX_ROWS = 300
 """Of a goal that a `PhaseTree` proves: what the rounding of its bounds allows for."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from verifair.checker.envelope import Extent
+from verifair.checker.extent import Extent
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError

@@ -25,7 +25,8 @@ from pydantic.dataclasses import dataclass as validated
 from encoders.network import Array, Integers, Network
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import VnnlibQuery
-from verifair.checker.envelope import NO_MORE, Sha256, Text, read, semantics, write
+from verifair.checker.envelope import Text, read, semantics, write
+from verifair.checker.extent import NO_MORE, Sha256
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.boxes import LeafChecker
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, leaves_of

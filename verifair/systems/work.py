@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from verifair.checker.envelope import Extent
+from verifair.checker.extent import Extent
 from verifair.errors import QueryError
 from verifair.systems.files import file_name
 from verifair.systems.findings import Evidence, Standing

@@ -23,7 +23,8 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import SMALLEST, exceeds
 from encoders.problem import Batched, GapGoal, Regions
-from verifair.checker.envelope import Extent, about_another
+from verifair.checker.envelope import about_another
+from verifair.checker.extent import Extent
 from verifair.checker.kernel.boxes import LeafChecker, witnessed
 from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
 from verifair.checker.kernel.phases import phase_flaw

@@ -13,7 +13,7 @@ from scipy.special import expit
 from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
-from verifair.checker.envelope import Extent
+from verifair.checker.extent import Extent
 from verifair.checker.report import CheckReport, Progress
 from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, PersistentBias

@@ -1,0 +1,70 @@
+"""How much of its question a file of proofs answers. It imports nothing heavy: the command line shows it in its help."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as validated
+
+Total = Annotated[int, Field(strict=True, ge=0, le=1 << 60)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+NO_MORE = ConfigDict(extra="forbid")
+COUNTED = ("total", "proved", "claimed", "refuted", "undecided", "not_reached")
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Extent:
+    """How much of its question a file of proofs answers; the unit (statements, rows, parts, ...) is that of its kind.
+
+    question_sha256: of the canonical JSON of the question, with the hashes of network and schema.   total: what was asked.
+    proved: with a proof that can be checked.   claimed: a solver says so.   refuted: false, as a rule with a counterexample.
+    undecided: asked without an answer.   not_reached: not looked at. The last five add up to the total.
+    """
+
+    question_sha256: Sha256
+    total: Total
+    proved: Total
+    claimed: Total
+    refuted: Total
+    undecided: Total
+    not_reached: Total
+
+    @classmethod
+    def of(
+        cls, question: Mapping[str, Any], *, proved: int = 0, claimed: int = 0, refuted: int = 0, undecided: int = 0,
+        not_reached: int = 0,
+    ) -> Extent:
+        """Return the extent of the answers to a question, as they add up."""
+        return cls(
+            question_sha256=digest(question), total=proved + claimed + refuted + undecided + not_reached, proved=proved,
+            claimed=claimed, refuted=refuted, undecided=undecided, not_reached=not_reached,
+        )
+
+    @property
+    def decided(self) -> int:
+        return self.proved + self.claimed + self.refuted
+
+    @property
+    def whole(self) -> bool:
+        """Nothing that was asked is left without an answer."""
+        return self.undecided == 0 and self.not_reached == 0
+
+    def differs(self, found: Extent) -> str | None:
+        """Return in which numbers this extent, as stated, differs from the one found in the file, or None."""
+        if self.question_sha256 != found.question_sha256:
+            return "its question is not the one that its counts are about: the file was changed"
+        wrong = [name for name in COUNTED if getattr(self, name) != getattr(found, name)]
+        if not wrong:
+            return None
+        said = ", ".join(f"{getattr(self, name):,} {name.replace('_', ' ')}" for name in wrong)
+        held = ", ".join(f"{getattr(found, name):,}" for name in wrong)
+        return f"it states {said}, but what it holds makes {held}"
+
+
+def digest(payload: Mapping[str, Any]) -> str:
+    """Return the sha256 of the canonical JSON: sorted keys, no spaces."""
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
