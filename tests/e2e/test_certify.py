@@ -249,7 +249,7 @@ def test_a_certificate_that_is_not_written_is_explained(
     proof = tmp_path / "p.json"
     code, out, _ = verifair("certify", *tiny, "--certificate", proof)
     assert (code, proof.exists(), "VIOLATED" in out) == (0, False, True)
-    assert "no certificate was written: the two rows are the evidence" in out
+    assert "no certificate was written: the rows found are the evidence" in out
     proof.write_text("older")
     code, out, _ = verifair("certify", *german, "--timeout", 1e-9, "--certificate", proof)
     assert (code, proof.read_text(), "UNKNOWN" in out) == (0, "older", True)

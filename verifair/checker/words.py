@@ -26,16 +26,16 @@ def decided(signs: Signs | None, outputs: int) -> str:
 
 
 def float32_words(certified: int, proofs: int) -> str:
-    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 in any order ..."."""
+    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 too, ..."."""
     if proofs == 1:
-        held = "The proof holds for float32 in any order of summation" if certified else "The proof"
+        held = "The proof holds for float32 too, in any order of summation" if certified else "The proof"
         return held if certified else f"{held} is about the real-valued function only, not about float32"
     many = f"{certified:,} of {proofs:,}" if certified < proofs else f"All {proofs:,}"
     rest = proofs - certified
     if not certified:
         return f"None of {proofs:,} proofs is certified for float32: they are about the real-valued function only"
-    others = "" if not rest else "; the other is" if rest == 1 else "; the others are"
-    return f"{many} proofs hold for float32 in any order of summation{others}{' about the real-valued function only' * (rest > 0)}"
+    others = f"; the other{' is' if rest == 1 else 's are'} about the real-valued function only" if rest else ""
+    return f"{many} proofs hold for float32 too, in any order of summation{others}"
 
 
 def where(box: Mapping[str, tuple[float, float]], schema: Schema) -> str:

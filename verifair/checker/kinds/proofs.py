@@ -170,7 +170,7 @@ def _statement(given: Certificate, schema: Schema, outputs: int) -> str:
         return counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
     if not isinstance(query, BoxQuery):
-        sizes = ", ".join(map(exactly, query.delta))
+        sizes = ", ".join(map(exactly, query.delta)) + (" unit" if query.delta == (1.0,) else " units")
         of = f"{query.kind} by {who}," if who else query.kind
         found = given.extent
         proved = counted(found.proved + found.claimed, "proof", "proofs")
@@ -180,7 +180,7 @@ def _statement(given: Certificate, schema: Schema, outputs: int) -> str:
         )
         rest = "".join(f", {count:,} {what}" for count, what in counts if count)
         said = f"{proved} of {found.total:,} statements asked{rest}"
-        return f"It states: {said}, of {of} within {sizes} units; nothing about other rows."
+        return f"It states: {said}, of {of} within {sizes}; nothing about other rows."
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:

@@ -36,7 +36,7 @@ from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.work import Interrupted, Work
 
 UNPROVED = {
-    Status.VIOLATED: "the two rows are the evidence, and anybody can evaluate them (--json FILE keeps them)",
+    Status.VIOLATED: "the rows found are the evidence, and anybody can evaluate them (--json FILE keeps them)",
     Status.UNKNOWN: "nothing was proved",
 }
 """Why a verdict has no certificate."""

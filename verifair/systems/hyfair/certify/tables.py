@@ -138,6 +138,8 @@ def _further(reason: Reason) -> str:
             "some margin is within what float32 may round: a longer run does not decide it, a smaller --box may; --arithmetic real "
             "asks of real numbers only"
         )
+    if reason in (Reason.WITNESS_REJECTED, Reason.RELAXATION_TOO_WEAK):
+        return "the solver's answer is within its tolerance, or its program too coarse: --method auto decides without one"
     return "try a longer --timeout or a smaller --box"
 
 
