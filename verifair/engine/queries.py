@@ -120,7 +120,7 @@ class IndividualFairness(PairQuestion):
 class ProbabilityGap(PairQuestion):
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuestion`. `verifair.maximise`
+    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuestion`. `verifair.verify`
     answers with a witness below and a certified bound above.
     """
 
