@@ -22,6 +22,7 @@ import verifair as vf
 from encoders.network import Array, Booleans, Network
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, one_hot, real, schema_of
+from verifair.checker.partition import Partition
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError, SchemaError
 
@@ -262,6 +263,16 @@ class Case:
         index = [self.schema.index(name) for name in self.query.protected]
         one, two = self.rows[self.pairs[0]][:, index], self.rows[self.pairs[1]][:, index]
         return np.array([tuple(a) < tuple(b) for a, b in zip(one.tolist(), two.tolist(), strict=True)], dtype=bool)
+
+    def wrong_parts(self, partition: Partition) -> Booleans:
+        """(parts,) whether a part holds the first copy of a pair that the query forbids, in either order."""
+        first, second = self.pairs
+        bad = {(i, k) for i, k, is_bad in zip(first.tolist(), second.tolist(), self.wrong(), strict=True) if is_bad}
+        part = partition.locate(self.rows)
+        out = np.zeros(partition.count, dtype=bool)
+        for i, k, earlier in zip(first.tolist(), second.tolist(), self.first_copy, strict=True):
+            out[part[i]] |= earlier and ((i, k) in bad or (k, i) in bad)
+        return out
 
     @cached_property
     def flips(self) -> Booleans:

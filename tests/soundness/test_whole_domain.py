@@ -17,13 +17,13 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Booleans, Network
+from encoders.network import Network
 from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.check import check
-from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
 from verifair.checker.tree import Tree
-from verifair.engine.partition import certify_partition
+from verifair.engine.partition import certify_partition, partition_of
 from verifair.errors import DataError
 
 from .random_fairness import (
@@ -233,22 +233,6 @@ def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
 # Partitioned certification against enumeration, part by part; runs that end early; stores that were tampered with.
 
 
-def wrong_parts(case: Case, partition: Partition) -> Booleans:
-    """(parts,) whether a part holds the first copy of a pair that the query forbids, in either order."""
-    first, second = case.pairs
-    bad = {(i, k) for i, k, is_bad in zip(first.tolist(), second.tolist(), case.wrong(), strict=True) if is_bad}
-    part = partition.locate(case.rows)
-    out = np.zeros(partition.count, dtype=bool)
-    for i, k, earlier in zip(first.tolist(), second.tolist(), case.first_copy, strict=True):
-        out[part[i]] |= earlier and ((i, k) in bad or (k, i) in bad)
-    return out
-
-
-def partition_of(case: Case, size: int) -> Partition:
-    whole = [case.schema.index(name) for name in case.query.protected]
-    return Partition.of(case.schema.domain, *case.box, size=size, whole=whole)
-
-
 def statuses(path: Path, count: int) -> np.ndarray:
     found = np.full(count, UNKNOWN)
     with PartitionStore(path) as store:
@@ -266,8 +250,8 @@ def test_parts_are_decided_as_enumeration_does(style: str, gap: bool, tmp_path: 
         size, path = 2 + k % 2, tmp_path / f"{k}.sqlite"
         budget = vf.Budget(seconds=20, nodes=(None, 5, 1)[k % 3])
         certify_partition(case.query, size=size, store=path, budget=budget)
-        partition = partition_of(case, size)
-        found, truth = statuses(path, partition.count), wrong_parts(case, partition)
+        partition = partition_of(case.query, size, case.box)
+        found, truth = statuses(path, partition.count), case.wrong_parts(partition)
         assert ((found == UNKNOWN) | ((found == VIOLATED) == truth)).all()
         if k % 3 == 0:
             assert (found != UNKNOWN).all()
@@ -281,7 +265,7 @@ def mixed_case() -> Case:
     for seed in range(1000):
         case = random_case(seed, "plain", constrained=False)
         if len(case.rows) <= LARGEST and not any(feature.kind == "real" for feature in case.schema.features):
-            truth = wrong_parts(case, partition_of(case, 2))
+            truth = case.wrong_parts(partition_of(case.query, 2, case.box))
             if 2 <= truth.sum() <= len(truth) - 2:
                 return case
     raise AssertionError("no seed gives such a case")
@@ -290,13 +274,13 @@ def mixed_case() -> Case:
 def test_a_partial_run_is_taken_up_again(tmp_path: Path) -> None:
     case = mixed_case()
     path, whole = tmp_path / "run.sqlite", tmp_path / "whole.sqlite"
-    count = partition_of(case, 2).count
+    count = partition_of(case.query, 2, case.box).count
     certify_partition(case.query, size=2, store=path, budget=vf.Budget(seconds=1e-9))
     assert (statuses(path, count) == UNKNOWN).all()
     certify_partition(case.query, size=2, store=path, resume=True, budget=vf.Budget(seconds=20, nodes=1))
     certify_partition(case.query, size=2, store=path, resume=True, budget=vf.Budget(seconds=20))
     certify_partition(case.query, size=2, store=whole, budget=vf.Budget(seconds=20))
-    truth = wrong_parts(case, partition_of(case, 2))
+    truth = case.wrong_parts(partition_of(case.query, 2, case.box))
     assert (statuses(path, count) == np.where(truth, VIOLATED, PROVED)).all()
     assert (statuses(whole, count) == statuses(path, count)).all()
 

@@ -62,22 +62,10 @@ def cases(count: int = 4) -> tuple[Case, ...]:
             if not 1e-6 < middle < 0.9:
                 continue
             case = case.asking(epsilon=middle)
-        wrong = wrong_parts(case, SIZE)
+        wrong = case.wrong_parts(partition_of(case.query, SIZE, case.box))
         if 2 <= wrong.sum() <= len(wrong) - 2:
             found.append(case)
     return tuple(found)
-
-
-def wrong_parts(case: Case, size: int) -> np.ndarray:
-    """(parts,) whether a part holds the first copy of a pair that the query forbids, in either order."""
-    partition = partition_of(case.query, size, case.box)
-    first, second = case.pairs
-    bad = {(i, k) for i, k, is_bad in zip(first.tolist(), second.tolist(), case.wrong(), strict=True) if is_bad}
-    part = partition.locate(case.rows)
-    out = np.zeros(partition.count, dtype=bool)
-    for i, k, earlier in zip(first.tolist(), second.tolist(), case.first_copy, strict=True):
-        out[part[i]] |= earlier and ((i, k) in bad or (k, i) in bad)
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +105,7 @@ def untrue(path: Path, case: Case, report: CheckReport) -> str | None:
     about, chunks = contents(path)
     asked = case.asking(protected=about["protected"], differ=about["differ"], relax=about["relax"], epsilon=about["epsilon"])
     vars(asked)["box"] = raw_box(about, case)
-    wrong = wrong_parts(asked, about["size"])
+    wrong = asked.wrong_parts(partition_of(asked.query, about["size"], asked.box))
     status = np.full(len(wrong), -1)
     for chunk in chunks:
         assert (status[chunk.first : chunk.first + len(chunk)] == -1).all(), "a part stands in it twice"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs no
     from verifair.schema.schema import Schema
 
 
-class Rule(Protocol):
+class CheckRule(Protocol):
     """Proves again what a file states, and reports what is wrong with it."""
 
     def __call__(self, given: Any, /, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport: ...
@@ -39,7 +39,7 @@ class Kind:
     format: str
     counts: str
     load: Callable[[Path], Any]
-    check: Rule
+    check: CheckRule
     statement: Callable[[Any, Schema, int], str]
     file: TypeAdapter[Any] | None = None
     title: str = ""

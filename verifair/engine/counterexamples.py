@@ -93,7 +93,7 @@ def counterexamples(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Boxes(Batched):
+class _Pieces(Batched):
     """Boxes still to be decided.
 
     pair: (B,).   lower, upper: (B, V) raw.   rounds: (B,) that left it open.   own: (B,) whether it is the query's own box of the
@@ -117,7 +117,7 @@ class _Enumeration:
         self.box, batch = questions_of(query)
         self.problem = twin_problem(query, batch, goals_of(query))
         pairs = len(batch)
-        self.open = _Boxes(
+        self.open = _Pieces(
             pair=np.arange(pairs), lower=batch.lower, upper=batch.upper, rounds=np.zeros(pairs, dtype=np.int64),
             own=np.ones(pairs, dtype=bool),
         )
@@ -146,7 +146,7 @@ class _Enumeration:
             self.known = set(self.found)
             reason = self._round()
             for key in [one for one in self.found if one not in self.known]:
-                self.open = _Boxes.join([self.open.take(slice(0, 0)), *self._without(self.open, np.array(key))])
+                self.open = _Pieces.join([self.open.take(slice(0, 0)), *self._without(self.open, np.array(key))])
             progress(min(len(self.found), self.count), self.count)
             if reason is not None:
                 return reason
@@ -172,7 +172,7 @@ class _Enumeration:
         self.open = self.open.take(rest)
         return self._sort(chosen, answers)
 
-    def _decide(self, chosen: _Boxes, rounds: int, batched: bool) -> list[list[GoalAnswer]]:
+    def _decide(self, chosen: _Pieces, rounds: int, batched: bool) -> list[list[GoalAnswer]]:
         """Ask about boxes, each a group of its own. A solver gets a share of the time; branch-and-bound first of the boxes."""
         left = max(self.deadline - time.monotonic(), 1e-3)
         limits, method = replace(self.budget, seconds=left), self.method
@@ -186,7 +186,7 @@ class _Enumeration:
         problem, group = replace(self.problem, batch=batch), np.arange(len(chosen))
         return solve(problem, method=method, solver=None if method == "bnb" else self.solver, budget=limits, group=group)
 
-    def _sort(self, chosen: _Boxes, answers: list[list[GoalAnswer]]) -> Reason | None:
+    def _sort(self, chosen: _Pieces, answers: list[list[GoalAnswer]]) -> Reason | None:
         """Keep who was found, drop what is proved, and put back what is open; return whether Ctrl-C was heard."""
         kept: list[int] = []
         interrupted = False
@@ -211,7 +211,7 @@ class _Enumeration:
                     chosen.rounds[k] += 1
                 else:
                     self.aside.append(reason)
-        self.open = _Boxes.join([self.open, chosen.take(np.array(kept, dtype=np.int64))])
+        self.open = _Pieces.join([self.open, chosen.take(np.array(kept, dtype=np.int64))])
         return Reason.INTERRUPTED if interrupted else None
 
     def _again(self, reason: Reason, rounds: int) -> bool:
@@ -238,13 +238,13 @@ class _Enumeration:
         reach = self.reach[self.shared]  # a little less, so that rounding counts nobody at its edge
         return bool(np.where(reach > 0, apart < 0.999 * reach, apart == 0).all(axis=1).any())
 
-    def _small(self, boxes: _Boxes) -> Booleans:
+    def _small(self, boxes: _Pieces) -> Booleans:
         """Return (B,) which pieces hold few rows."""
         rows = np.prod(np.where(self.problem.domain.integer, boxes.upper - boxes.lower + 1, 1.0), axis=1)
         real = (boxes.lower < boxes.upper)[:, ~self.problem.domain.integer].any(axis=1)
         return np.asarray((rows <= FEW) & ~real & ~boxes.own)
 
-    def _list(self, box: _Boxes) -> None:
+    def _list(self, box: _Pieces) -> None:
         """Evaluate all rows of a piece exactly."""
         pair, domain = int(box.pair[0]), self.problem.domain
         axes = [np.arange(low, high + 1) if low < high else [low] for low, high in zip(box.lower[0], box.upper[0], strict=True)]
@@ -265,7 +265,7 @@ class _Enumeration:
             )
             self._keep(pair, g, answer)
 
-    def _without(self, boxes: _Boxes, person: Array) -> Iterator[_Boxes]:
+    def _without(self, boxes: _Pieces, person: Array) -> Iterator[_Pieces]:
         """What is left of the boxes without a person (shared values), of all pairs."""
         shared = self.shared
         low, high = person - self.reach[shared], person + self.reach[shared]
@@ -300,7 +300,7 @@ class _Enumeration:
         )
 
 
-def _piece(boxes: _Boxes, v: int, *, lower: float = -np.inf, upper: float = np.inf) -> _Boxes:
+def _piece(boxes: _Pieces, v: int, *, lower: float = -np.inf, upper: float = np.inf) -> _Pieces:
     """The boxes cut to lower <= x_v <= upper; pieces begin anew, as they are smaller."""
     low, high = boxes.lower.copy(), boxes.upper.copy()
     low[:, v], high[:, v] = np.maximum(low[:, v], lower), np.minimum(high[:, v], upper)

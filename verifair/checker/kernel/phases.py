@@ -211,18 +211,15 @@ class PhaseClaim:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeafBounds:
-    """bound: (B,) of the rows' combination, errors allowed for: error (B,).   proved: (B,).   nowhere: (B,) surely without a point.
+    """bound: (B,) of the rows' combination, errors allowed for: error (B,).   proved: (B,).
 
-    first, second: per hidden layer (B, m) the coefficients P, Q of y, y' (for the choice of splits); slope: (B, n_0) of inputs.
+    nowhere: (B,) regions that surely hold no point.
     """
 
     bound: Array
     error: Array
     proved: Booleans
     nowhere: Booleans
-    first: tuple[Array, ...]
-    second: tuple[Array, ...]
-    slope: Array
 
 
 class PhaseBounds(TwinBounds):
@@ -310,8 +307,6 @@ class PhaseBounds(TwinBounds):
         alpha, beta = row[:, :1] * claim.margin, row[:, 1:] * claim.margin
         error = self.eps * size_of_total + self._rounding(size[:, None] * np.abs(claim.margin), self.spans[-1].size)
         nowhere = np.zeros(len(weights), dtype=bool)
-        first: list[Array] = []
-        second: list[Array] = []
         given = [np.split(copy, np.cumsum(self.network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
         for k in range(len(layers) - 2, -1, -1):
             above = layers[k + 1]
@@ -320,17 +315,12 @@ class PhaseBounds(TwinBounds):
             alpha, beta, offset, none = _substituted(layers[k], self.spans[k], p, q, given[0][k], given[1][k])
             error = error + self._rounding(np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta), self.spans[k].size)
             total, nowhere = total + offset, nowhere | none
-            first.insert(0, p)
-            second.insert(0, q)
         total = total + np.einsum("nj,nj->n", alpha, self.a) + np.einsum("nj,nj->n", beta, self.a2)
-        slope = (alpha + beta) @ layers[0].weight
-        bound = total + self._least_input(slope) - error
+        bound = total + self._least_input((alpha + beta) @ layers[0].weight) - error
         bound = np.where(np.isfinite(bound) & np.isfinite(error) & (weights >= 0).all(axis=1) & self.in_range, bound, -np.inf)
         nowhere = (nowhere & self.in_range) | self.empty
         proved = (bound > 0) | ((bound == 0) & loose) | nowhere | self.alike
-        return LeafBounds(
-            bound=bound, error=error, proved=proved, nowhere=nowhere, first=tuple(first), second=tuple(second), slope=slope
-        )
+        return LeafBounds(bound=bound, error=error, proved=proved, nowhere=nowhere)
 
     def _least_input(self, slope: Array) -> Array:
         """Return (B,) the least of slope . (x - centre) over the inputs: numbers within their radius, one category of each

@@ -22,7 +22,7 @@ from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
-from verifair.engine.search.subdivision import Items, Open, subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 
 ROOM = 1e-9
@@ -63,7 +63,7 @@ class PhaseSearch:
         self.nodes = 0
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
         self._known = search.known
-        self._open = Open[Items](1, oldest=True)
+        self._open = Open[Objects](1, oldest=True)
         self._done: list[_BoundedRegion] = []  # at most what was known, or not to be split
         self._stuck = -np.inf  # the largest bound of the latter
         claim = self._claim(self._known + spare)
@@ -126,7 +126,7 @@ class PhaseSearch:
                 self._stuck = max(self._stuck, leaf.bound)
                 self._done.append(replace(leaf, basis=None))
             else:
-                self._open.add(Items.of([leaf]), leaf.bound)
+                self._open.add(Objects.of([leaf]), leaf.bound)
             if relaxed.raw is not None and not relaxed.proved:
                 self.search.offer(self.question, self._relaxation.rows_near(region, relaxed.raw))
 

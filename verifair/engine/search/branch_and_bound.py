@@ -194,8 +194,8 @@ class _BranchAndBound:
         closed = nodes.open & proved
         short = closed & ~float32 & self.goals.float32[nodes.question]
         if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
-            few = self.goals.nodes < np.inf if self.max_nodes is None else self.goals.nodes < self.max_nodes // 2
-            short &= (lower > 0) & (self.goals.extra_cuts < EXTRA_CUTS)[nodes.question] & few[nodes.question, None]
+            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+            short &= (lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
             np.add.at(self.goals.extra_cuts, nodes.question, short)
         closed &= ~short
         index, goal = np.nonzero(closed)

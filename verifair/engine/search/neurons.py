@@ -24,7 +24,7 @@ from encoders.problem import Regions, TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
-from verifair.engine.search.subdivision import Items, Open, subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 from verifair.engine.verdict import Reason, Status
 
@@ -72,7 +72,7 @@ class _NeuronSearch:
         self.nodes = 0
         self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
-        self.open = Open[Items](1)
+        self.open = Open[Objects](1)
         self.witness: tuple[Array, Array] | None = None
         self.error = Float32Error.of(problem.network, problem.margin)
         self.float32 = self.error is not None
@@ -104,7 +104,7 @@ class _NeuronSearch:
                 self.reason = Reason.NODES
         return self.witness is not None or self.reason is not None
 
-    def _split(self, one: Items) -> None:
+    def _split(self, one: Objects) -> None:
         (node,) = one.items
         feature, cut = node.relaxed.feature, node.relaxed.cut
         if feature == -1:
@@ -125,7 +125,7 @@ class _NeuronSearch:
                 continue
             if relaxed.raw is not None and self._try(self.relaxation.rows_near(region, relaxed.raw)):
                 return
-            self.open.add(Items.of([_Node(number=number, region=region, relaxed=relaxed)]), -relaxed.value)
+            self.open.add(Objects.of([_Node(number=number, region=region, relaxed=relaxed)]), -relaxed.value)
 
     def _holds_in_float32(self, region: Regions, relaxed: RelaxedRegion) -> bool:
         """Return whether what proves a region exceeds the rounding of the rows that it combines, over the region's box."""

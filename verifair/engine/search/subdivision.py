@@ -21,13 +21,13 @@ T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Items(Batched):
+class Objects(Batched):
     """Parts (N,) that are objects."""
 
     items: npt.NDArray[np.object_]
 
     @classmethod
-    def of(cls, parts: Sequence[object]) -> Items:
+    def of(cls, parts: Sequence[object]) -> Objects:
         items = np.empty(len(parts), dtype=object)
         items[:] = parts
         return cls(items=items)
@@ -74,13 +74,13 @@ class Open(Generic[B]):
         return None if not taken else taken[0] if len(taken) == 1 else taken[0].join(taken)
 
 
-class Source(Protocol[T]):
+class PartSource(Protocol[T]):
     """`Open`, or a search that chooses its parts by a rule of its own."""
 
     def take(self) -> T | None: ...
 
 
-def subdivide(open_: Source[T], step: Callable[[T], None], *, ended: Callable[[], bool]) -> None:
+def subdivide(open_: PartSource[T], step: Callable[[T], None], *, ended: Callable[[], bool]) -> None:
     """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
     before every step, the place for deadlines, budgets of nodes, and reports of progress."""
     while not ended():

@@ -28,7 +28,7 @@ from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
 from verifair.engine.questions import decisions, neighbourhood
-from verifair.engine.search.subdivision import Items, Open, subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
@@ -184,13 +184,13 @@ def _decided(
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
-    open_ = Open[Items](PAIRS)
+    open_ = Open[Objects](PAIRS)
 
-    def step(batch: Items) -> None:
+    def step(batch: Objects) -> None:
         _refine(network, schema, batch.items.tolist(), threshold, most)
-        open_.add(Items.of([pair for pair in batch.items if pair.under_way]))
+        open_.add(Objects.of([pair for pair in batch.items if pair.under_way]))
 
-    open_.add(Items.of([pair for pair in pairs if pair.under_way]))
+    open_.add(Objects.of([pair for pair in pairs if pair.under_way]))
     subdivide(open_, step, ended=lambda: time.perf_counter() > deadline)
     return pairs
 

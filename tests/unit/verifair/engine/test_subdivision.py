@@ -9,7 +9,7 @@ import pytest
 
 from encoders.network import Integers
 from encoders.problem import Batched
-from verifair.engine.search.subdivision import Items, Open, subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,6 +90,6 @@ def test_halves_are_looked_at_until_nothing_is_open_or_the_search_has_ended(most
 
 
 def test_items_are_objects() -> None:
-    parts = Items.of([{"a": 1}, {"b": 2}])
+    parts = Objects.of([{"a": 1}, {"b": 2}])
     assert parts.take(slice(1, None)).items.tolist() == [{"b": 2}]
-    assert len(Items.of([])) == 0
+    assert len(Objects.of([])) == 0

@@ -37,7 +37,7 @@ from verifair.checker.statement import CounterfactualStatement
 from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
-from verifair.engine.search.subdivision import Items, Open, subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
@@ -193,7 +193,7 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Corners first, then the whole box of every row, then parts of it."""
-        open_ = Open[Items](sys.maxsize)
+        open_ = Open[Objects](sys.maxsize)
 
         def ended() -> bool:
             left = {part.row for batch in open_.batches for part in batch.items}
@@ -204,8 +204,8 @@ class _Search:
             return late
 
         self._look_at_corners()
-        open_.add(Items.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
-        subdivide(open_, lambda parts: open_.add(Items.of(self._cut(parts.items.tolist()))), ended=ended)
+        open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
+        subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
         """Return what is left of parts, cut further: those of rows that are neither decided nor given up."""
