@@ -340,9 +340,10 @@ def test_ctrl_c_shows_the_best_so_far(german: Path, tmp_path: Path, ctrl_c: Call
     fixed = [name for name in row.index if name not in ("credit", "sex", "age", "credit-amount")]
     box = [part for name in fixed for part in ("--box", f"{name}={row[name]}")]  # where two buckets are not to be had
     command = ["kmax", *map(str, where(german)), "--buckets", "2", "--timeout", "200", *box, "--json", str(tmp_path / "k.json")]
-    done = verifair(*command)
+    done = verifair(*command, "--certificate", tmp_path / "proof.json")
     assert done.returncode == 130, done.stderr
     assert "k = 1: this person" in done.stdout
+    assert "no certificate was written: the search was interrupted" in done.stdout
     assert "interrupted: this is the best found until then" in " ".join(done.stderr.split())
     answer = json.loads((tmp_path / "k.json").read_text())
     assert answer["search"]["statistics"]["stopped"] == "interrupted"

@@ -186,13 +186,12 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
             )
         case 3 if "upper" in content:
             content["upper"] = max(0, content["upper"] + rng.choice((-1, -1, -2, 1)))
-            bounds = content["tree"]["bound"]
-            content["tree"]["bound"] = [None if b is None else min(b, content["upper"]) for b in bounds]
+            content["reference"] = max(0, content["reference"] + rng.choice((-1, 0, 0, 1)))
         case 4 | 5:  # another tree: a single leaf, a cut more, bounds raised
             one = rng.choice(proofs)
             tree = one.get("tree", one) if isinstance(one, dict) else None
-            if isinstance(tree, dict) and "bound" in tree:
-                _other_tree(rng, tree, "upper" in content)
+            if isinstance(tree, dict) and ("bound" in tree or "upper" in content):
+                _other_tree(rng, tree)
         case 6 if "proofs" in content:  # the statement says something else
             statement = rng.choice(proofs)["statement"]
             key = rng.choice(list(statement))
@@ -229,23 +228,24 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _other_tree(rng: random.Random, tree: dict[str, Any], counts: bool) -> None:
+def _other_tree(rng: random.Random, tree: dict[str, Any]) -> None:
     match rng.randrange(5):
         case 0:
-            tree.update(feature=[-1], cut=[0.0], bound=[0 if counts else rng.choice((None, 0.0, 1e-9, 1e9))])
+            tree.update(feature=[-1], cut=[0.0])
+            if "bound" in tree:
+                tree["bound"] = [rng.choice((None, 0.0, 1e-9, 1e9))]
         case 1:
-            for key in ("feature", "cut", "bound"):
+            for key in tree:
                 tree[key] = tree[key][: max(1, len(tree[key]) - rng.choice((1, 2)))]
-        case 2:
-            tree["bound"] = [
-                None if b is None else b + rng.choice((-1, 1)) if counts else b * rng.choice((0.5, 2.0)) for b in tree["bound"]
-            ]
+        case 2 if "bound" in tree:
+            tree["bound"] = [None if b is None else b * rng.choice((0.5, 2.0)) for b in tree["bound"]]
         case 3:  # a leaf is cut once more, maybe to nothing
             leaf = rng.choice([k for k, v in enumerate(tree["feature"]) if v == -1])
             v = rng.randrange(6)
             tree["feature"][leaf : leaf + 1] = [v, -1, -1]
             tree["cut"][leaf : leaf + 1] = [float(rng.randrange(-3, 6)), 0.0, 0.0]
-            tree["bound"][leaf : leaf + 1] = [None, tree["bound"][leaf], tree["bound"][leaf]]
+            if "bound" in tree:
+                tree["bound"][leaf : leaf + 1] = [None, tree["bound"][leaf], tree["bound"][leaf]]
         case _:
             k = rng.randrange(len(tree["feature"]))
             tree["feature"][k] = rng.choice((-1, 0, 1, 2, 3, 4, 5, -2, -20))

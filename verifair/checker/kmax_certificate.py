@@ -1,7 +1,7 @@
 """Certificates of an upper bound of k-discrimination: one tree of boxes, on each of whose leaves few buckets can be hit.
 
-    {"format": "verifair-kmax-certificate/2", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
-     "extent", "upper", "tree": {"feature", "cut", "bound"}, "digest"}
+    {"format": "verifair-kmax-certificate/3", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
+     "extent", "upper", "reference", "tree": {"feature", "cut"}, "digest"}
 
 What it states is defined in `verifair.checker.kinds.kmax`.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.envelope import Envelope, EnvelopeFile, Number, Text
+from verifair.checker.envelope import Envelope, EnvelopeFile, Index, Number, Text
 from verifair.checker.extent import NO_MORE
-from verifair.checker.tree import Tree, TreeFile
+from verifair.checker.tree import Tree
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 
@@ -37,23 +38,27 @@ class BucketQuery:
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
-class CountTreeFile(TreeFile):
-    """A tree whose leaves claim whole numbers."""
+class SplitsFile:
+    """A tree of inputs alone, as it stands in a file."""
 
-    bound: list[Count | None]  # type: ignore[assignment]
+    feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
+    cut: list[Number]
 
     def tree(self) -> Tree:
-        if any((feature == -1) != (bound is not None) for feature, bound in zip(self.feature, self.bound, strict=False)):
-            raise ValueError("a leaf needs a bound, and only a leaf has one")
-        return super().tree()
+        """Raises ValueError for lists of different lengths."""
+        if len(self.feature) != len(self.cut):
+            raise ValueError(f"feature and cut have {len(self.feature)} and {len(self.cut)} entries")
+        none = np.full(len(self.cut), np.nan)
+        return Tree(feature=np.array(self.feature, dtype=np.int64), cut=np.array(self.cut, dtype=float), bound=none)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class KmaxFile(EnvelopeFile):
-    format: Literal["verifair-kmax-certificate/2"]
+    format: Literal["verifair-kmax-certificate/3"]
     query: BucketQuery
     upper: Count
-    tree: CountTreeFile
+    reference: Index
+    tree: SplitsFile
 
 
 FILE = TypeAdapter(KmaxFile)
@@ -63,22 +68,24 @@ FILE = TypeAdapter(KmaxFile)
 class KmaxCertificate(Envelope):
     """No legal x in the query's box hits more than `upper` buckets.
 
-    tree: as in `verifair.checker.tree`, but a leaf's bound is the largest number of buckets that it is claimed to hold.
+    reference: position of the combination that the others are compared with, the same on every leaf.
+    tree: of inputs alone; on each of its leaves one evaluation of the checker's rule shows no more than `upper`.
     """
 
-    FORMAT = "verifair-kmax-certificate/2"
+    FORMAT = "verifair-kmax-certificate/3"
     query: BucketQuery
     upper: int
+    reference: int
     tree: Tree = field(repr=False)
 
     def _answered(self) -> dict[str, int]:
         return {"proved": len(self.query.combinations)}
 
     def _content(self) -> dict[str, Any]:
-        tree = self.tree.to_dict()
-        return {"upper": self.upper, "tree": {**tree, "bound": [None if bound is None else int(bound) for bound in tree["bound"]]}}
+        tree = {"feature": self.tree.feature.tolist(), "cut": self.tree.cut.tolist()}
+        return {"upper": self.upper, "reference": self.reference, "tree": tree}
 
     @classmethod
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
         file = FILE.validate_python(raw)
-        return file, {"upper": file.upper, "tree": file.tree.tree()}
+        return file, {"upper": file.upper, "reference": file.reference, "tree": file.tree.tree()}

@@ -26,7 +26,7 @@ from encoders.probability import bucket
 from encoders.problem import Domain, Regions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kind import Kind
-from verifair.checker.kmax_certificate import FILE, BucketQuery, KmaxCertificate
+from verifair.checker.kmax_certificate import FILE, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import leaf_regions
 from verifair.checker.words import where
@@ -61,8 +61,8 @@ def check_kmax(given: KmaxCertificate, *, network: Network, schema: Schema, prog
         if isinstance(leaves, str):
             reason = leaves
         else:
-            count = len(leaves.claim)
-            reason = _KmaxChecker(network, schema, given.query, leaves).run(progress)
+            count = len(leaves)
+            reason = _KmaxChecker(network, schema, given, leaves).run(progress)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
 
@@ -80,22 +80,21 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: Schema, query: BucketQuery, leaves: CountedLeaves) -> None:
-        self.network, self.domain, self.buckets = network, schema.domain, query.buckets
+    def __init__(self, network: Network, schema: Schema, given: KmaxCertificate, leaves: Regions) -> None:
+        query = given.query
+        self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values = np.array(query.combinations)
         self.order = np.array([schema.index(name) for name in query.protected])
-        self.lower, self.upper, self.claim = leaves.lower, leaves.upper, leaves.claim
+        self.lower, self.upper, self.reference = leaves.lower, leaves.upper, given.reference
         self.border_low, self.border_high = _borders(query.buckets)
-        centres = self.domain.middle(self.lower[:256], self.upper[:256])
-        logits = self._logits(centres)
-        self.reference = int(np.abs(logits - np.median(logits, axis=1, keepdims=True)).sum(axis=0).argmin())
 
     def run(self, progress: Progress | None) -> str | None:
         """Depth first; returns the first reason to reject."""
-        count = min(len(self.values), self.buckets)
-        leaf = np.flatnonzero(self.claim < count)  # more than min(K, B) cannot be hit anyway
-        lower, upper, boxes = self.lower[leaf], self.upper[leaf], np.zeros(len(self.claim), dtype=np.int64)
+        if self.claim >= min(len(self.values), self.buckets):  # more cannot be hit anyway
+            return None
+        leaf, lower, upper = np.arange(len(self.lower)), self.lower, self.upper
+        boxes = np.zeros(len(leaf), dtype=np.int64)
         step = max(1, PAIRS // len(self.values))
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
             while len(leaf):
@@ -109,12 +108,12 @@ class _KmaxChecker:
                     return more
                 leaf, lower, upper = (np.concatenate([a[later], b]) for a, b in zip((leaf, lower, upper), more, strict=True))
                 if progress is not None:
-                    progress(len(self.claim) - len(np.unique(leaf)), len(self.claim))
+                    progress(len(self.lower) - len(np.unique(leaf)), len(self.lower))
         return None
 
     def _text(self, leaf: int, text: str) -> str:
         box = f"{self.lower[leaf].tolist()} .. {self.upper[leaf].tolist()}"
-        return f"leaf {box} with {self.claim[leaf]:g} buckets: {text}"
+        return f"leaf {box}: {text}"
 
     def _step(self, leaf: Integers, lower: Array, upper: Array) -> tuple[Integers, Array, Array] | str:
         """Confirm what can be; returns the halves of the other boxes, or the reason to reject."""
@@ -123,12 +122,11 @@ class _KmaxChecker:
             return self._text(int(leaf[0]), "its network inputs are no float32 numbers")
         middle = self.domain.middle(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
-        claim = self.claim[leaf]
         point = (low == high).all(axis=1)
         for n in np.flatnonzero(point):
-            if self._exactly(middle[n], counted[n]) > claim[n]:
+            if self._exactly(middle[n], counted[n]) > self.claim:
                 return self._text(int(leaf[n]), f"more are hit at x = {middle[n].tolist()}")
-        open_ = np.flatnonzero(~point & (counted.sum(axis=1) > claim))
+        open_ = np.flatnonzero(~point & (counted.sum(axis=1) > self.claim))
         found = self._refuted(leaf[open_], middle[open_])
         if found is not None:
             return found
@@ -136,8 +134,8 @@ class _KmaxChecker:
             if not len(open_):
                 break
             bounds = self._enclosed(lower[open_], upper[open_], close)
-            most = np.array([self._most(bounds, n, counted[open_[n]], int(claim[open_[n]])) for n in range(len(open_))])
-            open_ = open_[most > claim[open_]]
+            most = np.array([self._most(bounds, n, counted[open_[n]]) for n in range(len(open_))])
+            open_ = open_[most > self.claim]
         return self._halves(leaf[open_], lower[open_], upper[open_], middle[open_])
 
     def _rows(self, raw: Array) -> Array:
@@ -165,7 +163,7 @@ class _KmaxChecker:
         hit = np.searchsorted(self.border_low, self._logits(raw), side="left")
         for n in range(len(raw)):
             seems = len(np.unique(hit[n][legal[n]]))
-            if seems > self.claim[leaf[n]] and self._exactly(raw[n], legal[n]) > self.claim[leaf[n]]:
+            if seems > self.claim and self._exactly(raw[n], legal[n]) > self.claim:
                 return self._text(int(leaf[n]), f"more are hit at x = {raw[n].tolist()}")
         return None
 
@@ -190,7 +188,7 @@ class _KmaxChecker:
         d_low, d_high = np.where(alike, 0.0, d_low), np.where(alike, 0.0, d_high)
         return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
 
-    def _most(self, bounds: _Enclosed, n: int, counted: Booleans, claim: int) -> int:
+    def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
         """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
         claimed."""
         first, last = bounds.low[n, self.reference], bounds.high[n, self.reference]
@@ -200,9 +198,9 @@ class _KmaxChecker:
         most = 0
         for depth in range(DEPTH + 1):
             found = self._in_slices(bounds, n, counted, home, low, high)
-            again = (found > claim) & np.isfinite(high - low) & (depth < DEPTH)
+            again = (found > self.claim) & np.isfinite(high - low) & (depth < DEPTH)
             most = max(most, int(found[~again].max(initial=0)))
-            if most > claim or not again.any():
+            if most > self.claim or not again.any():
                 break
             home, low, high = home[again], low[again], high[again]
             half = np.clip(low + (high - low) / 2, low, high)
@@ -258,15 +256,6 @@ def _borders(buckets: int) -> tuple[Array, Array]:
     return np.where(low == 0, 0.0, np.nextafter(low, -np.inf)), np.where(high == 0, 0.0, np.nextafter(high, np.inf))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CountedLeaves:
-    """Raw boxes lower, upper (L, V), their protected entries those of the first combination, and claimed counts (L,)."""
-
-    lower: Array
-    upper: Array
-    claim: Integers
-
-
 def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array] | str:
     """Return the root box, its protected entries those of the first combination, or why the query means nothing."""
     query, domain = certificate.query, schema.domain
@@ -290,25 +279,20 @@ def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array]
         inside = (domain.lower[protected] <= row) & (np.array(row) <= domain.upper[protected])
         if not (inside & domain.integer[protected] & (np.array(row) == np.floor(row))).all():
             return f"the combination {row} is not one of whole values in the declared ranges"
+    if certificate.reference >= len(query.combinations):
+        return f"the reference is combination {certificate.reference} of {len(query.combinations)}, counted from 0"
     lower[protected] = upper[protected] = query.combinations[0]
     return lower, upper
 
 
-def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain) -> CountedLeaves | str:
-    """Return the leaves of the tree, or why its arrays are no tree over the root box whose claims add up to the certificate's."""
+def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain) -> Regions | str:
+    """Return the leaves of the tree, their protected entries those of the first combination, or why it is no tree over the root."""
     tree, names = certificate.tree, certificate.features
-    leaf = tree.feature == -1
-    for bound in tree.bound[leaf].tolist():
-        if not (bound <= certificate.upper and bound == int(bound)):  # NaN, no claim at all, fails here as well
-            return f"a leaf claims {bound:g} buckets, the certificate {certificate.upper}"
-    for v in tree.feature[~leaf].tolist():
+    for v in tree.feature.tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
             return f"the tree splits {names[v]!r}, which is protected"
     found = leaf_regions(tree.feature, tree.cut, Regions.whole(*root), domain)
-    if isinstance(found, str):
-        return found
-    nodes, regions = found
-    return CountedLeaves(lower=regions.lower, upper=regions.upper, claim=tree.bound[nodes].astype(np.int64))
+    return found if isinstance(found, str) else found[1]
 
 
 def _statement(given: KmaxCertificate, schema: Schema, outputs: int) -> str:

@@ -194,6 +194,7 @@ class _KmaxSearch:
             ),
             features=names,
             upper=upper,
+            reference=self.copies.references[0],
             tree=self.tree.certificate(upper),
         )
 
@@ -325,8 +326,7 @@ class KmaxTree(Trees):
         return int(self.known["bound"][: self.size][self.feature[: self.size] == -1].max())
 
     def certificate(self, upper: int) -> Tree:
-        """Preorder arrays, cut off wherever a node's own bound is at most `upper`. Every leaf claims `upper`, no more than what
-        is needed: a checker with bounds of its own should not have to prove better."""
+        """Preorder arrays, cut off wherever a node's own bound is at most `upper`."""
         leaf = (self.feature[: self.size] == -1) | (self.known["bound"][: self.size] <= upper)
         feature, cut = self.splits(self.preorder([0], leaf), leaf)
-        return Tree(feature=feature, cut=cut, bound=np.where(feature < 0, float(upper), np.nan))
+        return Tree(feature=feature, cut=cut, bound=np.full(len(cut), np.nan))

@@ -67,16 +67,7 @@ def test_true_certificate_is_accepted_and_counted() -> None:
 
 def with_tree(**changes: Any) -> KmaxCertificate:
     tree = CERTIFICATE.tree
-    arrays = {"feature": tree.feature.copy(), "cut": tree.cut.copy(), "bound": tree.bound.copy()}
-    for name, change in changes.items():
-        arrays[name] = change(arrays[name])
-    return replace(CERTIFICATE, tree=Tree(**arrays))
-
-
-def lowered() -> KmaxCertificate:
-    """One less than the truth, throughout."""
-    upper = CERTIFICATE.upper - 1
-    return replace(with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, upper)), upper=upper)
+    return replace(CERTIFICATE, tree=replace(tree, **{name: change(getattr(tree, name)) for name, change in changes.items()}))
 
 
 def without_last_leaf(array: Any) -> Any:
@@ -103,11 +94,11 @@ def split_on(feature: int) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize(("certificate", "reason"), [
-    (lowered(), "more are hit|not confirmed"),
-    (replace(CERTIFICATE, upper=CERTIFICATE.upper - 1), "a leaf claims"),
-    (with_tree(bound=lambda bound: np.where(np.isnan(bound), bound, np.nan)), "a leaf claims nan"),
-    (with_tree(feature=without_last_leaf, cut=without_last_leaf, bound=without_last_leaf), "leaves are missing"),
-    (with_tree(feature=one_more(-1), cut=one_more(0), bound=one_more(1)), "left over"),
+    (replace(CERTIFICATE, upper=CERTIFICATE.upper - 1), "more are hit|not confirmed"),
+    (replace(CERTIFICATE, upper=0), "more are hit|not confirmed"),
+    (replace(CERTIFICATE, reference=6), "combination 6 of 6"),
+    (with_tree(feature=without_last_leaf, cut=without_last_leaf), "leaves are missing"),
+    (with_tree(feature=one_more(-1), cut=one_more(0)), "left over"),
     (with_tree(cut=moved_cut), "cuts feature"),
     (with_tree(feature=split_on(7)), "does not exist"),
     (with_tree(feature=split_on(-2)), "does not exist"),
@@ -141,16 +132,17 @@ def test_another_network_of_the_same_name_is_refuted() -> None:
 
 
 def test_a_lone_leaf_is_cut_until_it_is_confirmed() -> None:
-    whole = Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([float(CERTIFICATE.upper)]))
-    assert report(replace(CERTIFICATE, tree=whole)) == ""
+    assert report(replace(CERTIFICATE, tree=Tree.leaf(None))) == ""
 
 
 @pytest.mark.parametrize(("change", "reason"), [
     ({"upper": -1}, "upper"),
     ({"upper": 2.5}, "upper"),
-    ({"tree": {"feature": [], "cut": [], "bound": []}}, "tree"),
-    ({"tree": {"feature": [-1], "cut": [0.0], "bound": [None]}}, "a leaf needs a bound"),
-    ({"tree": {"feature": [-1, -1], "cut": [0.0], "bound": [1]}}, "entries"),
+    ({"reference": -1}, "reference"),
+    ({"reference": 0.5}, "reference"),
+    ({"tree": {"feature": [], "cut": []}}, "tree"),
+    ({"tree": {"feature": [-1], "cut": [0.0], "bound": [1]}}, "bound"),
+    ({"tree": {"feature": [-1, -1], "cut": [0.0]}}, "entries"),
 ])
 def test_files_are_read_strictly(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     path = tmp_path / "proof.json"

@@ -117,6 +117,7 @@ class KmaxResult(Result):
     """As the float32 runtime counts; null: not asked."""
     search: KmaxSearch
     bound: KmaxBound | None
+    proof_line: str | None = Field(exclude=True)
     space: InstanceOf[Space] = Field(exclude=True)
     verdict: InstanceOf[KmaxVerdict] | None = Field(exclude=True)
     best: InstanceOf[Cluster] = Field(exclude=True)

@@ -50,7 +50,6 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
     elif settings.bound:
         with work.bar("k found of the bound") as progress:
             verdict = kmax(query, budget=work.budget(), start=found.peers, progress=progress)
-        work.save_certificate(verdict.certificate)
         if verdict.reason is Reason.INTERRUPTED:
             interrupted = "this is what was found and certified until then"
     best = found.cluster
@@ -64,6 +63,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
         outcomes=clusters.outcomes(space, best), runtime_k=best.runtime_k, search=KmaxSearch.of(space, found),
         bound=None if verdict is None else KmaxBound.model_validate(verdict), verdict=verdict, space=space, best=best,
         interrupted=interrupted,
+        proof_line=work.save_proof(verdict.certificate if verdict else None, "the search was interrupted")[1],
     )
 
 

@@ -20,6 +20,8 @@ def show(result: KmaxResult, console: Console) -> None:
     console.print(_grid(pd.DataFrame(result.witness.items(), columns=["feature", "value"])))
     console.print(_grid(clusters.by_bucket(result.space, best)))
     console.print(_bound(result))
+    if result.proof_line:
+        console.print(result.proof_line, soft_wrap=True)
     if best.runtime_k is not None:
         agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
         console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
