@@ -1,11 +1,10 @@
-r"""Sigmoid and tanh, enclosed: float64 numbers surely below and above the true value, from basic operations alone.
+r"""Layers of sigmoid and tanh neurons, in float64 with a proved error, from basic operations alone.
 
 Both are one curve: sigma(a) = 1/2 + tanh(a / 2) / 2, and halving is exact. So with T = tanh a neuron is  y = c + p T(q a), where
-(q, p, c) is (1/2, 1/2, 1/2) for a sigmoid and (1, 1, 0) for a tanh, and everything here and in the bounds is about T alone.
+(q, p, c) is (1/2, 1/2, 1/2) for a sigmoid and (1, 1, 0) for a tanh, and everything here and in `encoders.bounds` is about T alone.
 
 A mathematical library promises no error bound for its tanh, so T is computed here from +, -, *, / and scaling by powers of two,
-which IEEE 754 rounds correctly (u = 2^-53). With z = min(|t|, 20):  e = exp(-2 z),  T = sign(t) (1 - e) / (1 + e),
-T' = 4 e / (1 + e)^2.
+which IEEE 754 rounds correctly (u = 2^-53). With z = min(|t|, 20):  e = exp(-2 z),  T = sign(t) (1 - e) / (1 + e).
 
     exp(w), w in [-40, 0]:  k = the whole number nearest w / log 2 (|k| <= 58),  r = (w - k L1) - k L2, where L1 holds the leading
     bits of log 2, so that k L1 is exact, and L2 the rest to 2^-86: |r| < 0.35 and r is off by less than 2 u. Taylor to degree 13
@@ -13,7 +12,6 @@ T' = 4 e / (1 + e)^2.
     and Stability, section 5.1), its coefficients by 2 u; relative to e^r > 0.7, with the error of r:  e is right to 65 u.
     T:   the derivative of (1 - e) / (1 + e) times e is at most 1/2: off by 33 u, the three roundings by 4 u; cutting at 20 costs
          2 e^-40 < u / 10. |error| < 40 u: `ERROR` = 64 u, which a rounding or two around it does not use up.
-    T':  relatively off by 65 u (1 + 2 e / (1 + e)) + 6 u < 140 u: `RELATIVE` = 256 u. Beyond 20 it lies in (0, T'(20)].
 
 Reference for the method: Muller, Elementary Functions, 3rd ed. 2016, chapters 3 and 11.
 """
@@ -34,12 +32,8 @@ Kinds = npt.NDArray[np.int8]
 UNIT = 2.0**-53
 ERROR = 64 * UNIT
 """The absolute error of `tanh` is at most this."""
-RELATIVE = 256 * UNIT
-"""The relative error of T' is at most this."""
 FAR = 20.0
 """From here on T rounds to 1: 1 - T(20) < 2^-57."""
-TINY = 1e-300
-"""Pays for underflow."""
 
 _LEADING = float.fromhex("0x1.62e42fee00000p-1")
 _REST = float.fromhex("0x1.a39ef35793c76p-33")
@@ -107,7 +101,7 @@ class SmoothLayer(Layer):
         return " and ".join(Curve(kind).shown for kind in np.unique(self.curve[self.curve != Curve.BENT]))
 
 
-def _decay(t: Array) -> Array:
+def decay(t: Array) -> Array:
     """exp(-2 min(|t|, 20)), right to 65 u."""
     w = -2.0 * np.minimum(np.abs(t), FAR)
     k = np.rint(w * (1 / (_LEADING + _REST)))
@@ -123,30 +117,8 @@ def _decay(t: Array) -> Array:
 
 def tanh(t: Array) -> Array:
     """tanh(t), off by less than ERROR; NaN stays NaN."""
-    e = _decay(t)
+    e = decay(t)
     return np.asarray(np.copysign((1 - e) / (1 + e), t))
-
-
-def tanh_bounds(t: Array) -> tuple[Array, Array]:
-    """(below, above) tanh(t), within [-1, 1] and on the right side of 0; NaN stays NaN. Exactly 0 at 0."""
-    size = np.abs(t)
-    value = np.abs(tanh(t))
-    with np.errstate(over="ignore", invalid="ignore"):  # where size is large; not used there
-        sharp = size - size * size * size / 3 - 8 * UNIT * size - TINY  # t - t^3 / 3 < T(t) < t for t > 0
-    low = np.maximum(np.maximum(value - ERROR, np.where(size < 1, sharp, -1.0)), 0.0)
-    high = np.minimum(np.minimum(value + ERROR, size), 1.0)
-    positive = t > 0
-    return np.where(positive, low, -high), np.where(positive, high, -low)
-
-
-def slope_bounds(low: Array, high: Array) -> tuple[Array, Array]:
-    """(below, above) all T'(t) for t in [low, high]: T' falls on both sides of 0, where it is 1."""
-    farthest = np.maximum(np.abs(low), np.abs(high))
-    across = (low <= 0) & (high >= 0)
-    nearest = np.where(across, 0.0, np.minimum(np.abs(low), np.abs(high)))
-    far, near = _decay(farthest), _decay(nearest)
-    least = np.where(farthest > FAR, 0.0, 4 * far / ((1 + far) * (1 + far)) * (1 - RELATIVE))
-    return least, np.minimum(4 * near / ((1 + near) * (1 + near)) * (1 + RELATIVE), 1.0)
 
 
 def value(a: Array, kind: Kinds) -> Array:

@@ -9,8 +9,8 @@ from flint import arb
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
-from encoders.probability import exceeds
-from encoders.problem import GapGoal, Goal, TwinProblem
+from encoders.probability import GapGoal, exceeds
+from encoders.problem import Goal, TwinProblem
 
 EXACT_POINTS = 128
 """Points evaluated exactly at once: their limbs in a wide layer fit the cache."""

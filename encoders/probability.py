@@ -13,6 +13,7 @@ not; all lines together are, and `exceeds` decides single pairs exactly.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -27,6 +28,14 @@ PRECISION = 128
 MAX_PRECISION = 1 << 16
 SMALLEST = 1e-9
 """Gaps nearer to 0 or 1 than this have no lines: their slopes leave what float64 can tell apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapGoal:
+    """sigma(g(x)) - sigma(g(x')) <= epsilon, or with the copies swapped when `rise`; sigma is the logistic function."""
+
+    epsilon: float
+    rise: bool
 
 
 def _logit(p: arb) -> arb:
@@ -67,7 +76,8 @@ def _conjugate(gap: arb, m: float) -> arb:
     return _logit(s + gap) - slope * _logit(s)
 
 
-def _check(epsilon: float) -> None:
+def require_gap(epsilon: float) -> None:
+    """Raise ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST."""
     if not SMALLEST <= epsilon <= 1 - SMALLEST:
         raise ValueError(f"epsilon = {epsilon}: a gap between probabilities lies strictly between 0 and 1 ({SMALLEST} from either)")
 
@@ -78,7 +88,7 @@ def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Arr
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
     """
-    _check(epsilon)
+    require_gap(epsilon)
     with precision(PRECISION):
         low, high = _down(_logit(ball(epsilon))), _down(-_logit(1 - ball(epsilon)))
     rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
@@ -130,23 +140,7 @@ def bucket(a: Fraction, buckets: int) -> int:
 
 
 STEEPEST = 2.0**30
-"""The steepest line that `line_at` gives; a solver could not distinguish a steeper slope from a bound."""
-
-
-def line_at(epsilon: float, b: float) -> tuple[float, float]:
-    """(m, c) of the line that touches phi at b: a <= m b + c is sufficient for a gap of at most epsilon.
-
-    Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), c = min over b of phi(b) - m b for that very m, rounded
-    down.
-    Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
-    """
-    _check(epsilon)
-    with precision(PRECISION):
-        gap, s = ball(epsilon), sigmoid(ball(b))
-        rest = 1 - s - gap
-        slope = float((s * (1 - s) / ((s + gap) * rest)).mid()) if rest > 0 else STEEPEST
-        m = float(np.clip(slope, 1 / STEEPEST, STEEPEST))
-        return m, _down(_conjugate(gap, m))
+"""Of the lines used; a solver could not distinguish a steeper slope from a bound."""
 
 
 def line_of(epsilon: float, m: float) -> float:
@@ -155,7 +149,7 @@ def line_of(epsilon: float, m: float) -> float:
     Sound? yes: c = min over b of phi(b) - m b, rounded down.
     Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST and 1 / STEEPEST <= m <= STEEPEST.
     """
-    _check(epsilon)
+    require_gap(epsilon)
     if not 1 / STEEPEST <= m <= STEEPEST:
         raise ValueError(f"m = {m}: expected a slope between {1 / STEEPEST:g} and {STEEPEST:g}")
     with precision(PRECISION):

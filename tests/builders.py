@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.domain import Domain
 from encoders.network import Array, Layer, Link, Network
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.checker.kernel.phases import PhaseClaim
 from verifair.schema.schema import Schema
 

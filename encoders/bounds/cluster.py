@@ -18,9 +18,10 @@ from flint import arb, fmpq
 from encoders.bounds.difference import goal_bounds
 from encoders.bounds.relu import activation
 from encoders.bounds.twin import Twin
+from encoders.domain import Domain
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""

@@ -41,7 +41,8 @@ from dataclasses import fields
 import numpy as np
 
 from encoders.bounds.relu import LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
-from encoders.curves import ERROR, FAR, TINY, UNIT, Curve, SmoothLayer, parts, slope_bounds, tanh, tanh_bounds
+from encoders.bounds.tanh import TINY, slope_bounds, tanh_bounds
+from encoders.curves import ERROR, FAR, UNIT, Curve, SmoothLayer, parts, tanh
 from encoders.network import Array, Integers, Layer
 
 CELLS = 4

@@ -33,8 +33,8 @@ from encoders.bounds.interval import crossed, first_layer, next_layer
 from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY, factor
 from encoders.bounds.twin import Twin
+from encoders.domain import Regions
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Regions
 
 LeastInput = Callable[[Array, Integers], Array]
 """From slopes (N, d) and regions (N,) to the least of slope . (x - middle)."""

@@ -16,8 +16,9 @@ from encoders.bounds.curves import activated_interval
 from encoders.bounds.relu import affine_interval
 from encoders.bounds.rounding import factor, form_magnitudes, magnitude
 from encoders.curves import Curve, SmoothLayer
+from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Layer, activate
-from encoders.problem import Domain, TwinProblem
+from encoders.problem import TwinProblem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,8 +12,9 @@ from onnx import TensorProto
 
 from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Network, activate, affine
+from encoders.network import Array, Floats, Link, Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
+from encoders.onnx.feed import Feed
 from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
 from encoders.onnx.runtime import open_session

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Feed, Integers, Network
+from encoders.network import Array, Integers, Network
+from encoders.onnx.feed import Feed
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx.tensor import graph_inputs
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.problem import Domain
 from encoders.programs.rows import ProgramBuilder, RowBlock, matrix
 from solvers.program import Program
 

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers
-from encoders.probability import gap_rows, line_at
-from encoders.problem import GapGoal, Goal
+from encoders.probability import PRECISION, STEEPEST, GapGoal, gap_rows, line_of, require_gap
+from encoders.problem import Goal
 from solvers.program import Program
 
 
@@ -120,7 +121,7 @@ def refined(goal: Goal, margins: Array) -> Goal | None:
 
     For points that no row meets although their gap is small enough. None for a goal without a gap, and where the line does not
     meet the point by LEAST_GAIN: then the point lies on the curve up to rounding, and further lines do not help.
-    Sound? yes: the row is one more sufficient one (`probability.line_at`).
+    Sound? yes: the row is one more sufficient one (`line_at`).
     """
     if goal.gap is None:
         return None
@@ -158,3 +159,18 @@ def worst_program(program: Program, margins: Array, constants: Array, goal: Goal
         row_upper=np.concatenate([program.row_upper, constants, np.full(count, np.inf)]), objective=objective,
         constant=0.0,
     )
+
+
+def line_at(epsilon: float, b: float) -> tuple[float, float]:
+    """(m, c) of the line that touches phi of `encoders.probability` at b: a <= m b + c is sufficient for a gap of at most epsilon.
+
+    Sound? yes: m is rounded (and kept within 1 / STEEPEST .. STEEPEST), and c is that of this very m.
+    Raises ValueError unless SMALLEST <= epsilon <= 1 - SMALLEST.
+    """
+    require_gap(epsilon)
+    with precision(PRECISION):
+        gap, s = ball(epsilon), sigmoid(ball(b))
+        rest = 1 - s - gap
+        slope = float((s * (1 - s) / ((s + gap) * rest)).mid()) if rest > 0 else STEEPEST
+    m = float(np.clip(slope, 1 / STEEPEST, STEEPEST))
+    return m, line_of(epsilon, m)

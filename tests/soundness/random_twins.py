@@ -7,8 +7,9 @@ import numpy as np
 from flint import arb, ctx
 
 from encoders.curves import Curve, SmoothLayer
+from encoders.domain import Domain
 from encoders.network import Array, Layer, Link, Network
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions
 
 PBA = (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from encoders.bounds.twin import Twin
+from encoders.domain import Forbidden
 from encoders.probability import exceeds
-from encoders.problem import Forbidden, TwinProblem
+from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import gap_goal, refined
 from encoders.programs.smt import smt, violated

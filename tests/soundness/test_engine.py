@@ -15,10 +15,11 @@ from scipy.special import expit
 from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
+from encoders.domain import Domain, Forbidden
 from encoders.exact.dyadic import exact
 from encoders.network import Layer, Link, Network
-from encoders.probability import exceeds, gap_rows
-from encoders.problem import Domain, Forbidden, GapGoal, Goal, TwinBatch, TwinProblem
+from encoders.probability import GapGoal, exceeds, gap_rows
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions
 from tests.builders import claim_of, integer, network_of, schema_of

@@ -8,9 +8,9 @@ import pytest
 from flint import arb, ctx, fmpq
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.domain import Domain, Forbidden
 from encoders.network import Array
 from encoders.probability import bucket
-from encoders.problem import Domain, Forbidden
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of

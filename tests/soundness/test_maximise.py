@@ -16,9 +16,10 @@ from scipy.special import expit
 
 import verifair as vf
 from encoders.bounds.twin import Twin
+from encoders.domain import Forbidden
 from encoders.network import Layer, Link, Network
 from encoders.probability import gap_bounds
-from encoders.problem import Forbidden, TwinProblem
+from encoders.problem import TwinProblem
 from tests.brute_force import exact_forward
 from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of
 from verifair.checker.kernel.phases import check_phases

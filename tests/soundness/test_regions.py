@@ -7,8 +7,9 @@ import pytest
 
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Link, Network
-from encoders.problem import Domain, Regions, TwinBatch, TwinProblem
+from encoders.problem import TwinBatch, TwinProblem
 from tests.builders import NO_FLIP, SHA, claim_of, layer
 from verifair.checker.kernel.phases import PhaseBounds
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from encoders.bounds.twin import Twin
+from encoders.domain import Domain
 from encoders.network import Array
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Domain
 from verifair.checker.envelope import of_another_version
 from verifair.checker.extent import Extent
 from verifair.errors import CertificateError, DataError

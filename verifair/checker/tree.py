@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Integers
-from encoders.problem import Domain, Regions
 from verifair.checker.envelope import Index, Number
 from verifair.checker.extent import NO_MORE
 

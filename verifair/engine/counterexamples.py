@@ -23,9 +23,9 @@ from itertools import product
 
 import numpy as np
 
+from encoders.domain import Batched
 from encoders.evaluate import settled_goals
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Batched
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim
 from verifair.checker.envelope import semantics

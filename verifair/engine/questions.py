@@ -11,11 +11,12 @@ import numpy as np
 
 from encoders.bounds.rounding import TINY, factor
 from encoders.curves import ERROR, SmoothLayer
+from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Network
-from encoders.probability import gap_rows
-from encoders.problem import Domain, GapGoal, Goal, TwinBatch, TwinProblem
+from encoders.probability import GapGoal, gap_rows
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuestion
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema

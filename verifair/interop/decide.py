@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from encoders.domain import Regions
 from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
-from encoders.problem import Regions, TwinProblem
+from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget

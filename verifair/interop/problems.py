@@ -20,8 +20,9 @@ from math import lcm
 
 import numpy as np
 
+from encoders.domain import Domain
 from encoders.network import Array, Integers, Network
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.vnnlib.cases import Conjunction
 from encoders.vnnlib.reader import Atom, VnnlibQuery, VnnlibUnsupported
 from encoders.vnnlib.scalar_network import scalar_network

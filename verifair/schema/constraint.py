@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from encoders.domain import Domain, Forbidden
 from encoders.network import Array, Booleans
-from encoders.problem import Domain, Forbidden
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema import rows as schema_rows

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from encoders.network import NO_COLUMN, WHOLE, Feed, Network
-from encoders.problem import Domain
+from encoders.domain import Domain
+from encoders.network import Network
+from encoders.onnx.feed import NO_COLUMN, WHOLE, Feed
 from verifair.errors import SchemaError
 from verifair.schema.feature import Feature, text
 

@@ -1,7 +1,7 @@
 """The description of a network's inputs: one typed schema, hand-written in TOML, used by every system.
 
 A feature is a *raw variable* (a number in its own unit, or a category); the order of the features is the order of the network's
-input columns. See `encoders.problem.Domain` for how raw values become float32 inputs, `feature` for what a feature may be,
+input columns. See `encoders.domain.Domain` for how raw values become float32 inputs, `feature` for what a feature may be,
 `constraint` for which rows are not legal, `rows` for how tables are read, and `file` for
 the file format.
 """
@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.problem import Domain
 from verifair.errors import DataError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema import network as schema_network

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoders.domain import Domain
 from encoders.network import Array
-from encoders.problem import Domain
 
 
 def domain(*integer: bool) -> Domain:

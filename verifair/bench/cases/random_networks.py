@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from encoders.domain import Domain
 from encoders.network import Layer, Link, Network
-from encoders.problem import Domain, Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import DecisionQuestion
 

@@ -12,11 +12,11 @@ import numpy as np
 from flint import arb
 from scipy.special import expit
 
+from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import exceeds
-from encoders.problem import Domain
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.leaves import Leaves, StatedGoal

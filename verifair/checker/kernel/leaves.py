@@ -12,9 +12,9 @@ from itertools import combinations, product
 
 import numpy as np
 
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.probability import SMALLEST, gap_rows
-from encoders.problem import Domain, GapGoal, Regions
+from encoders.probability import SMALLEST, GapGoal, gap_rows
 from verifair.checker.certificate import Proof
 from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
 from verifair.checker.tree import Tree, leaf_regions

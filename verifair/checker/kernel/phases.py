@@ -17,10 +17,10 @@ from functools import cached_property
 
 import numpy as np
 
+from encoders.domain import Domain, Regions
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
-from encoders.probability import STEEPEST, exceeds, line_of
-from encoders.problem import Domain, GapGoal, Regions
+from encoders.probability import STEEPEST, GapGoal, exceeds, line_of
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.leaves import Task

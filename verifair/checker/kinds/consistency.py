@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.domain import Batched, Domain
 from encoders.network import Array, Integers, Network
-from encoders.problem import Batched, Domain
 from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind

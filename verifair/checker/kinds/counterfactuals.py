@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from encoders.domain import Domain
 from encoders.network import Array, Network
-from encoders.problem import Domain
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.kernel.leaves import Task, asked_of, classes_of
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term

@@ -20,10 +20,10 @@ from math import prod
 import numpy as np
 from flint import arb, ctx, fmpq
 
+from encoders.domain import Domain, Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.probability import bucket
-from encoders.problem import Domain, Regions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kind import Kind
 from verifair.checker.kmax_certificate import FILE, KmaxCertificate

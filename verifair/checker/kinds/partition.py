@@ -19,10 +19,10 @@ from typing import Any, get_args
 
 import numpy as np
 
+from encoders.domain import Batched, Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.probability import SMALLEST, exceeds
-from encoders.problem import Batched, GapGoal, Regions
+from encoders.probability import SMALLEST, GapGoal, exceeds
 from verifair.checker.envelope import about_another
 from verifair.checker.extent import Extent
 from verifair.checker.kernel.boxes import LeafChecker, witnessed

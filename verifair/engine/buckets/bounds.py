@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Batched
 
 PIECES, ROUNDS = 4, 4
 """A slice whose count is too high is cut into so many, so many times: down to 1/64 of a bucket at the last look."""

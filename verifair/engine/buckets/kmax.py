@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.cluster import Copies, Thresholds
+from encoders.domain import Batched
 from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
-from encoders.problem import Batched
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate

@@ -21,8 +21,9 @@ from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals,
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
+from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Batched, Goal, TwinProblem
+from encoders.problem import Goal, TwinProblem
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
     Nodes,

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from encoders.domain import Regions
 from encoders.network import Array, Booleans
-from encoders.problem import Goal, Regions, TwinProblem
+from encoders.problem import Goal, TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap

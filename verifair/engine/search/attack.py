@@ -17,8 +17,9 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.bounds.twin import Twin
+from encoders.domain import Batched
 from encoders.network import Array, Integers
-from encoders.problem import Batched, TwinProblem
+from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 
 Objective = Literal["gap", "logit", "flip"]

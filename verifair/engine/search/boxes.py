@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from encoders.bounds.twin import Twin
+from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Batched
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,9 +19,10 @@ import numpy as np
 from encoders.bounds.regions import RegionBound, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
+from encoders.domain import Regions
 from encoders.evaluate import exact_goals
 from encoders.network import Array, Booleans
-from encoders.problem import Regions, TwinProblem
+from encoders.problem import TwinProblem
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
 from solvers.outcome import Outcome

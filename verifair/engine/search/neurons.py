@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.float32 import Float32Error
+from encoders.domain import Regions
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
-from encoders.problem import Regions, TwinProblem
+from encoders.problem import TwinProblem
 from verifair.checker.tree import MAX_ROWS, PhaseTree
 from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from encoders.problem import Batched
+from encoders.domain import Batched
 
 B = TypeVar("B", bound=Batched)
 T = TypeVar("T", covariant=True)

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from encoders.bounds.attribution import Attributions, attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
+from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.problem import Domain
 from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics

@@ -9,7 +9,8 @@ from flint import arb, ctx
 from encoders.bounds import curves as curve_lines
 from encoders.bounds.curves import curved, curved_difference
 from encoders.bounds.relu import LayerBounds
-from encoders.curves import ERROR, Curve, SmoothLayer, slope_bounds, tanh, tanh_bounds, value
+from encoders.bounds.tanh import slope_bounds, tanh_bounds
+from encoders.curves import ERROR, Curve, SmoothLayer, tanh, value
 from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 

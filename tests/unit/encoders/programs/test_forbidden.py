@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders.bounds.twin import Twin
+from encoders.domain import Forbidden
 from encoders.network import Array, Booleans
-from encoders.problem import Forbidden, TwinProblem
+from encoders.problem import TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.smt import smt
 from encoders.programs.triangle import naive_triangle

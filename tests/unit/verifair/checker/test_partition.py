@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.problem import Domain
+from encoders.domain import Domain
 from verifair.checker.partition import Partition
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", "/nonexistent"))

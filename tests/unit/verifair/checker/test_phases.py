@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Layer, Link, Network
 from encoders.probability import exceeds
-from encoders.problem import Domain, Goal, Regions, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
 from tests.builders import claim_of
 from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, check_phases

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from encoders.domain import Batched
 from encoders.network import Integers
-from encoders.problem import Batched
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from encoders.problem import Domain, Forbidden
+from encoders.domain import Domain, Forbidden
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of, nothing_left

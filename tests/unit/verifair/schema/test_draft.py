@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Feed, Network
+from encoders.network import Network
+from encoders.onnx.feed import Feed
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from verifair import datasets
 from verifair.checker.envelope import semantics

@@ -12,7 +12,7 @@ from itertools import count
 
 import numpy as np
 
-from encoders.problem import Domain
+from encoders.domain import Domain
 from verifair.errors import QueryError
 from verifair.schema.constraint import boxes_of
 from verifair.schema.schema import Schema

@@ -26,12 +26,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx import file as onnx_file
 from encoders.onnx.runtime import open_session
 from encoders.onnx.tensor import graph_input
-from encoders.problem import Domain
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.refusals import earlier

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from encoders.domain import Forbidden
 from encoders.network import Array, Layer, Link
 from encoders.probability import bucket
-from encoders.problem import Forbidden
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from verifair.engine.queries import KDiscrimination
