@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.schema.file import TomlSection
+from verifair.schema.section import TomlSection
+from verifair.schema.writing import written
 from verifair.systems.cst.settings import Name
 from verifair.systems.settings import Positive, Settings
 from verifair.systems.system import SYSTEMS, system
@@ -116,7 +117,7 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
         except ValidationError as error:
             lines += schema_file.problems(error, kind, (*keys, "timeout"))
     for name, to, value in made[0].strays() if not lines else ():
-        what = to if value is None else f"{to} = {schema_file.written(value)}"
+        what = to if value is None else f"{to} = {written(value)}"
         lines.append(f"{name}: belongs to {what}: add that, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))

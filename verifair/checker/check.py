@@ -22,7 +22,7 @@ from verifair.checker.envelope import of_another_version
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.checker.report import CheckReport, Progress
 from verifair.errors import CertificateError
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 if TYPE_CHECKING:
     from verifair.checker.envelope import Envelope
@@ -38,7 +38,7 @@ HEAD = 1 << 16
 
 
 def check(
-    file: Envelope | str | Path, *, network: Network, schema: Schema, partial: bool = False, progress: Progress | None = None
+    file: Envelope | str | Path, *, network: Network, schema: InputSpace, partial: bool = False, progress: Progress | None = None
 ) -> CheckReport:
     """Prove again what a file of proofs states, of whichever kind it is.
 

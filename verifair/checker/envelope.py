@@ -23,7 +23,7 @@ from pydantic.dataclasses import dataclass as validated
 from encoders.network import Network
 from verifair.checker.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
@@ -119,7 +119,7 @@ class Envelope(ABC):
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
         """Return the validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
 
-    def misfits(self, network: Network, schema: Schema, own: str | None = None) -> Iterator[str]:
+    def misfits(self, network: Network, schema: InputSpace, own: str | None = None) -> Iterator[str]:
         """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"

@@ -17,13 +17,13 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs none of this
     from encoders.network import Network
     from verifair.checker.report import CheckReport, Progress
-    from verifair.schema.schema import Schema
+    from verifair.schema.space import InputSpace
 
 
 class CheckRule(Protocol):
     """Proves again what a file states, and reports what is wrong with it."""
 
-    def __call__(self, given: Any, /, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport: ...
+    def __call__(self, given: Any, /, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Kind:
     counts: str
     load: Callable[[Path], Any]
     check: CheckRule
-    statement: Callable[[Any, Schema, int], str]
+    statement: Callable[[Any, InputSpace, int], str]
     file: TypeAdapter[Any] | None = None
     title: str = ""
 

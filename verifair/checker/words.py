@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verifair.checker.statement import Signs
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 
 def counted(number: int, one: str, many: str) -> str:
@@ -38,7 +38,7 @@ def float32_words(certified: int, proofs: int) -> str:
     return f"{many} proofs hold for float32 too, in any order of summation{others}"
 
 
-def where(box: Mapping[str, tuple[float, float]], schema: Schema) -> str:
+def where(box: Mapping[str, tuple[float, float]], schema: InputSpace) -> str:
     """Where a statement holds: the features that its box narrows."""
     told = []
     for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
@@ -54,7 +54,7 @@ def exactly(value: float) -> str:
     return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
-def category(schema: Schema, name: str, value: float) -> str:
+def category(schema: InputSpace, name: str, value: float) -> str:
     """A category's name; the number where the file names none that there is."""
     known = set(schema.values(name).tolist())
     return schema.format(name, value) if value in known else f"{value:g}"

@@ -70,9 +70,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.checker.check import check, kind_of
     from verifair.checker.words import counted, float32_words
     from verifair.cli.output import console, progress_bar, save_answer
-    from verifair.schema.schema import Schema
+    from verifair.schema.space import InputSpace
     from verifair.systems.work import keeping
 
+    schema: InputSpace
     _, settings, files = asked(system, given)
     kind = kind_of(settings.certificate)
     if settings.demo is not None:
@@ -82,7 +83,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     elif settings.model is None or settings.schema_file is None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
-        network, schema = read_onnx(settings.model), Schema.load(settings.schema_file)
+        network, schema = read_onnx(settings.model), InputSpace.load(settings.schema_file)
     screen = console()
     with keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
         report = check(settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress)

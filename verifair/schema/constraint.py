@@ -16,18 +16,16 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from math import inf, prod
 from numbers import Real
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from encoders.domain import Domain, Forbidden
-from encoders.network import Array, Booleans
+from encoders.network import Array
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.schema import rows as schema_rows
-from verifair.schema.feature import Feature, number, text
+from verifair.schema.feature import Feature, Finite, number, text
 from verifair.schema.spelling import nearest
 
 Word = str | float
@@ -37,8 +35,9 @@ class Range(BaseModel):
     """low <= value <= high, raw units; None: no limit on that side."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    low: float | None = None
-    high: float | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+
 
 Condition = Range | tuple[Word, ...]
 
@@ -87,53 +86,27 @@ def _condition(given: Any) -> Condition:
 Conditions = Annotated[Mapping[str, Condition], BeforeValidator(_conditions)]
 
 
-class Constraint(BaseModel):
+class Constraint(schema_file.Explained):
     """One constraint. Raises SchemaError, one line a problem; whether features and values exist is asked by
     `constraint_boxes`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
+    WORD: ClassVar = "constraint"
     name: str | None = Field(default=None, min_length=1)
     if_: Conditions | None = Field(default=None, alias="if")
     then: Conditions | None = None
     never: Conditions | None = None
 
-    @model_validator(mode="after")
-    def _is_one_of_the_two_forms(self) -> Constraint:
+    def flaw(self) -> str | None:
         if (self.never is None) == (self.if_ is None and self.then is None) or (self.if_ is None) != (self.then is None):
             keys = [key for key, table in (("if", self.if_), ("then", self.then), ("never", self.never)) if table is not None]
-            raise ValueError(f"has {' and '.join(keys) or 'no condition'}; write either if = ... and then = ..., or never = ...")
-        return self
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Constraint]) -> Constraint:
-        try:
-            return handler(data)
-        except ValidationError as error:
-            name = data.get("name") if isinstance(data, Mapping) else None
-            place = f"constraint {name!r}: " if name else "constraint without a name: "
-            lines = schema_file.problems(error, cls)
-            raise SchemaError("\n".join(place + line for line in lines)) from None
+            return f"has {' and '.join(keys) or 'no condition'}; write either if = ... and then = ..., or never = ..."
+        return None
 
     @property
     def names(self) -> list[str]:
         """Names of the features that it is about, each once."""
         return list(dict.fromkeys(name for table in (self.if_, self.then, self.never) for name in table or ()))
-
-    def table(self) -> dict[str, Any]:
-        """Return the section of the schema file."""
-        out: dict[str, Any] = {} if self.name is None else {"name": self.name}
-        for key, conditions in (("if", self.if_), ("then", self.then), ("never", self.never)):
-            if conditions is not None:
-                out[key] = {name: _written(condition) for name, condition in conditions.items()}
-        return out
-
-
-def _written(condition: Condition) -> Any:
-    if isinstance(condition, Range):
-        return condition.model_dump(exclude_none=True)
-    return condition[0] if len(condition) == 1 else list(condition)
-
 
 def labelled(constraints: Sequence[Constraint]) -> list[tuple[str, Constraint]]:
     """Return what errors call each constraint: its name, or its number in the schema."""
@@ -166,25 +139,6 @@ def forbidden(constraints: Sequence[Constraint], features: Sequence[Feature]) ->
     if not parts:
         return None
     return Forbidden(lower=np.concatenate([p.lower for p in parts]), upper=np.concatenate([p.upper for p in parts]))
-
-
-def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array) -> dict[str, Booleans]:
-    """For each constraint, by what errors call it, which raw rows (B, V) break it: (B,)."""
-    return {label: boxes_of(c, features).contain(raw, raw) for label, c in labelled(constraints)}
-
-
-def violations(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
-    """Return which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the
-    remedy."""
-    position = {feature.name: v for v, feature in enumerate(features)}
-    parts = []
-    for (label, found), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):
-        if found.any():
-            count, first = int(found.sum()), int(np.argmax(found))
-            held = ", ".join(f"{name} = {features[v].word(raw[first, v])}" for name in constraint.names for v in [position[name]])
-            many = "row breaks" if count == 1 else "rows break"
-            parts.append(f"{label}: {count} {many} it, first row {rows[first]} with {held}")
-    return "; ".join(parts) + "; correct the data or the constraint, or leave such rows out (--outside drop)"
 
 
 def boxes_of(constraint: Constraint, features: Sequence[Feature]) -> Forbidden:
@@ -241,7 +195,7 @@ def _intervals(feature: Feature, condition: Condition) -> list[Interval]:
     """Return disjoint closed intervals of raw values, in order, no two of them neighbours."""
     if isinstance(condition, Range):
         return [_range(feature, condition)]
-    values = sorted({schema_rows.raw_value(feature, value) for value in condition})
+    values = sorted({feature.raw_value(value) for value in condition})
     first, last = _limits(feature)
     for value in values:
         if not first <= value <= last:
@@ -263,7 +217,7 @@ def _range(feature: Feature, condition: Range) -> Interval:
         raise SchemaError(f"feature {feature.name!r}: a range is for numbers, the feature is {feature.kind}; list its categories")
     first, last = _limits(feature)
     for key, end in (("low", condition.low), ("high", condition.high)):
-        if end is not None and not first <= schema_rows.raw_value(feature, end) <= last:
+        if end is not None and not first <= feature.raw_value(end) <= last:
             raise SchemaError(
                 f"feature {feature.name!r}: {key} = {end:.10g} lies outside the declared range {first:.10g} .. {last:.10g}; leave "
                 "this end out, or widen the range"

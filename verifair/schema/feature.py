@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from numbers import Real
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
-    ModelWrapValidatorHandler,
     Tag,
-    ValidationError,
-    model_validator,
 )
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.file import Change
+from verifair.schema.spelling import closest, listed
 
 LARGEST = float(np.finfo(np.float32).max)
 EXACT = 2.0**53
@@ -36,10 +34,10 @@ def text(value: Any) -> str:
     return str(value).strip()
 
 
-def number(value: Real) -> float:
+def number(value: Any) -> float:
     """float(value), infinite for whole numbers beyond all floats."""
     try:
-        return float(value)
+        return float(value) + 0.0  # no -0: equal schemas are written alike
     except OverflowError:
         return np.inf
 
@@ -53,7 +51,8 @@ def _texts(value: Any) -> Any:
     return tuple(text(v) for v in value) if isinstance(value, (list, tuple)) else value
 
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
+"""Finite, and 0 where it was -0."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -68,7 +67,7 @@ class Scale(BaseModel):
     scale: Positive = 1.0
 
 
-class Feature(BaseModel):
+class Feature(schema_file.Explained):
     """One feature. Raises SchemaError, one line a problem, where its fields do not fit each other.
 
     range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.
@@ -78,7 +77,7 @@ class Feature(BaseModel):
     unit: one perturbation unit of PBA, in raw units.   column: the data column, if it is not called like the feature.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    WORD: ClassVar = "feature"
     name: str = Field(min_length=1)
     kind: Literal["real", "integer", "categorical", "one-hot"]
     column: str | None = None
@@ -98,22 +97,8 @@ class Feature(BaseModel):
     merit: bool = False
     description: str | None = None
 
-    @model_validator(mode="after")
-    def _fits_its_kind(self) -> Feature:
-        problem = self._problem_of_number() if self.numeric else self._problem_of_category()
-        if problem:
-            raise ValueError(problem)
-        return self
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Feature]) -> Feature:
-        try:
-            return handler(data)
-        except ValidationError as error:
-            name = data.get("name") if isinstance(data, Mapping) else None
-            place = f"feature {name!r}: " if name else "feature without a name: "
-            raise SchemaError("\n".join(place + line for line in schema_file.problems(error, cls))) from None
+    def flaw(self) -> str | None:
+        return self._problem_of_number() if self.numeric else self._problem_of_category()
 
     def _problem_of_number(self) -> str | None:
         if self.categories is not None or self.codes is not None:
@@ -196,3 +181,44 @@ class Feature(BaseModel):
         if self.categories is not None:
             return self.categories[int(value)]
         return int(value) if self.kind == "integer" else float(value)
+
+    def raw_value(self, value: Any) -> float:
+        """Return one raw value from a category name or a number. Raises SchemaError."""
+        place = f"feature {self.name!r}: {schema_file.shown(value)}"
+        if self.categories is not None:
+            name = text(value)
+            if name in self.categories:
+                return float(self.categories.index(name))
+            codes = [text(code) for code in self.codes or range(len(self.categories))]
+            if name in codes and self.read_by_code:
+                return float(codes.index(name))
+            raise SchemaError(f"{place} is {self.unknown(name)}; correct it, or add the category to the schema")
+        try:
+            found = number(value)
+        except (TypeError, ValueError):
+            raise SchemaError(f"{place} is not a number, and the feature is {self.kind}") from None
+        if not np.isfinite(found):
+            raise SchemaError(f"{place} is not finite; give a number within its range")
+        if self.kind == "integer" and not found.is_integer():
+            raise SchemaError(f"{place} is not a whole number, and the feature is integer")
+        return found
+
+    @property
+    def read_by_code(self) -> bool:
+        """Whether a number may stand for a category: not where a category is called by a number itself."""
+
+        def is_number(name: str) -> bool:
+            try:
+                float(name)
+            except ValueError:
+                return False
+            return True
+
+        return not any(is_number(category) for category in self.categories or ())
+
+    def unknown(self, found: str) -> str:
+        """Return what to say of a category that it does not have."""
+        categories = self.categories or ()
+        close = closest(found, categories)
+        hint = f"did you mean {close!r}? Known are " if close is not None else "known are "
+        return f"an unknown category; {hint}{listed(categories)}"

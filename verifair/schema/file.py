@@ -1,15 +1,14 @@
-"""The schema's file format, TOML: reading, writing, and saying what is wrong with it."""
+"""The schema's file format, TOML: reading it, and saying what is wrong with it."""
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from verifair.errors import SchemaError
@@ -17,7 +16,6 @@ from verifair.schema.spelling import nearest
 
 Change = Literal["increase", "decrease", "fixed", "free"]
 """How a feature may move: the words of a schema's `change`."""
-Kind = TypeVar("Kind", bound=BaseModel)
 
 LONGEST, MOST_LINES, LONGEST_LINE = 300, 100, 2000
 """Characters of a value in a message, problems in it, and characters of each."""
@@ -112,56 +110,32 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     return found
 
 
-def section(kind: type[Kind], title: str, data: Any) -> Kind:
-    """Return a section from what the file holds. Raises SchemaError, one line a problem, which begins with the title."""
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise SchemaError("\n".join(f"{title}: {line}" for line in problems(error, kind))) from None
-
-
-class TomlSection(BaseModel):
-    """A section that knows its title."""
+class Explained(BaseModel):
+    """A part of a schema. Raises SchemaError, one line a problem, where pydantic would raise its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    WORD: ClassVar[str] = ""
+    """What errors call one, beside its name."""
+    KNOWN: ClassVar[Sequence[str]] = ()
+    """The keys to tell of, where not all of its fields are."""
 
+    @model_validator(mode="wrap")
     @classmethod
-    def title(cls, data: Any) -> str:
-        return ""
+    def _explained(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            found = handler(data)
+            lines = (found.flaw() or "").splitlines()
+        except ValidationError as error:
+            lines = list(problems(error, cls, cls.KNOWN))
+        if not lines:
+            return found
+        name = data.get("name") if isinstance(data, Mapping) else None
+        place = (f"{cls.WORD} {name!r}: " if name else f"{cls.WORD} without a name: ") if cls.WORD else ""
+        raise SchemaError("\n".join(place + line for line in lines))
 
-    @classmethod
-    def read(cls, data: Any) -> Self:
-        """Return a section from what the file holds. Raises SchemaError."""
-        return section(cls, cls.title(data), data)
-
-
-def toml(model: Mapping[str, Any], features: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return TOML text of the fields, in the order given."""
-    lines = ["[model]", *(f"{key} = {written(value)}" for key, value in model.items())]
-    for title, sections in (("[[feature]]", features), ("[[constraint]]", constraints)):
-        for section in sections:
-            lines += ["", title, *(f"{key} = {written(value)}" for key, value in section.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _key(name: str) -> str:
-    """Return a name as a TOML key: names of features may hold anything."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else written(name)
-
-
-def written(value: Any) -> str:
-    """Return a value as TOML has it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {written(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(written(v) for v in value) + "]"
-    if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, int):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's, save for DEL
+    def flaw(self) -> str | None:
+        """Return what is wrong with fields of which each for itself may be so."""
+        raise NotImplementedError
 
 
 def problems(error: ValidationError, kind: type[BaseModel], known: Sequence[str] = ()) -> Iterator[str]:

@@ -5,17 +5,16 @@ Rows are called by the label of the table's index: in a table as read from a fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers
-from verifair.errors import DataError, SchemaError
+from encoders.network import Array, Booleans, Integers
+from verifair.errors import DataError
+from verifair.schema.constraint import Constraint, boxes_of, labelled
 from verifair.schema.feature import Feature, text
-from verifair.schema.file import shown
 from verifair.schema.spelling import closest, listed
 
 """So many known names stand in a message, no more."""
@@ -61,31 +60,6 @@ def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
     return np.asarray(np.array([name == positive for name in names], dtype=np.int64)[place])
 
 
-def raw_value(feature: Feature, value: Any) -> float:
-    """Return one raw value from a category name or a number. Raises SchemaError."""
-    if feature.categories is not None:
-        name = text(value)
-        if name in feature.categories:
-            return float(feature.categories.index(name))
-        codes = [text(code) for code in feature.codes or range(len(feature.categories))]
-        if name in codes and _read_by_code(feature):
-            return float(codes.index(name))
-        raise SchemaError(
-            f"feature {feature.name!r}: {shown(value)} is {_unknown(feature, name)}; correct it, or add the category to the schema"
-        )
-    try:
-        number = float(value)
-    except OverflowError:
-        number = np.inf
-    except (TypeError, ValueError):
-        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a number, and the feature is {feature.kind}") from None
-    if not np.isfinite(number):
-        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not finite; give a number within its range")
-    if feature.kind == "integer" and not number.is_integer():
-        raise SchemaError(f"feature {feature.name!r}: {shown(value)} is not a whole number, and the feature is integer")
-    return number
-
-
 def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     known = [str(column) for column in frame.columns]
     if name not in frame.columns:
@@ -122,36 +96,16 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
     unknown = np.array([name not in index for name in names], dtype=bool)
     if not unknown.any():
         return np.asarray(np.array([index[name] for name in names], dtype=float)[place])
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column) and _read_by_code(feature):
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column) and feature.read_by_code:
         first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
         numbers = _numbers(column, feature)
         return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them
     row = int(np.argmax(unknown[place]))
     found = names[place[row]]
     raise DataError(
-        f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {_unknown(feature, found)}; correct the data, or add "
+        f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {feature.unknown(found)}; correct the data, or add "
         "the category to the schema"
     )
-
-
-def _read_by_code(feature: Feature) -> bool:
-    """Return whether a number may stand for a category: not where a category's name is a number itself, for then it is a name."""
-
-    def is_number(name: str) -> bool:
-        try:
-            float(name)
-        except ValueError:
-            return False
-        return True
-
-    return not any(is_number(category) for category in feature.categories or ())
-
-
-def _unknown(feature: Feature, found: str) -> str:
-    categories = feature.categories or ()
-    close = closest(found, categories)
-    hint = f"did you mean {close!r}? Known are " if close is not None else "known are "
-    return f"an unknown category; {hint}{listed(categories)}"
 
 
 def numeric(cells: pd.Series) -> Array:
@@ -212,3 +166,22 @@ def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Arra
             "exactly one 1 and zeros elsewhere; correct the data"
         )
     return np.asarray(values.argmax(axis=1), dtype=np.float64)
+
+
+def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array) -> dict[str, Booleans]:
+    """For each constraint, by what errors call it, which raw rows (B, V) break it: (B,)."""
+    return {label: boxes_of(c, features).contain(raw, raw) for label, c in labelled(constraints)}
+
+
+def violations(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array, rows: pd.Index) -> str:
+    """Return which constraints are broken by how many of the rows raw (B, V), labelled `rows`, with the first of each; and the
+    remedy."""
+    position = {feature.name: v for v, feature in enumerate(features)}
+    parts = []
+    for (label, found), constraint in zip(broken(constraints, features, raw).items(), constraints, strict=True):
+        if found.any():
+            count, first = int(found.sum()), int(np.argmax(found))
+            held = ", ".join(f"{name} = {features[v].word(raw[first, v])}" for name in constraint.names for v in [position[name]])
+            many = "row breaks" if count == 1 else "rows break"
+            parts.append(f"{label}: {count} {many} it, first row {rows[first]} with {held}")
+    return "; ".join(parts) + "; correct the data or the constraint, or leave such rows out (--outside drop)"

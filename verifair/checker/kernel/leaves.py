@@ -18,7 +18,7 @@ from encoders.probability import SMALLEST, GapGoal, gap_rows
 from verifair.checker.certificate import Proof
 from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
 from verifair.checker.tree import Tree, leaf_regions
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 GOALS = {
     "observed": ((1.0, -1.0),),
@@ -131,7 +131,9 @@ def classes_of(network: Network) -> int:
     return max(2, network.outputs)
 
 
-def task_of(statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: Schema) -> Task | str:
+def task_of(
+    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: InputSpace
+) -> Task | str:
     """Return what a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     allowed = {
@@ -198,7 +200,7 @@ def asked_of(
     return StatedGoal.of(goal, (i, j), signs, gap), margin
 
 
-def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Schema) -> tuple[Array, Array] | str:
+def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: InputSpace) -> tuple[Array, Array] | str:
     domain, row = schema.domain, np.array(statement.row)
     if len(row) != domain.variables:
         return f"the row has {len(row)} values, the schema {domain.variables} features"
@@ -219,7 +221,7 @@ def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Schem
     return lower, upper
 
 
-def _given_box(statement: BoxStatement, differs: Booleans, schema: Schema) -> tuple[Array, Array] | str:
+def _given_box(statement: BoxStatement, differs: Booleans, schema: InputSpace) -> tuple[Array, Array] | str:
     lower, upper = np.array(statement.lower), np.array(statement.upper)
     if not len(lower) == len(upper) == schema.domain.variables:
         return f"the box has {len(lower)} and {len(upper)} ends, the schema {schema.domain.variables} features"
@@ -241,7 +243,7 @@ def leaves_of(tree: Tree, task: Task, domain: Domain) -> tuple[Array, Array, Arr
     return found if isinstance(found, str) else (found[1].lower, found[1].upper, tree.bound[found[0]])
 
 
-def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: Schema) -> str | None:
+def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: InputSpace) -> str | None:
     """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)

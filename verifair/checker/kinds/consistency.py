@@ -27,7 +27,7 @@ from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.words import exactly
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 EPSILON = 1e-8
 """In the norms of the score, as in CEC's definition 3."""
@@ -53,7 +53,7 @@ class _BoxPairs(Batched):
 
 
 def check_consistency(
-    given: ConsistencyCertificate, *, network: Network, schema: Schema, progress: Progress | None = None
+    given: ConsistencyCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None
 ) -> CheckReport:
     """Prove a certificate again.
 
@@ -76,7 +76,7 @@ def check_consistency(
     return CheckReport.of(found, proofs=len(given), leaves=boxes, started=started, extent=given.extent, unit="pairs")
 
 
-def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) -> Iterator[str]:
+def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace) -> Iterator[str]:
     """Yield reasons for which the pairs need not be looked at."""
     yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
     stated = np.column_stack([given.rows, given.counterparts, given.baseline])
@@ -90,7 +90,7 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: Schema) ->
         yield f"its baselines have {given.baselines.shape[1]} columns, the network takes {network.inputs}"
 
 
-def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
+def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network
     inputs."""
     domain, lower, upper = schema.domain, rows.copy(), rows.copy()
@@ -108,7 +108,7 @@ def _near(schema: Schema, rows: Array, delta: float) -> tuple[Array, Array]:
     return lower, upper
 
 
-def _confirm(given: ConsistencyCertificate, network: Network, schema: Schema, pairs: Integers) -> tuple[dict[int, str], int]:
+def _confirm(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[dict[int, str], int]:
     """Return why some of these pairs are not accepted, and how many boxes were bounded."""
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
@@ -389,7 +389,7 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
     return ExplanationBounds(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)
 
 
-def _statement(given: ConsistencyCertificate, schema: Schema, outputs: int) -> str:
+def _statement(given: ConsistencyCertificate, schema: InputSpace, outputs: int) -> str:
     """What the file states, in words."""
     query = given.query
     units = f"{exactly(query.delta)} unit" + "s" * (query.delta != 1)

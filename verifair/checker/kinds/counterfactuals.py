@@ -21,7 +21,7 @@ from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.kernel.leaves import Task, asked_of, classes_of
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.words import category, exactly
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 MAX_PIECES = 100_000
 """Parts that the coefficients' intervals may be cut into while cells are laid over them."""
@@ -40,7 +40,7 @@ class Attributes:
     words: tuple[int, ...]
 
     @classmethod
-    def of(cls, query: CounterfactualQuery, schema: Schema) -> Attributes:
+    def of(cls, query: CounterfactualQuery, schema: InputSpace) -> Attributes:
         names = [*(feature.name for feature in schema.features), *query.also]
         words = [*(len(feature.categories or ()) for feature in schema.features), *map(len, query.also.values())]
         return cls(at={name: v for v, name in enumerate(names)}, words=tuple(words))
@@ -51,7 +51,7 @@ class Attributes:
         return not count or (value.is_integer() and 0 <= value < count)
 
 
-def query_flaw(query: CounterfactualQuery, network: Network, schema: Schema) -> str | None:
+def query_flaw(query: CounterfactualQuery, network: Network, schema: InputSpace) -> str | None:
     """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
     if network.outputs > 2:
@@ -102,7 +102,7 @@ class Enclosure:
 
 
 def reach(
-    query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: Schema
+    query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: InputSpace
 ) -> Enclosure:
     """Return the enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
 
@@ -154,7 +154,7 @@ def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
 
 
 def counterfactual_task(
-    statement: CounterfactualStatement, query: CounterfactualQuery, network: Network, schema: Schema
+    statement: CounterfactualStatement, query: CounterfactualQuery, network: Network, schema: InputSpace
 ) -> Task | str:
     """Return what a statement asks for, or why it may not be asked. The query is one without a flaw."""
     domain, row = schema.domain, np.array(statement.row)
@@ -180,7 +180,7 @@ def counterfactual_task(
     return box if isinstance(box, str) else replace(task, lower=box[0], upper=box[1], prime=box[0])
 
 
-def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: Schema) -> tuple[Array, Array] | str:
+def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: InputSpace) -> tuple[Array, Array] | str:
     """Return the box that a statement names, once it is known to hold all counterfactuals of its cell."""
     domain, (lower, upper) = schema.domain, (np.array(end) for end in (statement.lower, statement.upper))
     if not len(lower) == len(upper) == domain.variables:
@@ -249,7 +249,7 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
     return next(((k, at) for k, ((a, b), faces) in enumerate(ends) for at in faces if a < at < b), None)
 
 
-def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: Schema) -> str:
+def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
     """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
     own: dict[object, int] = {}
     other: dict[object, int] = {}
@@ -275,7 +275,7 @@ def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, sc
     )
 
 
-def _set_to(query: CounterfactualQuery, schema: Schema, name: str, value: float, known: set[str]) -> str:
+def _set_to(query: CounterfactualQuery, schema: InputSpace, name: str, value: float, known: set[str]) -> str:
     if name in known:
         return exactly(value) if schema[name].numeric else category(schema, name, value)
     words = query.also.get(name, ())

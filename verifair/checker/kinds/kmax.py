@@ -30,7 +30,7 @@ from verifair.checker.kmax_certificate import FILE, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import leaf_regions
 from verifair.checker.words import where
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 PAIRS = 1024
 """Pairs of copies bounded at once: so many divided by K are the boxes of a step."""
@@ -42,7 +42,7 @@ DEPTH = 6
 """How often a slice of the reference's logits is halved before its count stands."""
 
 
-def check_kmax(given: KmaxCertificate, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
+def check_kmax(given: KmaxCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of leaves done and of all leaves.
@@ -80,7 +80,7 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: Schema, given: KmaxCertificate, leaves: Regions) -> None:
+    def __init__(self, network: Network, schema: InputSpace, given: KmaxCertificate, leaves: Regions) -> None:
         query = given.query
         self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
@@ -256,7 +256,7 @@ def _borders(buckets: int) -> tuple[Array, Array]:
     return np.where(low == 0, 0.0, np.nextafter(low, -np.inf)), np.where(high == 0, 0.0, np.nextafter(high, np.inf))
 
 
-def root_of(certificate: KmaxCertificate, schema: Schema) -> tuple[Array, Array] | str:
+def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Array] | str:
     """Return the root box, its protected entries those of the first combination, or why the query means nothing."""
     query, domain = certificate.query, schema.domain
     names = [feature.name for feature in schema.features]
@@ -295,7 +295,7 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: D
     return found if isinstance(found, str) else found[1]
 
 
-def _statement(given: KmaxCertificate, schema: Schema, outputs: int) -> str:
+def _statement(given: KmaxCertificate, schema: InputSpace, outputs: int) -> str:
     """What the file states, in words."""
     query = given.query
     known = {feature.name for feature in schema.features}

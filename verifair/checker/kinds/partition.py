@@ -46,7 +46,7 @@ from verifair.checker.statement import Signs
 from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.checker.words import decided, where
 from verifair.errors import CertificateError
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 DIRECTIONS = ((1, 0), (0, 1))
 """Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
@@ -116,7 +116,7 @@ class _StoredQuery:
         return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
-def check_partition(path: str | Path, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
+def check_partition(path: str | Path, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
 
     A rejection names the part. progress is called with the chunks done and all of them.
@@ -159,7 +159,7 @@ def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[
     return extent_of(store.about, partition.count, counts), flaws
 
 
-def _joined(store: PartitionStore, schema: Schema, certified: dict[int, int], found: list[Rejection]) -> Iterator[_Parts]:
+def _joined(store: PartitionStore, schema: InputSpace, certified: dict[int, int], found: list[Rejection]) -> Iterator[_Parts]:
     """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes; what they count wrongly goes to
     `found`."""
     held: list[Chunk] = []
@@ -178,7 +178,7 @@ def _joined(store: PartitionStore, schema: Schema, certified: dict[int, int], fo
         yield _Parts.of(held)
 
 
-def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: Schema) -> _StoredQuery | str:
+def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: InputSpace) -> _StoredQuery | str:
     """Return the store's query as numbers, or why it is not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
@@ -270,7 +270,9 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_parts(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> tuple[list[Rejection], int, int, int]:
+def _check_parts(
+    joined: _Parts, query: _StoredQuery, network: Network, schema: InputSpace
+) -> tuple[list[Rejection], int, int, int]:
     """Return rejections, statements looked at, leaves, and proofs certified for float32 of some chunks."""
     found: list[Rejection] = []
     chunk = joined.chunk
@@ -332,7 +334,7 @@ def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
 
 def _confirm(
     boxes: list[tuple[Array, Array]], asked: _PartQuestions, float32: Booleans, query: _StoredQuery, network: Network,
-    schema: Schema,
+    schema: InputSpace,
 ) -> list[Rejection]:
     """Confirm both directions on every leaf. float32: (Q,) questions whose proofs claim to be certified for float32."""
     low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
@@ -383,7 +385,7 @@ def _refuted(query: _StoredQuery, network: Network, x: Array, prime: Array, goal
     return found
 
 
-def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, schema: Schema) -> list[Rejection]:
+def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, schema: InputSpace) -> list[Rejection]:
     """Check every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     chunk, domain = joined.chunk, schema.domain
     parts = joined.part[chunk.status == VIOLATED]
@@ -408,7 +410,7 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, sche
     ]
 
 
-def _statement(path: Path, schema: Schema, outputs: int) -> str:
+def _statement(path: Path, schema: InputSpace, outputs: int) -> str:
     """What the file states, in words."""
     with PartitionStore(path) as store:
         about, found = store.about, store.extent

@@ -35,13 +35,13 @@ from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import PhaseTree
 from verifair.checker.words import counted, decided, exactly, where
-from verifair.schema.schema import Schema
+from verifair.schema.space import InputSpace
 
 LEAVES_HELD = 2048
 """Leaves held in memory at once, unless one tree has more."""
 
 
-def check_proofs(given: Certificate, *, network: Network, schema: Schema, progress: Progress | None = None) -> CheckReport:
+def check_proofs(given: Certificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of proofs done and of all proofs.
@@ -63,7 +63,7 @@ def check_proofs(given: Certificate, *, network: Network, schema: Schema, progre
     )
 
 
-def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iterator[str]:
+def _misfits(certificate: Certificate, network: Network, schema: InputSpace) -> Iterator[str]:
     """Yield reasons for which the proofs need not be looked at."""
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
@@ -79,7 +79,7 @@ def _misfits(certificate: Certificate, network: Network, schema: Schema) -> Iter
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
-def _groups(certificate: Certificate, network: Network, schema: Schema, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
+def _groups(certificate: Certificate, network: Network, schema: InputSpace, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
     """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
     held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
     count = 0
@@ -120,7 +120,7 @@ def _repeated(certificate: Certificate) -> Iterator[Rejection]:
             yield Rejection(proof=number, reason=f"its statement is that of proof {earlier}")
 
 
-def _wrong_counterexamples(certificate: Certificate, network: Network, schema: Schema) -> Iterator[Rejection]:
+def _wrong_counterexamples(certificate: Certificate, network: Network, schema: InputSpace) -> Iterator[Rejection]:
     """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
     asked: list[tuple[int, Task, Array]] = []
     for number, proof in enumerate(certificate.proofs):
@@ -146,7 +146,7 @@ def _wrong_counterexamples(certificate: Certificate, network: Network, schema: S
                 yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
 
 
-def _task(statement: Statement, query: Query, network: Network, schema: Schema) -> Task | str:
+def _task(statement: Statement, query: Query, network: Network, schema: InputSpace) -> Task | str:
     """Return what a statement asks for, or why it may not be asked."""
     if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
         return counterfactual_task(statement, query, network, schema)
@@ -163,7 +163,7 @@ def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]
     return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)
 
 
-def _statement(given: Certificate, schema: Schema, outputs: int) -> str:
+def _statement(given: Certificate, schema: InputSpace, outputs: int) -> str:
     """What the file states, in words."""
     query = given.query
     if isinstance(query, CounterfactualQuery):

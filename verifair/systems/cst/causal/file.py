@@ -32,7 +32,7 @@ from sklearn.ensemble import (
 
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
-from verifair.schema.file import TomlSection
+from verifair.schema.section import TomlSection, read_section
 from verifair.schema.spelling import nearest
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.checks import graph_of
@@ -234,7 +234,7 @@ def _build(content: Mapping[str, Any], folder: Path) -> CausalFile:
     rest: list[Any] = []
     for title, kind in (("situation", Situation), ("decision", Decision)):
         try:
-            rest.append(schema_file.section(kind, f"[{title}]", content.get(title, {})))
+            rest.append(read_section(kind, f"[{title}]", content.get(title, {})))
         except SchemaError as error:
             lines += str(error).splitlines()
     if lines:
