@@ -1,1 +1,1 @@
-"""Arithmetic that does not round: dyadic numbers, affine maps over rationals, balls."""
+"""Arithmetic that does not round: dyadic numbers, rationals over a common denominator, affine maps, balls."""

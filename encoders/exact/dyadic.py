@@ -84,35 +84,17 @@ def exact(values: Array) -> Dyadic:
     values = np.asarray(values, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("infinities and NaN have no exact value")
-    mantissa, power = np.frexp(values)
-    whole, power = np.ldexp(mantissa, 53), power.astype(np.int64) - 53  # value = whole * 2^power, |whole| < 2^53
-    used = whole != 0
-    if not used.any():
+    largest = np.abs(values).max(initial=0.0)
+    if largest == 0:
         return Dyadic(limbs=np.zeros((1, *values.shape)), exponent=0)
-    # Strip trailing zero bits: float32 numbers have 24 significant bits at most, and every limb saved is a BLAS product saved.
-    integers = np.abs(whole[used]).astype(np.int64)
-    zeros = np.zeros(values.shape, dtype=np.int64)
-    zeros[used] = np.frexp((integers & -integers).astype(np.float64))[1] - 1
-    low = int((power + zeros)[used].min())
-    high = int(power[used].max()) + 53
-    count = -(-(high - low + 1) // BITS)
-    limbs = np.zeros((count, *values.shape))
-    sign, rest = np.sign(whole), np.ldexp(np.abs(whole), -zeros.astype(np.int32))
-    shift = np.where(used, power + zeros - low, 0)
-    first, within = np.divmod(shift, BITS)
-    # |whole| * 2^within spans up to 53 + BITS bits: peel it into limbs, exactly, starting from the lowest.
-    piece = np.mod(rest, _BASE)
-    carry = np.zeros_like(rest)
-    for step in range(53 // BITS + 2):
-        part = np.ldexp(piece, within.astype(np.int32)) + carry
-        carry = np.floor(part / _BASE)
-        place = first + step
-        inside = used & (place < count)
-        index = np.nonzero(inside)
-        limbs[(place[index], *index)] = (sign * (part - carry * _BASE))[index]
-        rest = np.floor(rest / _BASE)
-        piece = np.mod(rest, _BASE)
-    return _carried(limbs, low)
+    # Peel limbs off the top: the leading bits of a float64 and what they leave are float64 numbers themselves.
+    exponent, rest, limbs = int(np.frexp(largest)[1]), values, []
+    while rest.any():
+        exponent -= BITS
+        limb = np.trunc(np.ldexp(rest, -exponent))
+        rest = rest - np.ldexp(limb, exponent)
+        limbs.append(limb)
+    return _carried(np.array(limbs[::-1]), exponent)
 
 
 def _sum(a: Dyadic, b: Dyadic) -> tuple[Array, int]:
@@ -169,7 +151,16 @@ def _exact_layer(layer: Layer) -> tuple[Dyadic, Dyadic, Dyadic]:
 
 @affine.register
 def _(x: Dyadic, layer: Layer) -> Dyadic:
-    weight, bias, _ = _exact_layer(layer)
+    return weighted(x, layer, exact_bias(layer))
+
+
+def exact_bias(layer: Layer) -> Dyadic:
+    return _exact_layer(layer)[1]
+
+
+def weighted(x: Dyadic, layer: Layer, bias: Dyadic) -> Dyadic:
+    """x W^T + bias with the layer's weights."""
+    weight = _exact_layer(layer)[0]
     exponent = x.exponent + weight.exponent
     first, *others = _parts(x.limbs, weight.limbs)
     if not others and bias.exponent >= exponent:  # one carry serves product and bias

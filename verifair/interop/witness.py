@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from encoders.exact.rational import Rational
 from encoders.network import Array, Network
 from encoders.onnx.runtime import runtime_outputs
 from encoders.vnnlib.cases import Conjunction, meets
@@ -45,7 +46,7 @@ def assignment(
             k, offset = case.place[j, i]
             x[i] = exact[k] + offset
         inputs.append(x)
-    outputs = [np.asarray(network.forward(x[None, :]))[0] for network, x in zip(networks, inputs, strict=True)]
+    outputs = [network.forward(Rational.of(x[None, :])).to_fractions()[0] for network, x in zip(networks, inputs, strict=True)]
     if not _met(query, inputs, outputs):
         return None
     return Assignment(inputs=tuple(inputs), outputs=tuple(outputs), agrees=_replayed(query, networks, inputs))
