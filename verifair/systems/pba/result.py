@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from encoders.network import Network
 from verifair.engine.queries import PersistentBias, Robustness
@@ -108,10 +108,10 @@ class PbaResult(Result):
     rates: Annotated[pd.DataFrame, RowsOf(Rate)]
     shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
     verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)]
-    network: Network = Field(exclude=True)
+    network: InstanceOf[Network] = Field(exclude=True)
     described: Schema = Field(exclude=True)
     table: Table = Field(exclude=True)
-    asked: tuple[Asked, ...] = Field(exclude=True)
+    asked: tuple[InstanceOf[Asked], ...] = Field(exclude=True)
     rows: str = Field(exclude=True)
     """Which rows were asked about, in words."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from encoders.network import Array
 from verifair.engine.queries import KDiscrimination
@@ -49,9 +49,9 @@ class GuardResult(SystemAnswer):
     effects: list[Effect]
     seconds: Seconds
     seed: Seed
-    query: KDiscrimination = Field(exclude=True)
+    query: InstanceOf[KDiscrimination] = Field(exclude=True)
     given: RuleFile = Field(exclude=True)
-    tightened: Tightened | None = Field(exclude=True)
+    tightened: InstanceOf[Tightened] | None = Field(exclude=True)
     raw: Array | None = Field(exclude=True)
     earlier: int = Field(exclude=True)
     """Rules of the guardrail that the schema was made for."""
