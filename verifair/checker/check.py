@@ -8,14 +8,11 @@ the schema. A file may be anything: it is told apart before anything is read of 
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from encoders.network import Network
 from verifair.checker.envelope import of_another_version
@@ -50,7 +47,7 @@ def check(
     Sound? Yes: what is accepted is true.   Complete? No: bounds may not confirm what is true.
     """
     one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
-    given = file if not isinstance(file, str | Path) else _loaded(one, Path(file))
+    given = file if not isinstance(file, str | Path) else one.load(Path(file))
     report = one.check(given, network=network, schema=schema, progress=progress)
     statement = one.statement(given, schema, network.outputs)
     return replace(report, format=one.format, statement=statement, partial=partial)
@@ -101,33 +98,3 @@ def _named(path: Path, head: bytes, name: str) -> Kind:
         ours = f"{', '.join(others)} or {last}, as pba, certify, kmax and cec write"
         raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
     return kind(PLAIN)  # somebody sorted the keys of a large one
-
-
-def _loaded(one: Kind, path: Path) -> Any:
-    """What a kind's own reader reads of a file; what is wrong is said in the file's words, not in the reader's."""
-    try:
-        return one.load(path)
-    except CertificateError as error:
-        flaw = _flaw(error.__cause__)
-        expected = f"expected a {one.format} file as verifair writes it"
-        raise CertificateError(f"{path}: {flaw}; {expected}: copy it again, or run again") from error
-
-
-def _flaw(cause: BaseException | None) -> str:
-    match cause:
-        case ValidationError():
-            first = cause.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("_")) or "its content"
-            return f"{place} {'is missing' if first['type'] == 'missing' else 'is not what it should be'}"
-        case json.JSONDecodeError():
-            return f"is damaged: its JSON breaks off or is malformed at line {cause.lineno}, column {cause.colno}"
-        case EOFError() | zlib.error() | gzip.BadGzipFile():
-            return "is a damaged gzip file"
-        case UnicodeDecodeError():
-            return "is damaged: it is not UTF-8 text"
-        case RecursionError():
-            return "is nested too deeply"
-        case OSError():
-            return f"cannot be read ({cause.strerror or cause})"
-        case _:
-            return f"is damaged ({cause})"  # the reader's own words: arrays of unequal length, a file too large, NaN

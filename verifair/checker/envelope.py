@@ -189,19 +189,33 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
         if HALF.search(content) is not None:
             _check_characters(raw)
         found = parse(raw)
-    except OSError as error:
-        raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise CertificateError(f"{path}: {place}: {first['msg']}; expected a {expected} file") from error
-    except RecursionError as error:
-        raise CertificateError(f"{path}: nested too deeply; expected a {expected} file") from error
-    except MemoryError as error:
-        raise CertificateError(f"{path}: needs more memory than there is; expected a {expected} file") from error
-    except (ValueError, EOFError, zlib.error) as error:
-        raise CertificateError(f"{path}: {error}; expected a {expected} file") from error
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError, MemoryError) as error:
+        remedy = f"expected a {expected} file as verifair writes it: copy it again, or run again"
+        raise CertificateError(f"{path}: {_flaw(error)}; {remedy}") from error
     return found, digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
+
+
+def _flaw(cause: Exception) -> str:
+    """Return what is wrong with a file, in the file's words, not in those of the libraries that read it."""
+    match cause:
+        case ValidationError():
+            first = cause.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("_")) or "its content"
+            return f"{place} {'is missing' if first['type'] == 'missing' else 'is not what it should be'}"
+        case json.JSONDecodeError():
+            return f"is damaged: its JSON breaks off or is malformed at line {cause.lineno}, column {cause.colno}"
+        case EOFError() | zlib.error() | gzip.BadGzipFile():
+            return "is a damaged gzip file"
+        case UnicodeDecodeError():
+            return "is damaged: it is not UTF-8 text"
+        case RecursionError():
+            return "is nested too deeply"
+        case MemoryError():
+            return "needs more memory than there is"
+        case OSError():
+            return f"cannot be read ({cause.strerror or cause})"
+        case _:
+            return f"is damaged ({cause})"  # our own words: arrays of unequal length, a file too large, NaN
 
 
 def _content(path: Path) -> bytes:
