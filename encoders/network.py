@@ -15,19 +15,17 @@ layer has no `slope`: asking for it raises CurveError, and whatever knows nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.errors import CurveError
-
-if TYPE_CHECKING:
-    from encoders.onnx.feed import Feed
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
@@ -101,6 +99,33 @@ class Rounding:
     bias_size: Array
     operations: int
     reach: float
+
+
+NO_COLUMN = -1
+Category = str | int | float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Feed:
+    """One input of the stored model.
+
+    kind: float32, float64, int64, int32 or text.   shape: its axes after the batch, holding w numbers or words.
+    start: (w,) the network's column for each of them, -1 where the network has none (a word that the model does not read).
+    categories: position -> the values that the model's encoder knows there. The network takes such an entry as a one-hot
+    block, a column for each value in this order, from start[position] on.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    start: Integers
+    categories: Mapping[int, tuple[Category, ...]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> int:
+        """Number of network columns that become this input."""
+        blocks = sum(len(known) for known in self.categories.values())
+        return int((self.start != NO_COLUMN).sum()) - len(self.categories) + blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -30,7 +30,7 @@ from verifair.engine.buckets.kmax import KmaxVerdict, kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import Disagreement
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.search.annealing import search
+from verifair.systems.hyfair.search.annealing import search_clusters
 
 FAMILY = {"AC": ("adult", 10), "GC": ("german", 100)}
 """Family and partition threshold T."""
@@ -79,7 +79,7 @@ def _whole(
     query = KDiscrimination(network=network, schema=schema, protected=protected, values=values)
     rows = schema.raw(read_table(next((data / "encoded").glob(f"{family}.csv*"))), outside="keep")
     share = settings.seconds / settings.seeds
-    found = [search(query, data=rows, seconds=share, seed=seed) for seed in range(settings.seeds)]
+    found = [search_clusters(query, data=rows, seconds=share, seed=seed) for seed in range(settings.seeds)]
     verdict = kmax(query, budget=Budget(seconds=settings.seconds))
     return {
         "net": net, "protected": " x ".join(protected), "values": which, "K": verdict.combinations,

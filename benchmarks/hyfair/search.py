@@ -20,7 +20,7 @@ from encoders.onnx.reader import read_onnx
 from verifair.datasets import read_table
 from verifair.engine.queries import KDiscrimination
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.search.annealing import METHODS, search
+from verifair.systems.hyfair.search.annealing import METHODS, search_clusters
 from verifair.systems.hyfair.search.clusters import ClusterSearch
 
 PAPER = {"AC-1": 20, "AC-2": 19, "AC-3": 20, "AC-4": 20, "AC-5": 18, "AC-6": 20}
@@ -36,7 +36,7 @@ def run(folder: Path) -> pd.DataFrame:
     with threadpool_limits(limits=1):
         _rates(networks["AC-3"], schema, rows, folder)
         found = {
-            (name, method, seed): search(
+            (name, method, seed): search_clusters(
                 _query(networks[name], schema, DECADES), method=method, data=rows, seconds=SECONDS, seed=seed
             )
             for name in networks
@@ -59,7 +59,7 @@ def _rates(network: Network, schema: Schema, rows: Array, folder: Path) -> None:
     lines = []
     for values in (DECADES, {}):
         for method in METHODS:
-            done = search(_query(network, schema, values), method=method, data=rows, seconds=SECONDS, enough=21).statistics
+            done = search_clusters(_query(network, schema, values), method=method, data=rows, seconds=SECONDS, enough=21).statistics
             rate = 60e-6 * done.evaluations / done.seconds
             lines.append({"K": done.evaluations // done.rows, "search": method, "million evaluations a minute": rate})
     show("Search rate: AC-3, one thread", pd.DataFrame(lines), folder)

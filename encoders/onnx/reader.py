@@ -12,9 +12,9 @@ from onnx import TensorProto
 
 from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Floats, Link, Network, activate, affine
+from encoders.network import Array, Feed, Floats, Link, Network, activate, affine
 from encoders.onnx.chain import ChainLink, Neurons, assemble
-from encoders.onnx.feed import Feed
+from encoders.onnx.feed import make_legal
 from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
 from encoders.onnx.runtime import open_session
@@ -60,7 +60,7 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     random = np.random.default_rng(seed)
     x = comparison_points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:
-        feed.legal(x, random)
+        make_legal(feed, x, random)
     _check_end(stored.path, reading, network)
     for points in _in_parts(x, reading):
         check_layers(stored.path, logits, neurons, chain, feeds, points)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Integers, Network
-from encoders.onnx.feed import Feed
+from encoders.network import Array, Feed, Integers, Network
+from encoders.onnx.feed import feed_values
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx.tensor import graph_inputs
 
@@ -40,7 +40,7 @@ class Session:
         """Values (B, m) of the named tensors for a batch x (B, n), as float64. A fixed batch size is looped over."""
         if x.ndim != 2 or x.shape[1] != self.columns:
             raise ValueError(f"{self.path}: x has shape {x.shape}, expected (B, {self.columns})")
-        given = {feed.name: feed.values(self.path, x) for feed in self.feeds}
+        given = {feed.name: feed_values(feed, self.path, x) for feed in self.feeds}
         computed = [name for name in outputs if name not in given]
         values = {name: np.asarray(given[name], dtype=np.float64).reshape(len(x), -1) for name in outputs if name in given}
         if self.session is None:

@@ -21,8 +21,8 @@ from onnx import TensorProto
 from encoders.curves import Curve
 from encoders.errors import ModelError
 from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
-from encoders.network import Array, Integers
-from encoders.onnx.feed import NO_COLUMN, TEXT, WHOLE, Category, Feed
+from encoders.network import NO_COLUMN, Array, Category, Feed, Integers
+from encoders.onnx.feed import TEXT, WHOLE
 
 Constant = npt.NDArray[np.generic]
 MOST = 2**18

@@ -173,9 +173,9 @@ class ResumeTarget(certificate_target.PartitionTarget):
         _alone(path)
         query = vf.IndividualFairness(network=world.network(), schema=world.SCHEMA, protected=["sex"])
         certify_partition(query, size=2, store=path, resume=True, budget=vf.Budget(seconds=5))
-        from verifair.systems.hyfair.certify.share import summary
+        from verifair.systems.hyfair.certify.share import partition_summary
 
-        return "+".join(key for key, number in summary(path, query=query).parts if number)
+        return "+".join(key for key, number in partition_summary(path, query=query).parts if number)
 
 
 def _alone(path: Path) -> None:

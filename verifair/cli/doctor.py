@@ -122,13 +122,14 @@ def _imported(path: Path) -> ImportShape:
     """Return how a network was read: the point with the largest error of float32, and its bound there."""
     import numpy as np
 
+    from encoders.onnx.feed import make_legal
     from encoders.onnx.reader import comparison_points, read_onnx
 
     network = read_onnx(path, check_points=POINTS)
     random = np.random.default_rng(0)
     x = comparison_points(path, network.inputs, POINTS, random, None)
     for feed in network.feeds:
-        feed.legal(x, random)
+        make_legal(feed, x, random)
     error, bound = _rounding(network, x)
     return ImportShape(
         file=str(path), inputs=network.inputs, hidden=list(network.hidden), outputs=network.outputs, rounded=list(network.rounded),

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import Network
-from encoders.onnx.feed import NO_COLUMN
+from encoders.network import NO_COLUMN, Network
 from verifair.errors import DataError
 from verifair.schema.feature import text
 from verifair.schema.network import exported, other_class

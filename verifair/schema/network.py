@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from encoders.domain import Domain
-from encoders.network import Network
-from encoders.onnx.feed import NO_COLUMN, WHOLE, Feed
+from encoders.network import NO_COLUMN, Feed, Network
+from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
 from verifair.schema.feature import Feature, text
 

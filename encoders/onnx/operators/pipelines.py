@@ -14,7 +14,8 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from encoders.exact.affine import exact, matrix, selection
-from encoders.onnx.feed import TEXT, WHOLE, Category
+from encoders.network import Category
+from encoders.onnx.feed import TEXT, WHOLE
 from encoders.onnx.file import FLOATS, class_labels
 from encoders.onnx.operators.affine import broadcast, last_axis
 from encoders.onnx.operators.shapes import SHAPE_OPERATORS

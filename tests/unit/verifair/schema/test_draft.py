@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Network
-from encoders.onnx.feed import Feed
+from encoders.network import Feed, Network
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from verifair import datasets
 from verifair.checker.envelope import semantics

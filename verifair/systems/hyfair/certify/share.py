@@ -31,7 +31,7 @@ REASONS = tuple(Reason)
 EXAMPLES = 3
 
 
-def summary(
+def partition_summary(
     path: str | Path,
     *,
     query: IndividualFairness,

@@ -29,7 +29,7 @@ from verifair.systems.hyfair.certify.result import (
     VerdictResult,
 )
 from verifair.systems.hyfair.certify.settings import CertifySettings
-from verifair.systems.hyfair.certify.share import summary
+from verifair.systems.hyfair.certify.share import partition_summary
 from verifair.systems.settings import parsed_box
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
@@ -208,7 +208,7 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     except sqlite3.Error as error:
         raise DataError(f"{store}: cannot be written or read on ({error}); name another file with --store") from error
     with work.bar("parts read") as progress:
-        found = summary(store, query=query, rows=rows, progress=progress)
+        found = partition_summary(store, query=query, rows=rows, progress=progress)
     open_parts = found.parts.unknown + found.parts.not_reached
     left = f"{open_parts:,} parts are open; pass the same command with --resume to go on"
     if open_parts and not interrupted:

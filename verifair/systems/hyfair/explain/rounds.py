@@ -16,7 +16,7 @@ from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
-from verifair.systems.hyfair.search.annealing import search
+from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
 
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
@@ -85,7 +85,7 @@ def _round(
     if centre is None and settings.measure == "gap":
         centre = climb(space, rows, budget.seed)
     elif centre is None:
-        met = search(query, data=rows, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
+        met = search_clusters(query, data=rows, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
         if met.statistics.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         centre = met.cluster.x

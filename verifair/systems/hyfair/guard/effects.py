@@ -18,7 +18,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rounds import outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood
-from verifair.systems.hyfair.search.annealing import search
+from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
 from verifair.systems.result import Count, Shape, Share
 
@@ -73,7 +73,7 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
     """Measure one network with or without a guardrail (snapped rules)."""
     data, seed = on.data, on.budget.seed
     accuracy, abstained = score(query.network, query.schema, rules, data, on.labels) if data is not None else (None, None)
-    found = search(
+    found = search_clusters(
         outside(query, rules), data=data, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
     )
     s = found.statistics

@@ -14,7 +14,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.kmax.result import KmaxBound, KmaxQuery, KmaxResult, KmaxSearch
 from verifair.systems.hyfair.kmax.settings import KmaxSettings
 from verifair.systems.hyfair.search import clusters
-from verifair.systems.hyfair.search.annealing import Schedule, search
+from verifair.systems.hyfair.search.annealing import Schedule, search_clusters
 from verifair.systems.hyfair.search.moves import Pool, SolverSeeds
 from verifair.systems.hyfair.search.space import Space
 from verifair.systems.subject import Subject
@@ -39,7 +39,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
     if settings.search == "sa-knn" and rows is None:
         raise QueryError("--search sa-knn walks among the rows of a table: pass --data TABLE, or choose --search sa")
     with work.bar(f"search ({settings.search}), seconds") as progress:
-        found = search(
+        found = search_clusters(
             query, method=settings.search, data=rows, seconds=work.left * (SEARCHING if settings.bound else 1.0), seed=work.seed,
             schedule=Schedule(chains=settings.chains), progress=progress,
             reseed=SolverSeeds(space=space, pool=Pool.of(space, rows)),

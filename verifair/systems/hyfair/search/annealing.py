@@ -56,7 +56,7 @@ class Schedule:
             raise QueryError(f"patience = {self.patience}: expected at least 1 step")
 
 
-def search(
+def search_clusters(
     query: KDiscrimination,
     *,
     method: str = "sa",

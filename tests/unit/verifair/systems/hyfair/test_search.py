@@ -19,7 +19,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.files import json_text
 from verifair.systems.hyfair.kmax.result import KmaxSearch
 from verifair.systems.hyfair.search import annealing, clusters
-from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search
+from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search_clusters
 from verifair.systems.hyfair.search.moves import Mutation, Nearest, Pool, SolverSeeds
 from verifair.systems.hyfair.search.space import Space, edges, occupied
 
@@ -99,7 +99,7 @@ def test_counts_equal_the_definition(seed: int, outputs: int, slope: float) -> N
 def test_search_finds_the_largest_k_of_a_small_space(seed: int, method: str) -> None:
     query = question(seed)
     points, expected = enumerated(query)
-    found = search(query, method=method, data=points, iterations=60, schedule=FEW, seed=seed, seconds=60)
+    found = search_clusters(query, method=method, data=points, iterations=60, schedule=FEW, seed=seed, seconds=60)
     assert found.k == max(expected)
     assert true_k(query, found.cluster.x) == found.k == found.value
     assert query.schema.inside(found.cluster.x[None, :]).all()
@@ -112,7 +112,7 @@ def test_search_finds_the_largest_k_of_a_small_space(seed: int, method: str) -> 
 def test_k_found_never_exceeds_the_largest(seed: int) -> None:
     query = question(seed, gain=20.0, buckets=11)
     _, expected = enumerated(query)
-    short = search(query, iterations=1, schedule=Schedule(chains=1), seed=seed)
+    short = search_clusters(query, iterations=1, schedule=Schedule(chains=1), seed=seed)
     assert 1 <= short.k <= max(expected)
 
 
@@ -120,7 +120,8 @@ def test_k_found_never_exceeds_the_largest(seed: int) -> None:
 def test_the_same_seed_gives_the_same_search(method: str) -> None:
     query = question(3)
     data = Space.of(query).random(np.random.default_rng(0), 30)
-    runs = [search(query, method=method, data=data, iterations=40, schedule=FEW, seed=s, seconds=60, enough=99) for s in (5, 5, 6)]
+    same = {"method": method, "data": data, "iterations": 40, "schedule": FEW, "seconds": 60, "enough": 99}
+    runs = [search_clusters(query, **same, seed=s) for s in (5, 5, 6)]
     first, again, other = (
         (r.cluster.x.tolist(), r.peers.tolist(), r.statistics.instances, r.statistics.mean_k, r.statistics.restarts,
          [(p.evaluations, p.k) for p in r.trace]) for r in runs
@@ -132,7 +133,7 @@ def test_the_same_seed_gives_the_same_search(method: str) -> None:
 def test_the_result_is_a_finding_and_says_so() -> None:
     query = question(1)
     space = Space.of(query)
-    found = search(query, iterations=30, schedule=FEW)
+    found = search_clusters(query, iterations=30, schedule=FEW)
     assert isinstance(found, Finding)
     assert not isinstance(found, Verdict)
     read = json.loads(json_text(KmaxSearch.of(space, found)))
@@ -184,7 +185,7 @@ def test_forbidden_combinations_do_not_count() -> None:
     points, fewer = enumerated(hardly)
     assert fewer == Space.of(hardly).count(points).tolist()
     assert any(k < full for k, full in zip(fewer, expected, strict=True))
-    found = search(hardly, iterations=60, schedule=FEW)
+    found = search_clusters(hardly, iterations=60, schedule=FEW)
     assert found.k == max(fewer)
     assert (found.cluster.combinations[:, 0] == 0).all()
     assert len(found.cluster.combinations) == 3
@@ -195,7 +196,7 @@ def test_forbidden_rows_are_never_visited(method: str) -> None:
     query = forbid(question(0, gain=20.0), n=(1, 3))
     assert not query.schema.inside(np.array([[0.0, 2, 0, 0, 0]])).any()
     data, _ = enumerated(replace(query, schema=schema()))
-    found = search(query, method=method, data=data, iterations=60, schedule=FEW, enough=99)
+    found = search_clusters(query, method=method, data=data, iterations=60, schedule=FEW, enough=99)
     assert found.statistics.skipped == (data[:, 1] >= 1).sum()
     assert (found.peers[:, 1] < 1).all()
     assert query.schema.inside(found.peers).all()
@@ -206,7 +207,7 @@ def test_forbidden_rows_are_never_visited(method: str) -> None:
 
 def test_partly_forbidden_rows_show_a_combination_that_can_be() -> None:
     query = forbid(question(5, gain=20.0), a=(0, 0), c=(0, 0))
-    found = search(query, iterations=60, schedule=FEW)
+    found = search_clusters(query, iterations=60, schedule=FEW)
     assert query.schema.inside(found.cluster.x[None, :]).all()
     assert query.schema.inside(found.peers).all()
     _, expected = enumerated(query)
@@ -215,12 +216,12 @@ def test_partly_forbidden_rows_show_a_combination_that_can_be() -> None:
 
 def test_where_nothing_can_be_the_search_says_so() -> None:
     with pytest.raises(QueryError, match="constraints forbid nearly every row"):
-        search(forbid(question(0), n=(-3, 3)), iterations=5, schedule=FEW)
+        search_clusters(forbid(question(0), n=(-3, 3)), iterations=5, schedule=FEW)
 
 
 def test_boxes_and_listed_values_are_kept() -> None:
     query = question(0, gain=20.0, box={"n": (-1, 0), "c": "v"}, values={"z": [0, 2]})
-    found = search(query, iterations=40, schedule=FEW)
+    found = search_clusters(query, iterations=40, schedule=FEW)
     assert set(found.peers[:, 1]) <= {-1.0, 0.0}
     assert set(found.peers[:, 3]) == {1.0}
     assert set(found.cluster.combinations[:, 1]) == {0.0, 2.0}
@@ -267,7 +268,7 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
     weight[0, 0], bias = 2e30, np.array([-1e30])
     network = network_of((weight, bias))
     query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
-    found = search(query, iterations=3, schedule=FEW)
+    found = search_clusters(query, iterations=3, schedule=FEW)
     assert found.k == 2
     assert sorted(found.cluster.bucket.tolist()) == [0, 19]
     assert clusters.outcomes(Space.of(query), found.cluster)["probability"].tolist() == [0.0, 1.0]
@@ -276,7 +277,7 @@ def test_saturated_logits_fall_into_the_outermost_buckets() -> None:
 def test_weights_beyond_float32_are_no_warning() -> None:
     network = network_of((np.full((2, 8), 1e60), None), ([[1e60, -1e60]], None))
     query = KDiscrimination(network=network, schema=schema(), protected=["a"], buckets=20)
-    assert search(query, iterations=2, schedule=FEW, enough=99).k == 1, "exactly, both terms cancel"
+    assert search_clusters(query, iterations=2, schedule=FEW, enough=99).k == 1, "exactly, both terms cancel"
 
 
 def test_masked_combinations_hit_nothing() -> None:
@@ -290,9 +291,10 @@ def test_masked_combinations_hit_nothing() -> None:
 
 def test_an_empty_table_is_like_none_but_not_for_neighbours() -> None:
     query, empty = question(0), np.empty((0, 5))
-    assert search(query, data=empty, iterations=30, schedule=FEW).k == search(query, iterations=30, schedule=FEW).k
+    without = search_clusters(query, iterations=30, schedule=FEW)
+    assert search_clusters(query, data=empty, iterations=30, schedule=FEW).k == without.k
     with pytest.raises(QueryError, match="sa-knn walks among the rows of a table"):
-        search(query, method="sa-knn", data=empty, iterations=5, schedule=FEW)
+        search_clusters(query, method="sa-knn", data=empty, iterations=5, schedule=FEW)
 
 
 def test_rows_outside_are_skipped_and_counted() -> None:
@@ -302,7 +304,7 @@ def test_rows_outside_are_skipped_and_counted() -> None:
     assert pool.skipped == 3
     assert pool.x.tolist() == [[0, 1, 0, 0, 0], [0, 2, 0, 1, 1]], "equal but for protected values: one row"
     with pytest.raises(DataError, match="none of the 3 rows lies in the box"):
-        search(query, data=data[2:5], iterations=5, schedule=FEW)
+        search_clusters(query, data=data[2:5], iterations=5, schedule=FEW)
 
 
 def test_nearest_neighbours_are_those_of_brute_force() -> None:
@@ -346,21 +348,21 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
         if steps == 12:
             raise KeyboardInterrupt
 
-    found = search(query, schedule=FEW, iterations=1000, enough=99, progress=progress)
+    found = search_clusters(query, schedule=FEW, iterations=1000, enough=99, progress=progress)
     assert found.statistics.stopped == "interrupted"
     assert found.statistics.iterations == 12
     assert found.k == true_k(query, found.cluster.x) >= 1
     monkeypatch.setattr(annealing._Walk, "begin", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert search(query, schedule=FEW).k >= 1, "even before the first row was judged there is a row to show"
+    assert search_clusters(query, schedule=FEW).k >= 1, "even before the first row was judged there is a row to show"
 
 
 def test_limits_end_it() -> None:
     query = question(0)
-    assert search(query, schedule=FEW, seconds=0.05, enough=99).statistics.stopped == "time"
-    assert search(query, schedule=FEW, iterations=3, enough=99).statistics.stopped == "iterations"
-    assert search(query, schedule=FEW, enough=1).statistics.stopped == "enough"
+    assert search_clusters(query, schedule=FEW, seconds=0.05, enough=99).statistics.stopped == "time"
+    assert search_clusters(query, schedule=FEW, iterations=3, enough=99).statistics.stopped == "iterations"
+    assert search_clusters(query, schedule=FEW, enough=1).statistics.stopped == "enough"
     single = question(0, box={"n": 0, "c": "u", "m": "2"}, buckets=1000)
-    alone = search(single, schedule=FEW, enough=99)
+    alone = search_clusters(single, schedule=FEW, enough=99)
     assert alone.statistics.stopped == "exhausted"
     assert alone.k == enumerated(single)[1][0]
 
@@ -371,7 +373,7 @@ def test_limits_end_it() -> None:
 )
 def test_wrong_settings_are_one_line(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(QueryError, match=message):
-        search(question(0), **fields)
+        search_clusters(question(0), **fields)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +392,7 @@ def test_seeds_come_from_the_caller_and_are_checked() -> None:
         asked.append(count)
         return np.tile([0.0, 99.0, 0, 0, 0], (count, 1))
 
-    found = search(query, reseed=reseed, iterations=60, schedule=FEW, enough=99)
+    found = search_clusters(query, reseed=reseed, iterations=60, schedule=FEW, enough=99)
     assert asked[0] == 8
     assert len(asked) > 1, "chains that do not improve ask again"
     assert found.statistics.illegal_seeds == sum(asked)
@@ -406,4 +408,4 @@ def test_the_solver_gives_rows_whose_decision_flips() -> None:
     assert seeds.found >= 3
     assert space.legal(rows).all()
     assert sum(true_k(query, x) == 2 for x in rows) >= seeds.found
-    assert search(query, reseed=seeds, iterations=10, schedule=FEW).k == 2
+    assert search_clusters(query, reseed=seeds, iterations=10, schedule=FEW).k == 2

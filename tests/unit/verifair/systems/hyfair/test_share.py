@@ -19,7 +19,7 @@ from verifair.errors import CertificateError, DataError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify.plots import partition_plot
 from verifair.systems.hyfair.certify.result import Block, PartitionSummary
-from verifair.systems.hyfair.certify.share import OUTCOMES, summary
+from verifair.systems.hyfair.certify.share import OUTCOMES, partition_summary
 from verifair.systems.hyfair.certify.tables import people_table, shares_table
 from verifair.systems.words import percent
 
@@ -85,7 +85,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
 def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
     query, store = mixed(tmp_path)
     rows = np.array([[0, 0, 1], [1, 3, 4], [0, 5, 1], [0, 9, 2], [1, 10, 1], [0, 2, 9], [0, 2.5, 1]])
-    found = summary(store, query=query, rows=rows)
+    found = partition_summary(store, query=query, rows=rows)
     assert dict(found.parts) == {"unknown": 0, "proved": 1, "violated": 1, "not_reached": 1}
     assert dict(found.volume) == pytest.approx({"unknown": 0, "proved": 0.4, "violated": 0.2, "not_reached": 0.4})
     assert found.rows is not None
@@ -98,13 +98,13 @@ def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
     assert only.low.tolist() == [0, 4, 8]
     assert only.high.tolist() == [3, 7, 9]
     np.testing.assert_array_equal(only.refuted, [0, np.nan, 1])
-    assert summary(store, query=query).rows is None
+    assert partition_summary(store, query=query).rows is None
 
 
 def test_unknown_parts_are_told_by_reason(tmp_path: Path) -> None:
     query = query_of(people(ages=40))
     chunks = [chunk(0, [UNKNOWN, PROVED, UNKNOWN]), chunk(3, [UNKNOWN, VIOLATED], reason=Reason.NODES)]
-    found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+    found = partition_summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
     assert found.reasons == {Reason.TIME: 2, Reason.NODES: 1}
     assert dict(found.parts) == {"unknown": 3, "proved": 1, "violated": 1, "not_reached": 5}
 
@@ -112,7 +112,7 @@ def test_unknown_parts_are_told_by_reason(tmp_path: Path) -> None:
 def test_a_finished_run_adds_up_to_exactly_everything(tmp_path: Path) -> None:
     query = query_of(people(ages=997, hours=7))
     parts = 333 * 3
-    found = summary(store_of(tmp_path / "s.sqlite", query, 3, [chunk(0, [PROVED] * parts)]), query=query)
+    found = partition_summary(store_of(tmp_path / "s.sqlite", query, 3, [chunk(0, [PROVED] * parts)]), query=query)
     assert dict(found.volume) == {"unknown": 0.0, "proved": 1.0, "violated": 0.0, "not_reached": 0.0}
     assert {one.feature: int(one.parts.sum()) for one in found.blocks} == {"age": parts, "hours": parts}
 
@@ -121,7 +121,7 @@ def test_examples_are_the_starkest_and_from_different_chunks(tmp_path: Path) -> 
     query = query_of(people(ages=40))
     stark = [(0.9, 0.1), (0.95, 0.1), (0.51, 0.49)]
     chunks = [chunk(0, [VIOLATED] * 3, probabilities=stark), chunk(3, [PROVED, VIOLATED], probabilities=[(0.6, 0.45)], agrees=[-1])]
-    found = summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+    found = partition_summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
     assert [one.x["age"] for one in found.examples] == [1, 4, 0]
     first = found.examples[0]
     assert (first.x["sex"], first.x_prime["sex"]) == ("[b]Female", "Male")
@@ -137,7 +137,7 @@ def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
     query = query_of(people(), relax={"age": 1}, epsilon=0.1)
     one = chunk(1, [VIOLATED], probabilities=[(0.7, 0.5)])
     shifted = Chunk(**{**vars(one), "pair": np.array([2]), "x": np.array([[0.0, 5.0, 1.0]])})
-    found = summary(store_of(tmp_path / "s.sqlite", query, 4, [shifted]), query=query)
+    found = partition_summary(store_of(tmp_path / "s.sqlite", query, 4, [shifted]), query=query)
     assert found.examples[0].x_prime == {"sex": "Male", "age": 6, "hours": 1}
     assert found.examples[0].margin == pytest.approx(0.1 - 0.2)
 
@@ -157,13 +157,13 @@ def test_a_relaxed_example_shows_both_people(tmp_path: Path) -> None:
 def test_a_store_that_makes_no_sense_gives_no_shares(chunks: list[Chunk], message: str, tmp_path: Path) -> None:
     query = query_of(people())
     with pytest.raises(CertificateError, match=message):
-        summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
+        partition_summary(store_of(tmp_path / "s.sqlite", query, 4, chunks), query=query)
 
 
 def test_a_store_of_another_question_is_refused(tmp_path: Path) -> None:
     _, store = mixed(tmp_path)
     with pytest.raises(DataError, match="another question"):
-        summary(store, query=query_of(people(), epsilon=0.2))
+        partition_summary(store, query=query_of(people(), epsilon=0.2))
 
 
 def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
     status = np.where(np.random.default_rng(0).random(8000) < 0.1, VIOLATED, PROVED).tolist()
     store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(8000 * k, status, ages=1600) for k in range(100)])
     tracemalloc.start()
-    found = summary(store, query=query)
+    found = partition_summary(store, query=query)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.parts.all == 800_000 == 800 * 1000
@@ -199,7 +199,7 @@ def test_features_are_ranked_by_how_much_the_refuted_share_varies() -> None:
 def test_table_and_picture_of_every_outcome(tmp_path: Path) -> None:
     query, store = mixed(tmp_path)
     rows = np.array([[0, 0, 1], [1, 10, 1]])
-    found = summary(store, query=query, rows=rows)
+    found = partition_summary(store, query=query, rows=rows)
     table = shares_table(found)
     cells = {column.header: list(column.cells) for column in table.columns}
     assert cells["proved"] == ["1 (33.3%)", "40.0%", "1 (50.0%)"]
@@ -211,7 +211,7 @@ def test_table_and_picture_of_every_outcome(tmp_path: Path) -> None:
 
 def test_a_picture_of_a_single_part(tmp_path: Path) -> None:
     query = query_of(people(ages=3))
-    found = summary(store_of(tmp_path / "s.sqlite", query, 4, []), query=query)
+    found = partition_summary(store_of(tmp_path / "s.sqlite", query, 4, []), query=query)
     assert isinstance(found, PartitionSummary)
     assert found.volume["not_reached"] == 1.0
     partition_plot(found, query.schema, "No decision flips", tmp_path / "p.png")
