@@ -3,11 +3,11 @@
 Intervals. T is monotone, so the ends of a give the ends of y. For d = y - y' = p (T(t) - T(t')), t = q a, three enclosures are
 intersected:
 
-    the ends of both copies                    [ T(t_l) - T(t'_u),  T(t_u) - T(t'_l) ];
-    the mean value theorem                     T(t) - T(t') = T'(xi) (t - t')  for some xi between the two;
-    in the first layer, t - t' = sigma const.  h(t) = T(t) - T(t - sigma) has h' = T'(t) - T'(t - sigma), whose sign changes
-                                               once, at sigma / 2, as T' is even and falls with |t|: the ends and
-                                               2 T(sigma / 2) enclose it.
+    the ends of both copies        [ T(t_l) - T(t'_u),  T(t_u) - T(t'_l) ];
+    the mean value theorem         T(t) - T(t') = T'(xi) (t - t')  for some xi between the two;
+    the shift                      T(t) - T(t - s) grows with s, and at any one s its derivative in t, T'(t) - T'(t - s), changes
+                                   sign once, at s / 2, as T' is even and falls with |t|: its values at the ends of t and
+                                   2 T(s / 2), at both ends of s, enclose it.
 
 Lines. With y = c + p T(q a) (see `encoders.curves`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m
 gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. That maximum is bounded as follows.
@@ -18,7 +18,7 @@ gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. Tha
 
 Slopes and touching points are chosen as by CROWN (Zhang et al., NeurIPS 2018, section 3.2): the chord where T is convex, the
 tangent at the middle where it is concave, else the tangent through the other end. Lines below T are those above, mirrored: T is
-odd.
+odd. Whoever re-proves a leaf chooses them alike, in code of their own: the standard relaxation of docs/smooth.md.
 
 Differences: y - y' = T'(xi) (a - a') p q with T' between two numbers D, D' over both copies' intervals, so it lies between the
 lines D Delta and D' Delta; the chord of their larger one is a line above, of their smaller one a line below (for a ReLU D = 0,
@@ -36,18 +36,19 @@ what follows.  Complete? no.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from encoders.bounds.relu import LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import TIE, LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.tanh import TINY, slope_bounds, tanh_bounds
 from encoders.curves import ERROR, FAR, UNIT, Curve, SmoothLayer, parts, tanh
 from encoders.network import Array, Integers, Layer
 
 CELLS = 4
 """The cells of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
-BISECTIONS = 7
+TOUCHES = 2
 """Steps towards the tangent through the other end; any touching point is sound."""
 
 
@@ -109,15 +110,15 @@ def line_above(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _touching(low: Array, high: Array) -> Array:
-    """About where the line through (low, T(low)), low < 0, touches T on [0, high]; at most `high`. Only a choice."""
-    left, right, at_low = np.zeros_like(low), high.copy(), np.tanh(low)
-    steep = (1 - np.tanh(high) ** 2) * (high - low) > np.tanh(high) - at_low
-    for _ in range(BISECTIONS):
-        middle = (left + right) / 2
-        value = np.tanh(middle)
-        before = (1 - value * value) * (middle - low) > value - at_low
-        left, right = np.where(before, middle, left), np.where(before, right, middle)
-    return np.where(steep, high, right)
+    """About where the line through (low, T(low)), low < 0, touches T on [0, high]; at most `high`. Only a choice.
+
+    There the chord from low is steepest and T' is its slope, 1 - T^2: quadratic convergence, from -low / 2, which lies beyond.
+    """
+    touch = np.minimum(high, -low / 2)
+    for _ in range(TOUCHES):
+        slope = (np.tanh(touch) - np.tanh(low)) / (touch - low)
+        touch = np.minimum(high, np.arctanh(np.sqrt(np.clip(1 - slope, 0.0, 1 - 2 * UNIT))))
+    return touch
 
 
 def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
@@ -137,76 +138,100 @@ def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
     return np.asarray(found + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high)))
 
 
-def pair_line(layer: SmoothLayer, p: Array, p_prime: Array, shift: Array, bounds: LayerBounds) -> tuple[Array, Array, Array]:
-    """A line in a under  p y(a) + p' y(a - s)  in the first layer, neuron by neuron: slope, constant and gap, shaped as p.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairLines:
+    """Lines under  p y(a) + p' y(a - s)  in the first layer, for any p and p': what they share over boxes (B, m), s = `shift`.
 
-    p, p_prime may have leading dimensions over (B, m), as in `relu.hinge`, which serves the neurons that bend.
+    For the smooth neurons (B, n): the ends of the cells of t, T there at t and t - sigma, what rounding errors are relative to, the
+    largest T', and the lines around T of each copy with how far its argument is moved.
     """
-    shape = np.broadcast_shapes(p.shape, shift.shape)
-    index, q, half, c = smooth(layer)
-    slope, constant, gap = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    if len(index) < len(layer.curve):
-        rest = 1 - layer.bend
-        slope, constant, gap = hinge(rest * p, rest * p_prime, shift, bounds)
-        constant = constant - layer.bend * p_prime * shift
-        slope = slope + layer.bend * (p + p_prime)
-    one, two = (np.broadcast_to(given, shape)[..., index] for given in (p, p_prime))
-    box = [q * end[..., index] for end in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime)]
-    m, k, lost = _under_both(half * one, half * two, q * shift[..., index], *box)
-    slope[..., index] = q * m
-    constant[..., index] = k + c * (one + two)
-    gap[..., index] = lost
-    return slope, constant, gap
+
+    layer: SmoothLayer
+    bounds: LayerBounds
+    shift: Array
+    points: list[Array]
+    first: list[Array]
+    second: list[Array]
+    size: Array
+    steepest: Array
+    own: tuple[tuple[Lines, Array], ...]
+
+    @classmethod
+    def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:
+        index, q, _, _ = smooth(layer)
+        low, high, low_prime, high_prime, sigma = (
+            q * one[..., index] for one in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime, shift)
+        )
+        width = (high - low) / CELLS
+        points = [low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high]
+        return cls(
+            layer=layer, bounds=bounds, shift=shift, points=points, first=[tanh(t) for t in points],
+            second=[tanh(t - sigma) for t in points], size=np.abs(low) + np.abs(high) + np.abs(sigma),
+            # the hundredth pays for sigma and the ends of t - sigma being rounded
+            steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
+            own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
+        )
+
+    def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
+        """A line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
+        layer, (index, q, half, c) = self.layer, smooth(self.layer)
+        slope, constant, gap = np.zeros(p.shape), np.zeros(p.shape), np.zeros(p.shape)
+        if len(index) < len(layer.curve):
+            rest, shift = 1 - layer.bend, self.shift[at]
+            slope, constant, gap = hinge(rest * p, rest * p_prime, shift, self.bounds.take(at))
+            constant = constant - layer.bend * p_prime * shift
+            slope = slope + layer.bend * (p + p_prime)
+        m, k, lost = self._under_curves(half * p[..., index], half * p_prime[..., index], at)
+        slope[..., index] = q * m
+        constant[..., index] = k + c * (p + p_prime)[..., index]
+        gap[..., index] = lost
+        return slope, constant, gap
+
+    def _under_curves(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
+        """A line under h(t) = p T(t) + p' T(t - sigma): from the cells, or both copies' own where they are higher at the middle."""
+        points, size = [t[at] for t in self.points], self.size[at]
+        low, high, sigma = points[0], points[-1], self.own[1][1][at]
+        middle, width = (low + high) / 2, (high - low) / CELLS
+        values = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]
+        limit = np.abs(p) + np.abs(p_prime)
+        slope = np.clip(_hull_slope(values, width, TIE * limit), -limit, limit)
+        constant = np.min([value - slope * point for value, point in zip(values, points, strict=True)], axis=0)
+        cell = width * (1 + 2.0**-30) + 4 * UNIT * size
+        curvature = _curvature(p, p_prime, sigma, self.steepest[at])
+        constant = constant - cell * cell / 8 * curvature - limit * (2 * ERROR + 16 * UNIT * size)
+        apart, away = np.zeros_like(slope), np.zeros_like(slope)
+        for weight, (lines, moved) in zip((p, p_prime), self.own, strict=True):
+            m, k = lines.take(at).times(weight)
+            apart, away = apart + m, away + k - m * moved[at]
+        better = apart * middle + away > slope * middle + constant + TIE * limit
+        slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
+        return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
 
 
-def _under_both(
-    p: Array, p_prime: Array, sigma: Array, low: Array, high: Array, other_low: Array, other_high: Array
-) -> tuple[Array, Array, Array]:
-    """A line under h(t) = p T(t) + p' T(t - sigma) on [low, high], with t - sigma in [other_low, other_high]."""
-    middle, width = (low + high) / 2, (high - low) / CELLS
-    points = np.stack([low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high])
-    first, second = tanh(points), tanh(points - sigma)
-    values = [p * a + p_prime * b for a, b in zip(first, second, strict=True)]
-    limit = np.abs(p) + np.abs(p_prime)
-    slope = np.clip(_hull_slope(values, width), -limit, limit)
-    constant = np.min([value - slope * point for value, point in zip(values, points, strict=True)], axis=0)
-    size = np.abs(low) + np.abs(high) + np.abs(sigma)
-    curvature = _curvature(p, p_prime, sigma, np.minimum(low, other_low), np.maximum(high, other_high))
-    cell = width * (1 + 2.0**-30) + 4 * UNIT * size
-    constant = constant - cell * cell / 8 * curvature - limit * (2 * ERROR + 16 * UNIT * size)
-    own_slope, own_constant = _own_lines(p, low, high)
-    other_slope, other_constant = _own_lines(p_prime, other_low, other_high)
-    apart, away = own_slope + other_slope, own_constant + other_constant - other_slope * sigma
-    better = apart * middle + away > slope * middle + constant
-    slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
-    return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
-
-
-def _hull_slope(values: list[Array], width: Array) -> Array:
+def _hull_slope(values: list[Array], width: Array, tie: Array) -> Array:
     """Slope of the lower hull of five evenly spaced values, over the middle one. Only a choice."""
     best, rise = values[2], (values[3] - values[1]) / 2
     for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
         step = (values[j] - values[i]) / (j - i)
         at = values[i] + step * (2 - i)
-        better = at < best
+        better = at < best - tie
         best, rise = np.where(better, at, best), np.where(better, step, rise)
     return np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)
 
 
-def _curvature(p: Array, p_prime: Array, sigma: Array, low: Array, high: Array) -> Array:
+def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array:
     """An upper bound of |h''|."""
-    steepest = 1.01 * slope_bounds(low, high)[1]  # the hundredth pays for sigma and the ends of t - sigma being rounded
     second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
     shared = np.where(p * p_prime < 0, np.sign(p) * np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
     alone = np.abs(p - shared) + np.abs(p_prime + shared)
     return np.asarray((np.abs(shared) * np.minimum(np.abs(sigma) * third, 2 * second) + alone * second) * (1 + 2.0**-30))
 
 
-def _own_lines(p: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """A line under p T(t) on [low, high]."""
+def _lines(low: Array, high: Array) -> Lines:
+    """Lines around T on [low, high]."""
     up_slope, up_constant = line_above(low, high)
     low_slope, mirrored = line_above(-high, -low)
-    return p * np.where(p > 0, low_slope, up_slope), p * np.where(p > 0, -mirrored, up_constant)
+    return Lines(low_slope=low_slope, low_constant=-mirrored, up_slope=up_slope, up_constant=up_constant)
 
 
 def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
@@ -232,13 +257,8 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
     return y_low, y_high
 
 
-def curved_difference(
-    layer: SmoothLayer, below: LayerBounds, shift: Array | None, error: Array, straight: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`.
-
-    shift: the constant a - a' of the first layer, right to `error`; None above it.
-    """
+def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`."""
     index, q, p, _ = smooth(layer)
     t_low, t_high, other_low, other_high, delta_low, delta_high = (
         q * getattr(below, name)[..., index]
@@ -250,23 +270,19 @@ def curved_difference(
     at_low, at_high = tanh_bounds(t_low), tanh_bounds(t_high)
     low = np.maximum(low, at_low[0] - tanh_bounds(other_high)[1])
     high = np.minimum(high, at_high[1] - tanh_bounds(other_low)[0])
-    if shift is not None:
-        sigma, slack = q * shift[..., index], q * error[..., index]
-        ends = [_less(at_low, tanh_bounds(t_low - sigma)), _less(at_high, tanh_bounds(t_high - sigma))]
-        peak = tuple(2 * end for end in tanh_bounds(sigma / 2))
-        inside = (t_low - slack <= sigma / 2) & (sigma / 2 <= t_high + slack)
-        ends.append((np.where(inside, peak[0], ends[0][0]), np.where(inside, peak[1], ends[0][1])))
-        low = np.maximum(low, np.min([end[0] for end in ends], axis=0) - slack)
-        high = np.minimum(high, np.max([end[1] for end in ends], axis=0) + slack)
+    found = []
+    for side, delta in ((0, delta_low), (1, delta_high)):
+        slack = 4 * UNIT * (np.abs(t_low) + np.abs(t_high) + np.abs(delta))  # t - delta is rounded
+        ends = [at[side] - tanh_bounds(t - delta)[1 - side] for at, t in ((at_low, t_low), (at_high, t_high))]
+        inside = (t_low - slack <= delta / 2) & (delta / 2 <= t_high + slack)
+        found.append(([*ends, np.where(inside, 2 * tanh_bounds(delta / 2)[side], ends[0])], slack))
+    low = np.maximum(low, np.min(found[0][0], axis=0) - found[0][1])
+    high = np.minimum(high, np.max(found[1][0], axis=0) + found[1][1])
     same = (delta_low == 0) & (delta_high == 0)  # only ever exactly so when nothing reaches the neuron
     d_low, d_high = (np.array(end) for end in straight)
     d_low[..., index] = np.where(same, 0.0, p * _outward(low, -1.0))
     d_high[..., index] = np.where(same, 0.0, p * _outward(high, 1.0))
     return d_low, d_high
-
-
-def _less(one: tuple[Array, Array], two: tuple[Array, Array]) -> tuple[Array, Array]:
-    return one[0] - two[1], one[1] - two[0]
 
 
 def _outward(value: Array, sign: float) -> Array:

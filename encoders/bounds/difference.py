@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from encoders.bounds.curves import copy_lines, difference_lines, pair_line
+from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.relu import LayerBounds, hinge, relu_difference_lines, relu_lines
@@ -219,7 +219,7 @@ class _Functional:
         """From outputs to pre-activations of the first layer, both copies as one function of a; `second`, `delta` are used up."""
         p, p_prime = self.first + self.delta, self.second - self.delta
         if isinstance(layer, SmoothLayer):
-            self.first, constant, gap = pair_line(layer, p, p_prime, shift[:, None, :], _wide(narrow))
+            self.first, constant, gap = PairLines.of(layer, shift, narrow).under(p, p_prime, np.s_[:, None])
             self.constant = self.constant + constant.sum(axis=2)
             return gap
         slope, rest = layer.slope, 1 - layer.slope

@@ -53,7 +53,7 @@ def next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> La
     shift = twin.shift[question] if k == 1 else None
     d = difference_interval(below, slope, shift, twin.error[0][question])
     if isinstance(layer, SmoothLayer):
-        d = curved_difference(layer, below, shift, twin.error[0][question], d)
+        d = curved_difference(layer, below, d)
     # Where y - y' is exactly 0 everywhere (no unit that differs is ever on) the difference above is exactly 0 too.
     dead = ((d[0] == 0) & (d[1] == 0)).all(axis=1)
     weights, bias = (twin.weights[k], twin.absolute[k]), twin.biases[k]

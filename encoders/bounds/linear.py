@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curves import copy_lines, difference_lines, pair_line
+from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed
 from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.twin import Twin
@@ -140,8 +140,9 @@ def _curved(
     else:
         a, shift = Forms(lower=forms, upper=forms), twin.shift[question]
         one = np.ones_like(shift)
-        low_slope, low_constant, _ = pair_line(layer, one, -one, shift, below)
-        up_slope, up_constant, _ = pair_line(layer, -one, one, shift, below)
+        pairs = PairLines.of(layer, shift, below)
+        low_slope, low_constant, _ = pairs.under(one, -one, ...)
+        up_slope, up_constant, _ = pairs.under(-one, one, ...)
         d = Forms(lower=_line(forms, low_slope, low_constant), upper=_line(forms, -up_slope, -up_constant))
     return a.between(copy_lines(layer, below.lower, below.upper)), d
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from encoders.network import Array, Integers
 
 Interval = tuple[Array, Array]
 """Lower and upper ends."""
+TIE = 1e-9
+"""Choices whose values differ by less than this share are equally good, and the first is taken: rounding must not decide between
+them, so that whoever computes them in another order takes the same one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +33,7 @@ class LayerBounds:
             lower=a[0], upper=a[1], lower_prime=a_prime[0], upper_prime=a_prime[1], delta_lower=delta[0], delta_upper=delta[1],
         )
 
-    def take(self, index: Integers) -> LayerBounds:
+    def take(self, index: Any) -> LayerBounds:
         return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
@@ -88,6 +92,14 @@ class Lines:
     low_constant: Array
     up_slope: Array
     up_constant: Array
+
+    def take(self, at: Any) -> Lines:
+        return Lines(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
+
+    def times(self, c: Array) -> tuple[Array, Array]:
+        """Slope and constant of a line under c times the value."""
+        lower = c >= 0
+        return c * np.where(lower, self.low_slope, self.up_slope), c * np.where(lower, self.low_constant, self.up_constant)
 
     def gap(self, t: Array) -> Array:
         """How far apart the lines are at t, at least 0."""

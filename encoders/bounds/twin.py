@@ -82,12 +82,13 @@ class Twin:
         for k, layer in enumerate(network.layers[1:], start=1):
             below, after = network.layers[k - 1], len(network.layers) - 1 - k
             if k > 1 and not after:
-                # |y| <= |a| <= Q for both copies (of a curve, 1): cruder, but the last layer needs no better
+                # |y| <= |a| <= Q for both copies: cruder, but the last layer needs no better
                 size = 2 * sizes[-1]
-                size = np.where(below.curve == Curve.BENT, size, 2.0) if isinstance(below, SmoothLayer) else size
             else:
                 ends = [activated_interval(below, *copy) for copy in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
+            if isinstance(below, SmoothLayer):  # of a curve, 1 each: its enclosures are off by absolute errors
+                size = np.where(below.curve == Curve.BENT, size, 2.0)
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
             if after > 1:

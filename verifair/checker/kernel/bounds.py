@@ -149,7 +149,7 @@ class TwinBounds:
             smooth = Smooth.of(below)
             for copy, ends in ((y, (span.low, span.high)), (y2, (span.low2, span.high2))):
                 copy[0][:, smooth.index], copy[1][:, smooth.index] = smooth.outputs(*ends)
-            apart = smooth.difference(span.low, span.high, span.d_low, span.d_high)
+            apart = smooth.difference(span.ends)
             d[0][:, smooth.index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, smooth.index])
             d[1][:, smooth.index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, smooth.index])
             reach, reach2 = (np.where(_smooth(below), 1.0, one) for one in (reach, reach2))
@@ -275,7 +275,7 @@ class TwinBounds:
             self._curves[k] = CurvePlanes.of(scaled) if shift is None else CurvePairs.of(scaled, shift)
         lines = self._curves[k]
         mine = smooth.half * p[:, smooth.index], smooth.half * q[:, smooth.index]
-        m, m2, c = lines.planes(*mine, box) if isinstance(lines, CurvePlanes) else lines.lines(*mine, box)
+        m, m2, c = lines.lines(*mine, box)
         alpha, beta = np.array(alpha), np.array(beta)
         alpha[:, smooth.index], beta[:, smooth.index] = smooth.scale * m, smooth.scale * m2
         constant = c + smooth.c * (p + q)[:, smooth.index]

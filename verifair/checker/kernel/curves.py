@@ -8,19 +8,20 @@ T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on
 which is a difference without rounding (Sterbenz), the rest is below 1.6 / 64^9 < 2^-53; Horner's scheme and rounded coefficients
 add less than 24 u sum |c_k| |h|^k < 26 u, u = 2^-53. ERROR = 64 u. Beyond 20, 1 - T < 2^-57.
 
-Lines: on [l, u], cut into CELLS cells of width w, and for any slope m,
+Lines: the standard relaxation (docs/smooth.md), which whoever writes a proof computes in code of its own. Any slope m is valid
+with the least of h(t) - m t on [l, u] as its offset. For a line over T: T is convex below 0, so ends suffice there; above 0 it lies
+under its tangent at any point d >= 0, and beyond 20 under 1. For h = P T(t) + Q T(t + s), on cells of width w,
 
-    h(t) - m t  >=  the least of its values at the cells' ends  -  w^2 / 8 max |h''|.
+    h(t) - m t  >=  the least of its values at the cells' ends  -  w^2 / 8 max |h''|,
 
-For h = T: |T''| = 2 |T| T' <= min(0.77, 2 T'). For h = P T(t) + Q T(t + s):  |T''(t + s) - T''(t)| <= |s| min(2, 4 T'). Also
-T(t) >= T(l) + m (t - l) for any m between 0 and the least T' (DeepPoly, Singh et al., POPL 2019).
+and |T''| = 2 |T| T' <= min(0.77, 2 T'),  |T''(t + s) - T''(t)| <= |s| min(2, 4 T').
 The difference of the copies is increasing in D = t' - t, and T(t + D) - T(t) is monotone on both sides of t = -D / 2.
 Sound? Yes.  Complete? No.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,7 +36,13 @@ ERROR = 64 * UNIT
 FAR = 20.0
 STEPS = 32
 DEGREE = 8
-CELLS = 8
+TOUCHES = 2
+"""Steps towards the tangent through an end."""
+CELLS = 4
+"""Of the first layer; `_hull_slope` is written for four."""
+TIE = 1e-9
+"""Choices whose values differ by less than this share are equally good, and the first is taken: rounding must not decide between
+them, or else a search that made sure of a bound would not know which one it is."""
 
 
 @lru_cache(maxsize=1)
@@ -81,7 +88,9 @@ def slopes(low: Array, high: Array) -> tuple[Array, Array]:
     """Return (at most, at least) all T'(t) = 1 - T(t)^2 of t in [low, high]."""
     most = np.maximum(-below(low), above(high))  # of |T|
     least = np.where((low <= 0) & (high >= 0), 0.0, np.maximum(np.where(low > 0, below(low), -above(high)), 0.0))
-    return np.clip(1 - most * most - 4 * UNIT, 0.0, 1.0), np.clip(1 - least * least + 4 * UNIT, 0.0, 1.0)
+    steepest = np.clip(1 - least * least + 4 * UNIT, 0.0, 1.0)
+    steepest = np.where((low >= FAR) | (high <= -FAR), 2.0**-55, steepest)  # T' < 4 exp(-2 |t|)
+    return np.clip(1 - most * most - 4 * UNIT, 0.0, 1.0), steepest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,11 +117,10 @@ class Smooth:
             self.c + self.half * above(self.scale * high[:, self.index]) + slack,
         )
 
-    def difference(self, low: Array, high: Array, d_low: Array, d_high: Array) -> tuple[Array, Array]:
-        """Return ends of y' - y (B, s) for a in [low, high] and a' - a in [d_low, d_high] (B, m)."""
-        low, high, d_low, d_high = (self.scale * end[:, self.index] for end in (low, high, d_low, d_high))
-        least, most = slopes(np.minimum(low, low + d_low), np.maximum(high, high + d_high))
-        least, most = least * (1 - 2.0**-30), np.minimum(most * (1 + 2.0**-30), 1.0)  # the sums above are rounded
+    def difference(self, ends: Sequence[Array]) -> tuple[Array, Array]:
+        """Return ends of y' - y (B, s) for low, high, low2, high2, d_low, d_high (B, m) of a, a' and a' - a."""
+        low, high, low2, high2, d_low, d_high = (self.scale * end[:, self.index] for end in ends)
+        least, most = slopes(np.minimum(low, low2), np.maximum(high, high2))
         at_least, at_most = _apart(low, high, d_low, -1), _apart(low, high, d_high, 1)
         at_least = np.maximum(at_least, np.where(d_low >= 0, least, most) * d_low)
         at_most = np.minimum(at_most, np.where(d_high >= 0, most, least) * d_high)
@@ -131,77 +139,60 @@ def _apart(low: Array, high: Array, d: Array, sign: int) -> Array:
     return np.asarray(found + sign * (3 * ERROR + slack))
 
 
-def line_under(low: Array, high: Array) -> tuple[Array, Array]:
-    """slope in [0, 1] and offset with  T(t) >= slope * t + offset  on [low, high]: the best of some at the middle."""
-    points = _cells(low, high)
-    values = [below(t) for t in points]
-    middle, width = (low + high) / 2, (high - low) / CELLS
-    least, most = slopes(low, high)
-    size = np.abs(low) + np.abs(high)
-    lost = _lost(width, size, np.minimum(0.77, 2 * most))
-    best_slope, best_offset = least, values[0] - least * low - 4 * UNIT * size - 4 * UNIT
-    ratio = [_ratio(values[-1] - v, points[-1] - t) for v, t in zip(values[:-1], points[:-1], strict=True)]
-    half = CELLS // 2
-    central = _ratio(values[half + 1] - values[half - 1], points[half + 1] - points[half - 1])
-    for slope in (np.max(ratio, axis=0), ratio[0], central):
-        slope = np.clip(slope, 0.0, 1.0)
-        offset = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - lost - 8 * UNIT * (1 + size)
-        better = slope * middle + offset > best_slope * middle + best_offset
-        best_slope, best_offset = np.where(better, slope, best_slope), np.where(better, offset, best_offset)
-    return best_slope, best_offset
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Band:
+    """Lines (slope, offset) under and over a function of one variable."""
+
+    under: tuple[Array, Array]
+    over: tuple[Array, Array]
+
+    def take(self, box: Integers) -> Band:
+        return Band(under=(self.under[0][box], self.under[1][box]), over=(self.over[0][box], self.over[1][box]))
+
+    def times(self, c: Array) -> tuple[Array, Array]:
+        """Return slope and offset of a line under c times the function."""
+        return c * np.where(c >= 0, self.under[0], self.over[0]), c * np.where(c >= 0, self.under[1], self.over[1])
 
 
-def _cells(low: Array, high: Array) -> list[Array]:
-    width = (high - low) / CELLS
-    return [low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high]
+def tanh_band(low: Array, high: Array) -> Band:
+    """Return lines around T on [low, high]: T is odd, so a line over it on [-high, -low] is one under it here."""
+    slope, offset = line_over(-high, -low)
+    return Band(under=(slope, -offset), over=line_over(low, high))
 
 
-def _lost(width: Array, size: Array, curvature: Array) -> Array:
-    """w^2 / 8 of the curvature, with the width of cells whose ends are rounded."""
-    cell = width * (1 + 2.0**-30) + 4 * UNIT * size
-    return cell * cell / 8 * curvature * (1 + 2.0**-30)
+def line_over(low: Array, high: Array) -> tuple[Array, Array]:
+    """Return slope in [0, 1] and offset of a line over T on [low, high]: see the head of this file."""
+    touch, end = _touching(low, high), np.clip(high, 0.0, FAR)
+    is_chord = (high <= 0) | ((low < 0) & (touch >= end))
+    slope = np.clip(np.where(is_chord, _ratio(tanh(high) - tanh(low), high - low), 1 - tanh(touch) ** 2), 0.0, 1.0)
+    least, most = slopes(touch, touch)
+    offset = np.where(low < 0, above(low) - slope * low, -np.inf)
+    offset = np.maximum(offset, np.where(high <= 0, above(high) - slope * high, -np.inf))
+    for t in (np.clip(low, 0.0, FAR), end):
+        tangent = above(touch) + np.where(t > touch, most, least) * (t - touch)
+        offset = np.maximum(offset, np.where(high > 0, tangent - slope * t, -np.inf))
+    offset = np.maximum(offset, np.where(high > FAR, 1 - FAR * slope, -np.inf))
+    return slope, offset + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high))
+
+
+def _touching(low: Array, high: Array) -> Array:
+    """Return the point d in [0, 20] whose tangent is taken: the middle, or where the line through T(low) touches. Any is valid."""
+    end = np.clip(high, 0.0, FAR)
+    touch = np.minimum(end, -low / 2)
+    for _ in range(TOUCHES):  # where it touches, the chord from low is steepest, and T' is its slope
+        steep = _ratio(np.tanh(touch) - np.tanh(low), touch - low)
+        touch = np.minimum(end, np.arctanh(np.sqrt(np.clip(1 - steep, 0.0, 1 - 2 * UNIT))))
+    return np.where((low < 0) & (high > 0), touch, np.clip((low + high) / 2, 0.0, FAR))
 
 
 def _ratio(rise: Array, run: Array) -> Array:
     return np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CurvePlanes:
-    """What is needed to bound P T(t) + Q T(t') from below, over B boxes and s smooth neurons: see `of`."""
-
-    centre: tuple[Array, Array]
-    under: tuple[tuple[Array, Array], tuple[Array, Array]]
-    over: tuple[tuple[Array, Array], tuple[Array, Array]]
-    apart: tuple[tuple[Array, Array], tuple[Array, Array]]
-
-    @classmethod
-    def of(cls, ends: Sequence[Array]) -> CurvePlanes:
-        """Lines around T(t) and T(t'), and around d = T(t') - T(t) in D = t' - t, on low, high, low2, high2, d_low, d_high."""
-        low, high, low2, high2, d_low, d_high = ends
-        under = line_under(low, high), line_under(low2, high2)
-        over = _mirrored(line_under(-high, -low)), _mirrored(line_under(-high2, -low2))
-        least, most = slopes(np.minimum(low, low2), np.maximum(high, high2))
-        apart = _mirrored(_chord(least, most, -d_high, -d_low)), _chord(least, most, d_low, d_high)
-        return cls(centre=((low + high) / 2, (low2 + high2) / 2), under=under, over=over, apart=apart)
-
-    def planes(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
-        """alpha, beta, offset (N, s) with  p T + q T' >= alpha t + beta t' + offset: the best of three at the centre."""
-        centre = self.centre[0][box], self.centre[1][box]
-        return _best_plane(p, q, lambda c, copy: self._single(c, box, copy), lambda c: self._of_difference(c, box), centre)
-
-    def _single(self, c: Array, box: Integers, copy: int) -> tuple[Array, Array]:
-        under, over = self.under[copy], self.over[copy]
-        return c * np.where(c >= 0, under[0][box], over[0][box]), c * np.where(c >= 0, under[1][box], over[1][box])
-
-    def _of_difference(self, c: Array, box: Integers) -> tuple[Array, Array]:
-        low, high = self.apart
-        return c * np.where(c >= 0, low[0][box], high[0][box]), c * np.where(c >= 0, low[1][box], high[1][box])
-
-
-def _mirrored(line: tuple[Array, Array]) -> tuple[Array, Array]:
-    """T and D -> T' D are odd: a line under one at -t is a line over it at t."""
-    return line[0], -line[1]
+def slope_band(least: Array, most: Array, low: Array, high: Array) -> Band:
+    """Return lines around what lies between least D and most D, for D in [low, high]."""
+    slope, offset = _chord(least, most, -high, -low)
+    return Band(under=(slope, -offset), over=_chord(least, most, low, high))
 
 
 def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -215,10 +206,31 @@ def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, A
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class CurvePlanes:
+    """Lines around T(t), T(t') and their difference in D = t' - t, over B boxes and s smooth neurons."""
+
+    bands: tuple[Band, Band, Band]
+    centre: tuple[Array, Array]
+
+    @classmethod
+    def of(cls, ends: Sequence[Array]) -> CurvePlanes:
+        """ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
+        low, high, low2, high2, d_low, d_high = ends
+        apart = slope_band(*slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
+        bands = tanh_band(low, high), tanh_band(low2, high2), apart
+        return cls(bands=bands, centre=((low + high) / 2, (low2 + high2) / 2))
+
+    def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
+        """Return alpha, beta, offset (N, s) with  p T + q T' >= alpha t + beta t' + offset."""
+        one, two, apart = (band.take(box) for band in self.bands)
+        return best_plane(p, q, (one, two, apart), (self.centre[0][box], self.centre[1][box]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CurvePairs:
     """The first layer, where t' = t + shift: both copies as one function of t, at the ends of the cells."""
 
-    planes: CurvePlanes
+    bands: tuple[Band, Band]
     points: list[Array]
     first: list[Array]
     second: list[Array]
@@ -229,58 +241,64 @@ class CurvePairs:
     @classmethod
     def of(cls, ends: Sequence[Array], shift: Array) -> CurvePairs:
         low, high, low2, high2, _, _ = ends
-        points = _cells(low, high)
+        points = [low, *(np.clip(low + j * ((high - low) / CELLS), low, high) for j in range(1, CELLS)), high]
         return cls(
-            planes=CurvePlanes.of(ends), points=points, first=[tanh(t) for t in points], shift=shift,
-            second=[tanh(t + shift) for t in points], size=np.abs(low) + np.abs(high) + np.abs(shift),
+            bands=(tanh_band(low, high), tanh_band(low2, high2)), points=points, first=[tanh(t) for t in points],
+            second=[tanh(t + shift) for t in points], shift=shift, size=np.abs(low) + np.abs(high) + np.abs(shift),
             steepest=1.01 * slopes(np.minimum(low, low2), np.maximum(high, high2))[1],
         )
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
-        """alpha, beta, offset (N, s) under p T(t) + q T(t + shift): the better of the planes and of a line in t alone."""
-        alpha, beta, offset = self.planes.planes(p, q, box)
-        points, shift = [t[box] for t in self.points], self.shift[box]
+        """Return alpha, beta, offset (N, s) under p T(t) + q T(t + shift): by the cells, or each copy's own line where they are
+        higher at the middle."""
+        points, shift, size = [t[box] for t in self.points], self.shift[box], self.size[box]
         values = [p * one[box] + q * two[box] for one, two in zip(self.first, self.second, strict=True)]
-        shared = np.where(p * q < 0, np.minimum(np.abs(p), np.abs(q)), 0.0)
         second, third = np.minimum(0.77, 2 * self.steepest[box]), np.minimum(2.0, 4 * self.steepest[box])
-        alone = np.abs(p) + np.abs(q) - 2 * shared
-        curvature = shared * np.minimum(np.abs(shift) * third, 2 * second) + alone * second * (1 + 2.0**-30)
-        limit, size = np.abs(p) + np.abs(q), self.size[box]
-        lost = _lost((points[-1] - points[0]) / CELLS, size, curvature) + limit * (2 * ERROR + 16 * UNIT * size)
-        middle, half = (points[0] + points[-1]) / 2, CELLS // 2
-        best = alpha * middle + beta * (middle + shift) + offset
-        for i, j in ((0, CELLS), (half - 2, half + 2), (half - 1, half + 1)):
-            slope = np.clip(_ratio(values[j] - values[i], points[j] - points[i]), -limit, limit)
-            under = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - lost
-            better = slope * middle + under > best
-            best = np.where(better, slope * middle + under, best)
-            alpha, beta, offset = np.where(better, slope, alpha), np.where(better, 0.0, beta), np.where(better, under, offset)
-        return alpha, beta, offset
+        limit, opposed = np.abs(p) + np.abs(q), p * q < 0
+        shared, alone = np.where(opposed, np.minimum(np.abs(p), np.abs(q)), 0.0), np.where(opposed, np.abs(p + q), limit)
+        curvature = (shared * np.minimum(np.abs(shift) * third, 2 * second) + alone * second) * (1 + 2.0**-30)
+        width = (points[-1] - points[0]) / CELLS * (1 + 2.0**-30) + 4 * UNIT * size
+        lost = width * width / 8 * curvature + limit * (2 * ERROR + 16 * UNIT * size)
+        slope = np.clip(_hull_slope(values, points, TIE * limit), -limit, limit)
+        under = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - lost
+        (alpha, c), (beta, d) = (band.take(box).times(one) for band, one in zip(self.bands, (p, q), strict=True))
+        middle = (points[0] + points[-1]) / 2
+        cells = slope * middle + under >= alpha * middle + beta * (middle + shift) + c + d - TIE * limit
+        return np.where(cells, slope, alpha), np.where(cells, 0.0, beta), np.where(cells, under, c + d)
+
+
+def _hull_slope(values: list[Array], points: list[Array], tie: Array) -> Array:
+    """Return the slope of the lower hull over the middle of five evenly spaced values. Only a choice."""
+    slope, lowest = _ratio(values[3] - values[1], points[3] - points[1]), values[2]
+    for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
+        there = values[i] + (values[j] - values[i]) / (j - i) * (2 - i)
+        better = there < lowest - tie
+        slope = np.where(better, _ratio(values[j] - values[i], points[j] - points[i]), slope)
+        lowest = np.where(better, there, lowest)
+    return slope
 
 
 def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """alpha, beta, offset with  p r + q r' >= alpha a + beta a' + offset, the best of three at the centre of the box.
+    """Return alpha, beta, offset with  p r + q r' >= alpha a + beta a' + offset  for r = max(a, 0), r' = max(a', 0).
 
     ends: low, high, low2, high2, d_low, d_high of a, a' and a' - a.
     """
-    (low, high, low2, high2, d_low, d_high), copies = ends, (ends[:2], ends[2:4])
-    centre = (low + high) / 2, (low2 + high2) / 2
-    return _best_plane(p, q, lambda c, copy: _single(c, *copies[copy]), lambda c: _of_difference(c, d_low, d_high), centre)
+    low, high, low2, high2, d_low, d_high = ends
+    sunk = _ceiling(-d_high, -d_low)  # min(D, 0) <= r' - r <= max(D, 0), and min(D, 0) = -max(-D, 0)
+    apart = Band(under=(sunk[0], -sunk[1]), over=_ceiling(d_low, d_high))
+    return best_plane(p, q, (_relu_band(low, high), _relu_band(low2, high2), apart), ((low + high) / 2, (low2 + high2) / 2))
 
 
-def _best_plane(
-    p: Array, q: Array, single: Callable[[Array, int], tuple[Array, Array]], apart: Callable[[Array], tuple[Array, Array]],
-    centre: tuple[Array, Array],
+def best_plane(
+    p: Array, q: Array, bands: tuple[Band, Band, Band], centre: tuple[Array, Array]
 ) -> tuple[Array, Array, Array]:
-    """Return the best of three planes at the centre, from lines under c y of one copy (`single`) and under c (y' - y) (`apart`)."""
-    one, c1 = single(p, 0)
-    two, c2 = single(q, 1)
-    sum1, c3 = single(p + q, 0)  # p y + q y' = (p + q) y + q (y' - y)
-    dif1, c4 = apart(q)
-    sum2, c5 = single(p + q, 1)  # = (p + q) y' - p (y' - y)
-    dif2, c6 = apart(-p)
-    alpha, beta = np.stack([one, sum1 - dif1, -dif2]), np.stack([two, dif1, sum2 + dif2])
-    offset = np.stack([c1 + c2, c3 + c4, c5 + c6])
+    """Return alpha, beta, offset of a plane under p y + q y': the best of three at the centre. bands: around y, y' and y' - y."""
+    one, two, apart = bands
+    (m1, c1), (m2, c2) = one.times(p), two.times(q)
+    (m3, c3), (d3, e3) = one.times(p + q), apart.times(q)  # p y + q y' = (p + q) y + q (y' - y)
+    (m4, c4), (d4, e4) = two.times(p + q), apart.times(-p)  # = (p + q) y' - p (y' - y)
+    alpha, beta = np.stack([m1, m3 - d3, -d4]), np.stack([m2, d3, m4 + d4])
+    offset = np.stack([c1 + c2, c3 + e3, c4 + e4])
     best = (alpha * centre[0] + beta * centre[1] + offset).argmax(axis=0)[None]
     alpha, beta, offset = (np.take_along_axis(form, best, axis=0)[0] for form in (alpha, beta, offset))
     return alpha, beta, offset
@@ -294,15 +312,15 @@ def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Ar
     """
     points = np.stack([low, np.clip(0.0, low, high), np.clip(-shift, low, high), high])
     values = p * np.maximum(points, 0) + q * np.maximum(points + shift, 0)
-    middle, limit = (low + high) / 2, np.abs(p) + np.abs(q)
+    middle, near, limit = (low + high) / 2, TIE * (high - low), np.abs(p) + np.abs(q)
     slope, lowest = np.zeros_like(p), np.full_like(p, np.inf)
     for left, right in ((0, 3), (0, 1), (0, 2), (1, 2), (2, 1), (1, 3), (2, 3)):
         run = points[right] - points[left]
-        around = (points[left] <= middle) & (middle <= points[right]) & (run > 0)
+        around = (points[left] <= middle + near) & (middle - near <= points[right]) & (run > 0)
         rise = np.divide(values[right] - values[left], run, out=np.zeros_like(p), where=around)
         rise = np.clip(rise, -limit, limit)
         there = values[left] + rise * (middle - points[left])
-        better = around & (there < lowest)
+        better = around & (there < lowest - near * limit)
         slope, lowest = np.where(better, rise, slope), np.where(better, there, lowest)
     return slope, (values - slope * points).min(axis=0)
 
@@ -316,15 +334,6 @@ def _ceiling(low: Array, high: Array) -> tuple[Array, Array]:
     return slope, offset
 
 
-def _single(c: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """slope and offset with  c * max(t, 0) >= slope * t + offset  on [low, high]."""
-    slope, offset = _ceiling(low, high)
+def _relu_band(low: Array, high: Array) -> Band:
     floor = (high > -low).astype(np.float64)  # 0 and 1 are both valid floors; this one leaves the smaller area
-    return c * np.where(c >= 0, floor, slope), np.where(c >= 0, 0.0, c * offset)
-
-
-def _of_difference(c: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """slope and offset with  c * d >= slope * D + offset, from  min(D, 0) <= d <= max(D, 0)  and D in [low, high]."""
-    slope, offset = _ceiling(low, high)
-    floor, sunk = _ceiling(-high, -low)  # min(D, 0) = -max(-D, 0) >= floor * D - sunk
-    return c * np.where(c >= 0, floor, slope), np.where(c >= 0, -c * sunk, c * offset)
+    return Band(under=(floor, np.zeros_like(low)), over=_ceiling(low, high))

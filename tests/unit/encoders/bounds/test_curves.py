@@ -102,8 +102,8 @@ def lines(name: str, low: Array, high: Array) -> tuple[Array, Array, Array, Arra
     if name == "engine":
         up, low_line = curve_lines.line_above(low, high), curve_lines.line_above(-high, -low)
         return *up, low_line[0], -low_line[1]
-    under, over = check_curves.line_under(low, high), check_curves.line_under(-high, -low)
-    return over[0], -over[1], *under
+    band = check_curves.tanh_band(low, high)
+    return *band.over, *band.under
 
 
 @pytest.mark.parametrize("name", ["engine", "checker"])
@@ -176,10 +176,9 @@ def outputs(layer: SmoothLayer, a: Array) -> Array:
 def test_outputs_and_differences_lie_in_their_intervals(where: str) -> None:
     layer, bounds, shift = random_layer(where)
     given = shift if where == "first" else None
-    none = np.zeros_like(shift)
     straight = (np.full_like(shift, -np.inf), np.full_like(shift, np.inf))
     ends = curved(layer, bounds.lower, bounds.upper, straight)
-    low, high = curved_difference(layer, bounds, given, none, straight)
+    low, high = curved_difference(layer, bounds, straight)
     slack = 2 * ERROR
     seen = 0
     for a, prime in samples(bounds, given):
@@ -211,15 +210,16 @@ def test_lines_of_copies_and_differences_hold(where: str) -> None:
 
 def test_the_pair_line_lies_under_both_copies_and_keeps_them_together() -> None:
     layer, bounds, shift = random_layer("first")
+    pairs = curve_lines.PairLines.of(layer, shift, bounds)
     for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0), (1e20, -1e20)):
         p_all, q_all = np.full_like(shift, p), np.full_like(shift, q)
-        slope, constant, gap = curve_lines.pair_line(layer, p_all, q_all, shift, bounds)
+        slope, constant, gap = pairs.under(p_all, q_all, ...)
         for a, prime in samples(bounds, shift):
             h = p * outputs(layer, a) + q * outputs(layer, prime)
             assert (slope * a + constant <= h + 1e-12 * (abs(p) + abs(q)) * (1 + np.abs(a) + np.abs(prime))).all()
         assert (gap[:, layer.curve != Curve.BENT] >= 0).all()
     narrow, smooth = (bounds.upper - bounds.lower <= 0.1) & (np.abs(shift) < 1e-3), layer.curve != Curve.BENT
-    _, _, gap = curve_lines.pair_line(layer, np.ones_like(shift), -np.ones_like(shift), shift, bounds)
+    _, _, gap = pairs.under(np.ones_like(shift), -np.ones_like(shift), ...)
     assert (gap[narrow & smooth] <= 3e-3 * np.abs(shift[narrow & smooth]) + 1e-12).all()
 
 
@@ -234,12 +234,59 @@ def test_checker_planes_hold() -> None:
     box = np.zeros(1, dtype=np.int64)
     for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0)):
         weights = np.full_like(delta, p), np.full_like(delta, q)
-        for alpha, beta, offset in (planes.planes(*weights, box), pairs.lines(*weights, box)):
+        for alpha, beta, offset in (planes.lines(*weights, box), pairs.lines(*weights, box)):
             for share in np.linspace(0, 1, 65):
                 t = within(ends[0], ends[1], share)
                 h = p * np.tanh(t) + q * np.tanh(t + delta)
                 size = 1e-12 * (1 + np.abs(t) + np.abs(t + delta))
                 assert (alpha * t + beta * (t + delta) + offset <= h + size).all()
+
+
+@pytest.mark.parametrize("where", ["first", "later"])
+def test_engine_and_checker_take_the_same_lines(where: str) -> None:
+    """The standard relaxation: whoever re-proves a leaf must find the lines that the search has found, up to rounding."""
+    layer, bounds, shift = random_layer(where)
+    smooth, box = check_curves.Smooth.of(layer), np.zeros(1, dtype=np.int64)
+    at, scale, (_, _, half, _) = smooth.index, smooth.scale, curve_lines.smooth(layer)
+    low, high, low2, high2, d_low, d_high = ends = [scale * end[:, at] for end in checker_ends(bounds)]
+    size = 1e-11 * (1 + np.abs(low) + np.abs(high) + np.abs(d_low) + np.abs(d_high))
+    band, other = check_curves.tanh_band(low, high), curve_lines._lines(low, high)
+    apart = check_curves.slope_band(*check_curves.slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
+    theirs = curve_lines.difference_lines(layer, bounds).take(np.s_[:, at])  # of y - y' in a - a', so mirrored
+    for t, d in ((low, d_low), ((low + high) / 2, (d_low + d_high) / 2), (high, d_high)):
+        assert (np.abs(band.under[0] * t + band.under[1] - other.low_slope * t - other.low_constant) <= size).all()
+        assert (np.abs(band.over[0] * t + band.over[1] - other.up_slope * t - other.up_constant) <= size).all()
+        under, over = (half * (line[0] * d + line[1]) for line in (apart.under, apart.over))
+        assert (np.abs(under - theirs.up_slope * d / scale + theirs.up_constant) <= size).all()
+        assert (np.abs(over - theirs.low_slope * d / scale + theirs.low_constant) <= size).all()
+    if where == "first":
+        pairs = check_curves.CurvePairs.of([*ends[:4], -scale * shift[:, at], -scale * shift[:, at]], -scale * shift[:, at])
+        for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0), (-1.0, 1e-6)):
+            both = np.full_like(shift, p), np.full_like(shift, q)
+            slope, constant, _ = curve_lines.PairLines.of(layer, shift, bounds).under(*both, ...)
+            alpha, beta, offset = pairs.lines(half * np.full_like(low, p), half * np.full_like(low, q), box)
+            constant = constant[:, at] - smooth.c * (p + q)
+            for t in (low, (low + high) / 2, high):
+                mine = alpha * t + beta * (t - scale * shift[:, at]) + offset
+                assert (np.abs(mine - slope[:, at] * t / scale - constant) <= 10 * size * (abs(p) + abs(q))).all()
+
+
+@pytest.mark.parametrize("where", ["first", "later"])
+def test_engine_and_checker_enclose_differences_alike(where: str) -> None:
+    layer, bounds, shift = random_layer(where)
+    none = (np.full_like(shift, -np.inf), np.full_like(shift, np.inf))
+    low, high = (end[:, layer.smooth] for end in curved_difference(layer, bounds, none))
+    ends = checker_ends(bounds)
+    d_low, d_high = check_curves.Smooth.of(layer).difference(ends)
+    copies = [check_curves.Smooth.of(layer).outputs(*pair) for pair in (ends[:2], ends[2:4])]
+    d_low, d_high = np.maximum(d_low, copies[1][0] - copies[0][1]), np.minimum(d_high, copies[1][1] - copies[0][0])
+    assert np.abs(d_low + high).max() < 1e-12
+    assert np.abs(d_high + low).max() < 1e-12
+
+
+def checker_ends(bounds: LayerBounds) -> list[Array]:
+    """Intervals of a, a' and a' - a."""
+    return [bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime, -bounds.delta_upper, -bounds.delta_lower]
 
 
 def test_a_smooth_layer_has_no_slope() -> None:
