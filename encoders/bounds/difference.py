@@ -28,13 +28,14 @@ from encoders.network import Array, Integers, Layer
 class GoalBounds:
     """lower: (B, S) rigorous lower bounds of the rows asked about.   slope: (B, S, d) of each bound in the network inputs.
 
-    base: (B, S) with  row(x) >= base + slope . (x - middle)  throughout the box, rounding included.
+    base: (B, S) with  row(x) >= base + slope . (x - middle)  throughout the box, rounding included.   error: (B, S) that rounding.
     score: (B, d) how much of the bounds' gap each moving column causes: split where it is largest.
     """
 
     lower: Array
     slope: Array
     base: Array
+    error: Array
     score: Array
 
 
@@ -106,7 +107,7 @@ def linear_goals(
     base = with_constants(base, constants)
     score += 1e-3 * (swing * wanted[:, :, None]).sum(axis=1)
     lower = base - swing.sum(axis=2)
-    return GoalBounds(lower=np.where(np.isfinite(lower), lower, -np.inf), slope=slope, base=base, score=score)
+    return GoalBounds(lower=np.where(np.isfinite(lower), lower, -np.inf), slope=slope, base=base, error=state.error, score=score)
 
 
 def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:

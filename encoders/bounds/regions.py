@@ -31,7 +31,7 @@ import numpy as np
 
 from encoders.bounds.interval import crossed, first_layer, next_layer
 from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
-from encoders.bounds.rounding import TINY, factor
+from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.domain import Regions
 from encoders.network import Array, Booleans, Integers
@@ -59,14 +59,18 @@ class RegionBound:
 
 
 class RegionBounds:
-    """The regions of the only question of a twin, whose hidden layers are piecewise linear.
+    """Regions of a twin's questions (B,), or of its only one; its hidden layers are piecewise linear.
 
+    intervals: bounds of all layers over boxes without signs, for the looser bounds that these give without substitution.
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
     point: (B,) boxes that are one network input.
     """
 
-    def __init__(self, twin: Twin, regions: Regions) -> None:
-        self.twin, self.question = twin, np.zeros(len(regions), dtype=np.int64)
+    def __init__(
+        self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None
+    ) -> None:
+        self.twin = twin
+        self.question = np.zeros(len(regions), dtype=np.int64) if question is None else question
         moving = twin.variables
         self.low, self.high = twin.local.box(regions.lower[:, moving], regions.upper[:, moving])
         self.middle, self.radius = (self.low + self.high) / 2, (self.high - self.low) / 2
@@ -77,11 +81,8 @@ class RegionBounds:
             tuple(signs[:, start + copy : end + copy] for signs in (regions.active, regions.inactive) for copy in (0, widths[-1]))
             for start, end in pairwise(widths.tolist())
         ]
-        layers = twin.problem.network.layers
-        widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
-        self.rate = 8 * factor(widest + 2 * len(layers) + 8)
-        self.layers: list[LayerBounds] = []
-        for k in range(twin.depth + 1):
+        self.layers: list[LayerBounds] = [] if intervals is None else intervals
+        for k in range(len(self.layers), twin.depth + 1):
             if k:
                 bounds = next_layer(twin, self.question, k, self.layers[-1])
             else:
@@ -127,23 +128,24 @@ class RegionBounds:
             found[name] = end
         return crossed(LayerBounds(**found), self.twin.error[k][self.question])
 
-    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int) -> Array:
-        """Return lower bounds (N,) of p . y + q . y' + constant over regions `box` (N,), y of hidden layer `last`."""
+    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int = 1) -> Array:
+        """Return lower bounds (N,) of p . y + q . y' + constant over regions `box` (N,), y of hidden layer `last`; `room` times the
+        rounding error is taken off."""
         step = max(1, BLOCK // max(len(layer.bias) for layer in self.twin.hidden))
         parts = (slice(start, start + step) for start in range(0, len(p), step))
-        return np.concatenate([self._least_of(p[i], q[i], constant[i], box[i], last) for i in parts])
+        return np.concatenate([self._least_of(p[i], q[i], constant[i], box[i], last, room) for i in parts])
 
-    def _least_of(self, p: Array, q: Array, constant: Array, box: Integers, last: int) -> Array:
-        twin, total, error = self.twin, constant, self.rate * np.abs(constant)
+    def _least_of(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int) -> Array:
+        twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
             slope, rest = twin.hidden[k].slope, 1 - twin.hidden[k].slope
-            error = error + self._rounding(k, np.abs(p) + np.abs(q))
+            error = error + self._rounding(k, np.abs(p) + np.abs(q), box)
             bounds = self.layers[k].take(box)
             if k == 0:
-                shift = twin.shift[0]
-                line, offset, _ = hinge(rest * p, rest * q, np.broadcast_to(shift, p.shape), bounds)
+                shift = np.broadcast_to(self._of(twin.shift, box), p.shape)
+                line, offset, _ = hinge(rest * p, rest * q, shift, bounds)
                 line, total = line + slope * (p + q), total + (offset - slope * q * shift).sum(axis=1)
-                return self._at_inputs(line @ twin.weights[0], line, total - error, box, self._within_radius)
+                return self._at_inputs(line @ twin.weights[0], line, total - room * error, box, self._within_radius)
             alpha, beta, offset = standard(bounds, rest * p, rest * q)
             alpha, beta = alpha + slope * p, beta + slope * q
             total = total + offset.sum(axis=1) + (alpha + beta) @ twin.biases[k]
@@ -171,9 +173,28 @@ class RegionBounds:
             least += possible - np.einsum("nj,nj->n", slope[:, block], self.middle[box, block])
         return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), self.radius[box][:, number]))
 
-    def _rounding(self, k: int, size: Array) -> Array:
+    def _rounding(self, k: int, size: Array, box: Integers) -> Array:
         """Return (N,) what the operations at hidden layer k may lose, for terms of `size` (N, m); see the argument above."""
-        return np.asarray(self.rate * (size @ self.twin.magnitude[k][0]) + TINY)
+        return np.asarray(self.twin.rate * np.einsum("nj,nj->n", size, self._of(self.twin.magnitude[k], box)) + TINY)
+
+    def _of(self, table: Array, box: Integers) -> Array:
+        """Return the rows (N, m) of a table by question, one row where there is one question."""
+        return table if len(table) == 1 else table[self.question[box]]
+
+    def rows(self, box: Integers, rows: Array, constants: Array) -> Array:
+        """Return lower bounds (N,) of rows (N, 2) and constants (N,) over regions `box` (N,), by the standard relaxation.
+
+        The rounding error is taken off twice: whoever sums in another order still finds a bound of 0 where this says so.
+        """
+        twin = self.twin
+        error = twin.rate * (np.abs(constants) + np.abs(rows).sum(axis=1) * self._of(twin.magnitude[-1], box)[:, 0])
+        if not twin.depth:  # the margins are the first layer themselves
+            line = rows.sum(axis=1, keepdims=True)
+            total = constants - rows[:, 1] * self._of(twin.shift, box)[:, 0] - 2 * error
+            return self._at_inputs(line @ twin.weights[0], line, total, box, self._within_radius)
+        total = constants + rows.sum(axis=1) * twin.biases[-1][0] - 2 * error
+        p, q = rows[:, :1] * twin.weights[-1], rows[:, 1:] * twin.weights[-1]
+        return self._least(p, q, total, box, twin.depth - 1, room=2)
 
     @cached_property
     def empty(self) -> Booleans:
@@ -205,22 +226,23 @@ class RegionBounds:
             total = total + row.sum(axis=1) * twin.biases[-1][0]
             p, q = p * twin.weights[-1], q * twin.weights[-1]
         size = weights @ np.abs(problem.rows).sum(axis=1)
-        error = self.rate * (weights @ np.abs(problem.constants) + size * twin.magnitude[-1][0, 0])
+        box = np.arange(len(weights))
+        error = twin.rate * (weights @ np.abs(problem.constants) + size * self._of(twin.magnitude[-1], box)[:, 0])
         given = [np.split(copy, np.cumsum(problem.network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
         first: list[Array] = []
         second: list[Array] = []
         for k in range(twin.depth - 1, -1, -1):
             first, second = [p, *first], [q, *second]
             alpha, beta, offset = self._by_slopes(k, p, q, given[0][k], given[1][k])
-            error = error + self._rounding(k, np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta))
+            error = error + self._rounding(k, np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta), box)
             total = total + offset
             p, q = alpha, beta
             if k:
                 total = total + (p + q) @ twin.biases[k]
                 p, q = p @ twin.weights[k], q @ twin.weights[k]
         slope = (p + q) @ twin.weights[0]
-        total = total - q @ twin.shift[0] - error
-        bound = self._at_inputs(slope, p + q, total, np.arange(len(weights)), self._one_category)
+        total = total - np.einsum("nj,nj->n", q, self._of(twin.shift, box)) - error
+        bound = self._at_inputs(slope, p + q, total, box, self._one_category)
         return RegionBound(
             bound=np.where((weights >= 0).all(axis=1), bound, -np.inf), error=error, first=tuple(first), second=tuple(second),
             slope=slope,

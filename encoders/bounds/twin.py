@@ -8,7 +8,8 @@ With x = (fixed, moving) and x' = x but for protected columns,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from encoders.curves import Curve, SmoothLayer
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Layer, activate
 from encoders.problem import TwinProblem
+
+LEAST = 1e-90
+"""Room for what underflows, in any order."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,6 +117,17 @@ class Twin:
             shift=shift, equal=reached == 0, error=tuple(error), form_error=tuple(form_error),
             magnitude=tuple(charged), rows=problem.rows, constants=problem.constants,
         )
+
+    @cached_property
+    def rate(self) -> float:
+        """What a pass through all layers may lose, relative to the sizes of all terms; see `regions`."""
+        layers = self.problem.network.layers
+        widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
+        return 8 * factor(widest + 2 * len(layers) + 8)
+
+    def with_room(self) -> Twin:
+        """Return the twin whose intervals are so wide that whoever computes them in another order finds narrower ones."""
+        return replace(self, error=tuple(2 * self.rate * size + LEAST for size in self.magnitude))
 
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""

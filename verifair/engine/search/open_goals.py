@@ -218,7 +218,8 @@ class ChosenRows:
         for goal in np.unique(self.goal):
             mine = np.flatnonzero(self.goal == goal)
             part = GoalBounds(
-                lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine], score=bounds.score
+                lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine],
+                error=bounds.error[:, mine], score=bounds.score,
             )
             weights = np.concatenate([np.eye(len(mine)), MIXTURES[len(mine)]])
             lower = np.concatenate([part.lower, mixed_goals(part, radius, MIXTURES[len(mine)])], axis=1)
