@@ -3,8 +3,8 @@
 The copies g(x, z), z = z_1 ... z_K, are bounded over a box of the shared variables one by one, and by their differences from a
 *reference* copy r: copy z is g_r + [delta_lower, delta_upper]. Shared inputs make the differences far narrower than the values.
 
-Method: one question of a twin problem for each pair (r, z), so intervals and linear forms are those of `encoders.bounds`: in the
-first layer the difference is constant, above it is tracked as a quantity of its own.
+Method: one question of a twin problem for each pair (r, z), bounded by the standard relaxation (`regions`), by which proofs are
+checked: in the first layer the difference is constant, above it is tracked as a quantity of its own.
 Sound? yes, outward-rounded (see `rounding`).  Complete? no.
 """
 
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from encoders.bounds.difference import goal_bounds
-from encoders.bounds.relu import activation
+from encoders.bounds.difference import every_row, linear_goals
+from encoders.bounds.interval import interval_bounds
+from encoders.bounds.regions import RegionBounds
+from encoders.bounds.relu import LayerBounds, activation
 from encoders.bounds.twin import Twin
-from encoders.domain import Domain
+from encoders.domain import Domain, Regions
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
@@ -28,6 +30,8 @@ _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]),
 _WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
 """The weights of the rows in the score: the difference of the copies matters more than their values."""
 PRECISION = 128
+ROOM = 15
+"""Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,16 +69,12 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CopyBounds:
-    """Over B boxes: g_z in [lower, upper] and g_z - g_r in [delta_lower, delta_upper], each (B, K) and outward-rounded.
-
-    score: (B, v) how much of the looseness each moving variable causes.
-    """
+    """Over B boxes: g_z in [lower, upper] and g_z - g_r in [delta_lower, delta_upper], each (B, K) and outward-rounded."""
 
     lower: Array
     upper: Array
     delta_lower: Array
     delta_upper: Array
-    score: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +82,7 @@ class Copies:
     """K copies made ready for bounding over boxes within one root box.
 
     values: (K, P) the protected values z, raw.   protected: (P,) which variables they are.   margin: (n_N,), g = margin . f.
-    twins: for each reference the twin problem of its K pairs.   references: their positions among the copies.
+    reference: the position of r among the copies.   twin: the twin problem of the K pairs (r, z).
     """
 
     network: Network
@@ -90,41 +90,37 @@ class Copies:
     margin: Array
     values: Array
     protected: Integers
-    references: tuple[int, ...]
-    twins: tuple[Twin, ...]
+    reference: int
+    twin: Twin
 
     @classmethod
     def of(
         cls, network: Network, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
-        references: tuple[int, ...] = (0,),
+        reference: int = 0,
     ) -> Copies:
         """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         lower, upper = root
         which = np.isin(np.arange(domain.variables), protected)
-        prime = np.tile(lower, (len(values), 1))
+        low, high, prime = (np.tile(end, (len(values), 1)) for end in (lower, upper, lower))
+        low[:, protected] = high[:, protected] = values[reference]
         prime[:, protected] = values
-        twins = []
-        for r in references:
-            low, high = np.tile(lower, (len(values), 1)), np.tile(upper, (len(values), 1))
-            low[:, protected] = high[:, protected] = values[r]
-            batch = TwinBatch(lower=low, upper=high, prime=prime, protected=which)
-            twins.append(Twin.of(TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=(_ROWS,))))
+        batch = TwinBatch(lower=low, upper=high, prime=prime, protected=which)
+        twin = Twin.of(TwinProblem(network=network, domain=domain, batch=batch, margin=margin, goals=(_ROWS,))).with_room()
         return cls(
-            network=network, domain=domain, margin=margin, values=values, protected=protected,
-            references=references, twins=tuple(twins),
+            network=network, domain=domain, margin=margin, values=values, protected=protected, reference=reference, twin=twin,
         )
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def with_references(self, references: tuple[int, ...], lower: Array, upper: Array) -> Copies:
-        """The same copies over another root box, compared with other references."""
-        return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), references)
+    def with_reference(self, reference: int, lower: Array, upper: Array) -> Copies:
+        """The same copies over another root box, compared with another one."""
+        return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
 
     @property
     def variables(self) -> Integers:
         """The variables that some box moves."""
-        return self.twins[0].variables
+        return self.twin.variables
 
     def rows(self, raw: Array) -> Array:
         """(N, K, V) the rows of all copies at raw points (N, V)."""
@@ -152,17 +148,38 @@ class Copies:
             a = activation(a, below.slope) @ layer.weight.T + layer.bias
         return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
 
-    def bounds(self, lower: Array, upper: Array, which: int = 0) -> CopyBounds:
-        """Bounds of all copies over raw boxes (B, V) within the root box, compared with references[which]."""
-        twin, count = self.twins[which], len(self)
-        low, high = twin.local.box(lower[:, twin.variables], upper[:, twin.variables])
-        question = np.tile(np.arange(count), len(lower))
+    def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array]:
+        """Bounds of all copies over raw boxes (B, V) within the root box, and (B, v) how much of their looseness each moving
+        variable causes. With one hidden layer at most they are the standard relaxation's, with room."""
+        twin, (question, low, high) = self.twin, self._pairs(lower, upper)
         wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
-        found = goal_bounds(twin, question, np.repeat(low, count, axis=0), np.repeat(high, count, axis=0), wanted)
-        least = found.lower.reshape(len(lower), count, len(_WEIGHTS))
-        score = np.add.reduceat(found.score.reshape(len(lower), count, -1).sum(axis=1), twin.local.start, axis=1)
-        delta_lower, delta_upper = least[:, :, 2].copy(), -least[:, :, 3]
-        delta_lower[:, self.references[which]] = delta_upper[:, self.references[which]] = 0.0
-        return CopyBounds(
-            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=delta_lower, delta_upper=delta_upper, score=score
-        )
+        intervals = interval_bounds(twin, question, low, high)
+        found = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
+        score = np.add.reduceat(found.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
+        return self._bounds((found.lower - ROOM * found.error).T, intervals[-1]), score
+
+    def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
+        """Bounds by the standard relaxation (see `regions`), with room, for two hidden layers or more.
+
+        closer: hidden layers are bounded by substitution as well, not by their intervals alone.
+        """
+        twin, (question, low, high) = self.twin, self._pairs(lower, upper)
+        intervals = None if closer else interval_bounds(twin, question, low, high)
+        free = np.zeros((len(question), 2 * sum(self.network.hidden)), dtype=bool)
+        ends = (np.repeat(end, len(self), axis=0) for end in (lower, upper))
+        regions = RegionBounds(twin, Regions(lower=next(ends), upper=next(ends), active=free, inactive=free), question, intervals)
+        rows, pair = np.repeat(_ROWS.rows, len(question), axis=0), np.tile(np.arange(len(question)), len(_ROWS.rows))
+        return self._bounds(regions.rows(pair, rows, np.zeros(len(rows))), regions.layers[-1])
+
+    def _pairs(self, lower: Array, upper: Array) -> tuple[Integers, Array, Array]:
+        """Return the questions (B K,) and network boxes (B K, d) of all pairs over raw boxes (B, V)."""
+        low, high = self.twin.local.box(lower[:, self.twin.variables], upper[:, self.twin.variables])
+        return np.tile(np.arange(len(self)), len(lower)), np.repeat(low, len(self), axis=0), np.repeat(high, len(self), axis=0)
+
+    def _bounds(self, least: Array, margins: LayerBounds) -> CopyBounds:
+        """From lower bounds of all rows of all pairs. g_z - g_r is exactly 0 where no hidden neuron that differs is ever on."""
+        least = least.reshape(len(_ROWS.rows), -1, len(self))
+        alike = ((margins.delta_lower == 0) & (margins.delta_upper == 0)).reshape(least.shape[1:])
+        alike[:, self.reference] = True
+        delta_lower, delta_upper = np.where(alike, 0.0, least[2]), np.where(alike, 0.0, -least[3])
+        return CopyBounds(lower=least[0], upper=-least[1], delta_lower=delta_lower, delta_upper=delta_upper)

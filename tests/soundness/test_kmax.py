@@ -9,13 +9,14 @@ from flint import arb, ctx, fmpq
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
 from encoders.domain import Domain, Forbidden
-from encoders.network import Array
+from encoders.network import Array, Booleans
 from encoders.probability import bucket
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.check import check
+from verifair.checker.kinds.kmax import _borders, _Enclosed, _KmaxChecker
 from verifair.engine.buckets.bounds import matching, most_buckets
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
@@ -230,7 +231,53 @@ def test_matching_is_a_maximum_one() -> None:
 def test_the_sweep_uses_differences_where_intervals_alone_say_nothing() -> None:
     """Three copies anywhere in [-9, 9], but within 0.01 of each other: at most two buckets, never three."""
     wide, narrow = np.full((1, 3), 9.0), np.array([[0.0, 0.01, 0.01]])
-    bounds = CopyBounds(lower=-wide, upper=wide, delta_lower=-narrow, delta_upper=narrow, score=np.zeros((1, 1)))
+    bounds = CopyBounds(lower=-wide, upper=wide, delta_lower=-narrow, delta_upper=narrow)
     every = np.ones((1, 3), dtype=bool)
     assert most_buckets(bounds, Thresholds.of(20), 0, every, enough=2).tolist() == [2]
     assert most_buckets(bounds, Thresholds.of(20), 0, np.array([[True, False, False]]), enough=0).tolist() == [1]
+
+
+def nested(rng: np.random.Generator, copies: int) -> tuple[CopyBounds, CopyBounds]:
+    """Bounds of one box and of one reference (copy 0), as a writer may have them, and tighter ones, as a checker may."""
+    centre, width = rng.normal(0, 3, copies), rng.exponential(rng.choice([0.01, 0.3, 5.0]), copies)
+    apart, reach = rng.normal(0, rng.choice([0.01, 0.5]), copies), rng.exponential(rng.choice([0.001, 0.1, 1.0]), copies)
+    apart[0] = reach[0] = 0.0
+    endless = rng.random(copies) < 0.05
+
+    def of(share: float) -> CopyBounds:
+        far = np.where(endless & (share == 1.0), np.inf, width * share)
+        return CopyBounds(
+            lower=(centre - far)[None], upper=(centre + far)[None], delta_lower=(apart - reach * share)[None],
+            delta_upper=(apart + reach * share)[None],
+        )
+
+    return of(1.0), of(float(rng.choice([1.0, 1 - 1e-12, 0.7])))
+
+
+def test_what_the_writer_counts_the_checker_counts_with_tighter_bounds() -> None:
+    rng, shown = np.random.default_rng(0), 0
+    for _ in range(600):
+        copies, buckets = int(rng.integers(2, 9)), int(rng.choice([2, 3, 10, 20]))
+        wide, tight = nested(rng, copies)
+        counted = np.append(rng.random(copies - 1) < 0.9, True)
+        thresholds, claim = Thresholds.of(buckets), int(rng.integers(1, copies + 1))
+        most = int(most_buckets(wide, thresholds, 0, counted[None], enough=int(rng.integers(0, claim + 1)))[0])
+        if most <= claim:
+            shown += 1
+            assert shown_by_the_checker(tight, counted, buckets, claim) <= claim
+    assert shown > 100
+
+
+def shown_by_the_checker(bounds: CopyBounds, counted: Booleans, buckets: int, claim: int) -> int:
+    checker = object.__new__(_KmaxChecker)
+    checker.buckets, checker.claim, checker.reference = buckets, claim, 0
+    checker.border_low, checker.border_high = _borders(buckets)
+    given = _Enclosed(low=bounds.lower, high=bounds.upper, d_low=bounds.delta_lower, d_high=bounds.delta_upper)
+    return checker._most(given, 0, counted)
+
+
+@pytest.mark.parametrize("buckets", [2, 3, 7, 20, 100, 999, 1000])
+def test_writer_and_checker_agree_on_where_buckets_begin(buckets: int) -> None:
+    thresholds, borders = Thresholds.of(buckets), _borders(buckets)
+    assert np.array_equal(thresholds.lower, borders[0])
+    assert np.array_equal(thresholds.upper, borders[1])

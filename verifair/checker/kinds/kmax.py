@@ -6,9 +6,9 @@
 (B even: probability 1/2, a margin of 0, is in a bucket with negative decisions.)
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
-arithmetic and the schema. The tree must cover the box, and on every leaf the claimed count is proved again: with the bounds of
-`kernel.bounds` for every copy and for its difference from one reference copy, else by cutting the leaf further, down to single
-points that exact arithmetic decides.
+arithmetic and the schema. The tree must cover the box, and every leaf must show the claim by itself: a single point in exact
+arithmetic; others because no more combinations are legal there, or by the bounds of `kernel.bounds` for every copy and for its
+difference from the reference copy that the certificate names. Nothing is cut, and nothing is chosen.
 """
 
 from __future__ import annotations
@@ -33,13 +33,9 @@ from verifair.checker.words import where
 from verifair.schema.space import InputSpace
 
 PAIRS = 1024
-"""Pairs of copies bounded at once: so many divided by K are the boxes of a step."""
-MAX_BOXES = 4096
-"""Boxes that one leaf may be cut into before it counts as not confirmed."""
-SPREAD = 0.1
-"""What the width of a copy's own interval weighs beside that of its difference, when a variable to cut is chosen."""
-DEPTH = 6
-"""How often a slice of the reference's logits is halved before its count stands."""
+"""Pairs of copies bounded at once: so many divided by K are the leaves of a step."""
+PARTS, FINEST = 64, 2.0**-20
+"""A slice is halved until it is so small a part of what the reference reaches of its bucket, or so narrow."""
 
 
 def check_kmax(given: KmaxCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
@@ -62,7 +58,7 @@ def check_kmax(given: KmaxCertificate, *, network: Network, schema: InputSpace, 
             reason = leaves
         else:
             count = len(leaves)
-            reason = _KmaxChecker(network, schema, given, leaves).run(progress)
+            reason = _KmaxChecker(network, schema, given).run(leaves, progress)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
 
@@ -80,72 +76,50 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: InputSpace, given: KmaxCertificate, leaves: Regions) -> None:
+    def __init__(self, network: Network, schema: InputSpace, given: KmaxCertificate) -> None:
         query = given.query
         self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
-        self.values = np.array(query.combinations)
+        self.values, self.reference = np.array(query.combinations), given.reference
         self.order = np.array([schema.index(name) for name in query.protected])
-        self.lower, self.upper, self.reference = leaves.lower, leaves.upper, given.reference
         self.border_low, self.border_high = _borders(query.buckets)
 
-    def run(self, progress: Progress | None) -> str | None:
-        """Depth first; returns the first reason to reject."""
+    def run(self, leaves: Regions, progress: Progress | None) -> str | None:
+        """Return the first reason to reject."""
         if self.claim >= min(len(self.values), self.buckets):  # more cannot be hit anyway
             return None
-        leaf, lower, upper = np.arange(len(self.lower)), self.lower, self.upper
-        boxes = np.zeros(len(leaf), dtype=np.int64)
         step = max(1, PAIRS // len(self.values))
-        with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see check_bounds
-            while len(leaf):
-                now, later = slice(-step, None), slice(0, max(0, len(leaf) - step))
-                np.add.at(boxes, leaf[now], 1)
-                over = leaf[now][boxes[leaf[now]] > MAX_BOXES]
-                if len(over):
-                    return self._text(int(over[0]), f"not confirmed within {MAX_BOXES} boxes")
-                more = self._step(leaf[now], lower[now], upper[now])
-                if isinstance(more, str):
-                    return more
-                leaf, lower, upper = (np.concatenate([a[later], b]) for a, b in zip((leaf, lower, upper), more, strict=True))
-                if progress is not None:
-                    progress(len(self.lower) - len(np.unique(leaf)), len(self.lower))
+        for start in range(0, len(leaves), step):
+            part = leaves.take(slice(start, start + step))
+            with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
+                most = self._shown(part.lower, part.upper)
+            for n in np.flatnonzero(most > self.claim):
+                return f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {most[n]} buckets cannot be ruled out"
+            if progress is not None:
+                progress(min(start + step, len(leaves)), len(leaves))
         return None
 
-    def _text(self, leaf: int, text: str) -> str:
-        box = f"{self.lower[leaf].tolist()} .. {self.upper[leaf].tolist()}"
-        return f"leaf {box}: {text}"
-
-    def _step(self, leaf: Integers, lower: Array, upper: Array) -> tuple[Integers, Array, Array] | str:
-        """Confirm what can be; returns the halves of the other boxes, or the reason to reject."""
+    def _shown(self, lower: Array, upper: Array) -> Integers:
+        """Return (B,) how many buckets each box holds at most."""
         low, high = self.domain.box(lower, upper)
-        if not (np.isfinite(low) & np.isfinite(high)).all():
-            return self._text(int(leaf[0]), "its network inputs are no float32 numbers")
-        middle = self.domain.middle(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
-        point = (low == high).all(axis=1)
-        for n in np.flatnonzero(point):
-            if self._exactly(middle[n], counted[n]) > self.claim:
-                return self._text(int(leaf[n]), f"more are hit at x = {middle[n].tolist()}")
-        open_ = np.flatnonzero(~point & (counted.sum(axis=1) > self.claim))
-        found = self._refuted(leaf[open_], middle[open_])
-        if found is not None:
-            return found
+        most, point = counted.sum(axis=1), (low == high).all(axis=1)
+        real = (np.isfinite(low) & np.isfinite(high)).all(axis=1)  # else some network input is no float32 number
+        middle = self.domain.middle(lower, upper)
+        for n in np.flatnonzero(real & point & (most > self.claim)):
+            most[n] = self._exactly(middle[n], counted[n])
         for close in (False, True):
-            if not len(open_):
-                break
-            bounds = self._enclosed(lower[open_], upper[open_], close)
-            most = np.array([self._most(bounds, n, counted[open_[n]]) for n in range(len(open_))])
-            open_ = open_[most > self.claim]
-        return self._halves(leaf[open_], lower[open_], upper[open_], middle[open_])
+            box = np.flatnonzero(real & ~point & (most > self.claim))
+            if len(box):
+                bounds = self._enclosed(lower[box], upper[box], close)
+                most[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
+        return np.asarray(most)
 
     def _rows(self, raw: Array) -> Array:
         """Return all copies' rows (B * K, V) of raw points (B, V)."""
         rows = np.repeat(raw, len(self.values), axis=0)
         rows[:, self.order] = np.tile(self.values, (len(raw), 1))
         return rows
-
-    def _logits(self, raw: Array) -> Array:
-        return np.asarray((self.network.forward(self.domain.encode(self._rows(raw))) @ self.margin).reshape(len(raw), -1))
 
     def _exactly(self, raw: Array, counted: Booleans) -> int:
         """Return how many buckets the counted copies hit at one point."""
@@ -154,18 +128,6 @@ class _KmaxChecker:
         logits = self.network.forward(exact(self.domain.encode(self._rows(raw[None])[counted]))).to_fractions()
         values = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
         return len({bucket(value, self.buckets) for value in values})
-
-    def _refuted(self, leaf: Integers, raw: Array) -> str | None:
-        """Try the claim at one point of each box in float64; what looks false is decided exactly. Saves hopeless splitting."""
-        if not len(leaf):
-            return None
-        legal = self.domain.legal(self._rows(raw)).reshape(len(raw), -1)
-        hit = np.searchsorted(self.border_low, self._logits(raw), side="left")
-        for n in range(len(raw)):
-            seems = len(np.unique(hit[n][legal[n]]))
-            if seems > self.claim and self._exactly(raw[n], legal[n]) > self.claim:
-                return self._text(int(leaf[n]), f"more are hit at x = {raw[n].tolist()}")
-        return None
 
     def _enclosed(self, lower: Array, upper: Array, close: bool) -> _Enclosed:
         count, shape = len(self.values), (len(lower), len(self.values))
@@ -178,45 +140,42 @@ class _KmaxChecker:
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
         ends = [bounds.lower(p, q, pair, layer=layer)[0].reshape(shape) for p, q in rows]
         low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
-        last = bounds.spans[-1]
-        if self.network.outputs == 1:  # the interval pass has enclosed the logit itself, and its difference often more closely
-            low, high = np.fmax(low, last.low2.reshape(shape)), np.fmin(high, last.high2.reshape(shape))
-            d_low, d_high = np.fmax(d_low, last.d_low.reshape(shape)), np.fmin(d_high, last.d_high.reshape(shape))
         # g_z - g_r is exactly 0 where no output that counts can differ between the copies.
-        alike = ((self.margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1).reshape(shape)
+        last = bounds.spans[-1]
+        alike = ((last.d_low == 0) & (last.d_high == 0)).all(axis=1).reshape(shape)
         alike[:, self.reference] = True
         d_low, d_high = np.where(alike, 0.0, d_low), np.where(alike, 0.0, d_high)
         return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
         """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
-        claimed."""
-        first, last = bounds.low[n, self.reference], bounds.high[n, self.reference]
-        start, end = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
-        home = np.flatnonzero((start <= last) & (end >= first))
-        low, high = np.maximum(start[home], first), np.minimum(end[home], last)
-        most = 0
-        for depth in range(DEPTH + 1):
+        claimed, and those without an end ever farther out (a bound beyond `bounds.LARGEST` is infinite, so that ends soon)."""
+        low, high = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
+        home, most = np.arange(self.buckets), 0
+        reached = np.minimum(high, bounds.high[n, self.reference]) - np.maximum(low, bounds.low[n, self.reference])
+        width = np.maximum(reached / PARTS, FINEST)
+        while len(home) and most <= self.claim:
             found = self._in_slices(bounds, n, counted, home, low, high)
-            again = (found > self.claim) & np.isfinite(high - low) & (depth < DEPTH)
+            again = (found > self.claim) & (high - low > width)
             most = max(most, int(found[~again].max(initial=0)))
-            if most > self.claim or not again.any():
-                break
-            home, low, high = home[again], low[again], high[again]
-            half = np.clip(low + (high - low) / 2, low, high)
-            home, low, high = np.tile(home, 2), np.concatenate([low, half]), np.concatenate([half, high])
+            home, low, high, width = home[again], low[again], high[again], width[again]
+            start, end = np.where(np.isinf(low), 3 * high - 2, low), np.where(np.isinf(high), 3 * low + 2, high)
+            half = start + (end - start) / 2
+            home, width = np.tile(home, 2), np.tile(width, 2)
+            low, high = np.concatenate([low, half]), np.concatenate([half, high])
         return most
 
     def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array) -> Integers:
         """Return (S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
+        low, high = np.maximum(low, bounds.low[n, self.reference]), np.minimum(high, bounds.high[n, self.reference])
         least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
         most = np.minimum(bounds.high[n], np.nextafter(high[:, None] + d_high, np.inf))
         first = np.searchsorted(self.border_high, least, side="left")
         last = np.searchsorted(self.border_low, most, side="left")
         first = np.where(d_low >= 0, np.maximum(first, home[:, None]), first)  # never below the reference, nor its bucket
         last = np.where(d_high <= 0, np.minimum(last, home[:, None]), last)
-        nowhere = ((least > most) | (first > last)).any(axis=1)
+        nowhere = (low > high) | ((least > most) | (first > last)).any(axis=1)
         first, last = first[:, counted], last[:, counted]
         free, hit = np.ones(first.shape, dtype=bool), np.zeros(len(home), dtype=np.int64)
         for k in range(self.buckets):  # each bucket to a copy that can be in it and has the least choice left
@@ -226,22 +185,6 @@ class _KmaxChecker:
             free[some, chosen] = False
             hit[some] += 1
         return np.where(nowhere, 0, hit)
-
-    def _halves(self, leaf: Integers, lower: Array, upper: Array, middle: Array) -> tuple[Integers, Array, Array] | str:
-        """Return both halves of each box along the variable whose halves have the narrowest differences, all of them tried:
-        expensive, but few boxes come here, and a poor choice costs many more."""
-        can = self.domain.divisible(lower, upper)
-        if not can.any(axis=1).all():
-            return self._text(int(leaf[~can.any(axis=1)][0]), "not confirmed, and too small to be cut")
-        width = np.full(lower.shape, np.inf)
-        for v in np.flatnonzero(can.any(axis=0)):
-            some = np.flatnonzero(can[:, v])
-            halves = self.domain.halves(lower[some], upper[some], np.full(len(some), v), middle[some, v])
-            bounds = self._enclosed(*halves, close=True)
-            span = (bounds.d_high - bounds.d_low + SPREAD * (bounds.high - bounds.low)).sum(axis=1)
-            width[some, v] = np.nan_to_num(span, nan=1e300, posinf=1e300).reshape(2, -1).sum(axis=0)
-        v = width.argmin(axis=1)
-        return np.tile(leaf, 2), *self.domain.halves(lower, upper, v, middle[np.arange(len(v)), v])
 
 
 def _borders(buckets: int) -> tuple[Array, Array]:

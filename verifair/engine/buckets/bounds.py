@@ -11,7 +11,7 @@ Sound? yes: slices overlap and cover, additions are rounded outwards, thresholds
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,29 +20,37 @@ from encoders.bounds.cluster import CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 
-PIECES, ROUNDS = 4, 4
-"""A slice whose count is too high is cut into so many, so many times: down to 1/64 of a bucket at the last look."""
+PARTS, FINEST = (4, 16, 64), 2.0**-20
+"""A slice whose count is too high is cut into parts so small, or so narrow, of what the reference reaches of its bucket."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Slices(Batched):
-    """N slices: box (N,), bucket of the reference (N,), and t in [low, high] (N,)."""
+    """N slices: box (N,), bucket of the reference (N,), t in [low, high] (N,), and length (N,) of all t of that box and bucket."""
 
     box: Integers
     bucket: Integers
     low: Array
     high: Array
+    length: Array
 
-    def cut(self) -> _Slices:
-        """Each slice in PIECES, which share their ends."""
-        share = np.arange(PIECES + 1) / PIECES
-        edges = self.low[:, None] + (self.high - self.low)[:, None] * share
-        edges[:, -1] = self.high
-        edges = np.clip(edges, self.low[:, None], self.high[:, None])
-        return _Slices(
-            box=np.repeat(self.box, PIECES), bucket=np.repeat(self.bucket, PIECES),
-            low=edges[:, :-1].ravel(), high=edges[:, 1:].ravel(),
-        )
+    def halves(self) -> _Slices:
+        """Cut each slice in the middle; where it has none, ever farther out. Bounds do not matter: whoever has tighter ones cuts
+        at the same places, and finds no larger count in any slice."""
+        low = np.where(np.isinf(self.low), 3 * self.high - 2, self.low)
+        high = np.where(np.isinf(self.high), 3 * self.low + 2, self.high)
+        middle = low + (high - low) / 2
+        return self.join([replace(self, high=middle), replace(self, low=middle)])
+
+    def cut(self, parts: int, low: Array, high: Array) -> _Slices:
+        """Halve slices until none is wider than so small a part of its length; leave out those outside of [low, high] (B,)."""
+        done, slices = list[_Slices](), self
+        while len(slices):
+            slices = slices.take((slices.low <= high[slices.box]) & (slices.high >= low[slices.box]))
+            wide = slices.high - slices.low > np.maximum(slices.length / parts, FINEST)
+            done.append(slices.take(~wide))
+            slices = slices.take(wide).halves()
+        return self.join([self.take(slice(0)), *done])
 
 
 def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, enough: int) -> Integers:
@@ -51,38 +59,36 @@ def most_buckets(bounds: CopyBounds, thresholds: Thresholds, reference: int, pos
     Slices are refined only while they show more than `enough`.
     """
     most = np.zeros(len(bounds.lower), dtype=np.int64)
-    slices = _whole(bounds.lower[:, reference], bounds.upper[:, reference], thresholds)
-    for last in range(ROUNDS - 1, -1, -1):
-        count = _count(bounds, thresholds, possible, slices)
-        high = count > enough
-        again = high & np.isfinite(slices.high - slices.low) & (last > 0)
-        if last < ROUNDS - 1:  # a box in which a cut got nothing below `enough` has to be split anyway: its slices stand
-            again &= (np.bincount(slices.box[~high], minlength=len(most)) > 0)[slices.box]
+    low, high = bounds.lower[:, reference], bounds.upper[:, reference]
+    start, end = np.concatenate([[-np.inf], thresholds.lower]), np.concatenate([thresholds.upper, [np.inf]])
+    box, bucket = np.nonzero((start <= high[:, None]) & (end >= low[:, None]))
+    length = np.minimum(end[bucket], high[box]) - np.maximum(start[bucket], low[box])
+    slices = _Slices(box=box, bucket=bucket, low=start[bucket], high=end[bucket], length=length)
+    for parts in (*PARTS, None):
+        count = _count(bounds, thresholds, reference, possible, slices)
+        above = count > enough
+        again = above & (parts is not None)
+        if parts != PARTS[0]:  # a box in which a cut got nothing below `enough` has to be split anyway: its slices stand
+            again &= (np.bincount(slices.box[~above], minlength=len(most)) > 0)[slices.box]
         np.maximum.at(most, slices.box[~again], count[~again])
-        slices = slices.take(again).cut()
-        if not len(slices.box):
+        if parts is None or not again.any():
             break
+        slices = slices.take(again).cut(parts, low, high)
     return most
 
 
-def _whole(low: Array, high: Array, thresholds: Thresholds) -> _Slices:
-    """Return the slices of [low, high] (B,) by buckets of the reference."""
-    start = np.concatenate([[-np.inf], thresholds.lower])
-    end = np.concatenate([thresholds.upper, [np.inf]])
-    box, bucket = np.nonzero((start <= high[:, None]) & (end >= low[:, None]))
-    return _Slices(box=box, bucket=bucket, low=np.maximum(start[bucket], low[box]), high=np.minimum(end[bucket], high[box]))
-
-
-def _count(bounds: CopyBounds, thresholds: Thresholds, possible: Booleans, slices: _Slices) -> Integers:
+def _count(bounds: CopyBounds, thresholds: Thresholds, reference: int, possible: Booleans, slices: _Slices) -> Integers:
+    """Return (N,) the most buckets in each slice, 0 where no x of the box has its reference there."""
     box, bucket = slices.box, slices.bucket[:, None]
     below, above = bounds.delta_lower[box], bounds.delta_upper[box]
-    low = np.maximum(bounds.lower[box], np.nextafter(slices.low[:, None] + below, -np.inf))
-    high = np.minimum(bounds.upper[box], np.nextafter(slices.high[:, None] + above, np.inf))
+    start, end = np.maximum(slices.low, bounds.lower[box, reference]), np.minimum(slices.high, bounds.upper[box, reference])
+    low = np.maximum(bounds.lower[box], np.nextafter(start[:, None] + below, -np.inf))
+    high = np.minimum(bounds.upper[box], np.nextafter(end[:, None] + above, np.inf))
     first, last = thresholds.surely(low), thresholds.possibly(high)
     # The reference is in its bucket exactly, so copies never below (above) it are not in a bucket below (above).
     first = np.where(below >= 0, np.maximum(first, bucket), first)
     last = np.where(above <= 0, np.minimum(last, bucket), last)
-    empty = ((low > high) | (first > last)).any(axis=1)  # no x of the box has its reference in this slice
+    empty = (start > end) | ((low > high) | (first > last)).any(axis=1)
     last = np.where(possible[box], last, -1)
     count = np.zeros(len(box), dtype=np.int64)
     open_ = np.flatnonzero(~empty)

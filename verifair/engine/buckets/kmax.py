@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from encoders.bounds.cluster import Copies, Thresholds
+from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.onnx.runtime import runtime_logits
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
@@ -142,7 +142,7 @@ class _KmaxSearch:
         copies = Copies.of(query.network, domain, weights, values, protected, (self.lower, self.upper))
         self.thresholds = Thresholds.of(query.buckets)
         self.search = PointSearch(copies, self.thresholds, self.lower, self.upper, budget.seed)
-        self.copies = copies.with_references(_references(copies, self.search.uniform(64)), self.lower, self.upper)
+        self.copies = copies.with_reference(_reference(copies, self.search.uniform(64)), self.lower, self.upper)
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
         self.cap = cap
@@ -194,7 +194,7 @@ class _KmaxSearch:
             ),
             features=names,
             upper=upper,
-            reference=self.copies.references[0],
+            reference=self.copies.reference,
             tree=self.tree.certificate(upper),
         )
 
@@ -238,19 +238,22 @@ class _KmaxSearch:
             return
         possible = self.copies.possible(boxes.lower, boxes.upper)
         bound = self.tree.known["bound"][boxes.node]
-        score = np.zeros((len(boxes), len(self.copies.variables)))
-        todo = np.arange(len(boxes))
-        for which, reference in enumerate(self.copies.references):
-            found = self.copies.bounds(boxes.lower[todo], boxes.upper[todo], which)
-            most = most_buckets(found, self.thresholds, reference, possible[todo], self.search.k)
-            bound[todo] = np.minimum(bound[todo], most)
-            score[todo] += found.score
-            todo = todo[bound[todo] > self.search.k]
-            if not len(todo):
-                break
+        found, score = self.copies.linear(boxes.lower, boxes.upper)
+        likely = self._most(found, possible)
+        if self.copies.twin.depth < 2:
+            bound = np.minimum(bound, likely)
+        else:  # only what the checker's relaxation shows counts; where linear bounds get nowhere, it does not either
+            for closer in (False, True):
+                todo = np.flatnonzero(likely < bound)
+                if len(todo):
+                    found = self.copies.standard(boxes.lower[todo], boxes.upper[todo], closer=closer)
+                    bound[todo] = np.minimum(bound[todo], self._most(found, possible[todo]))
         bound = self.tree.tighten(boxes.node, bound)
         left = bound > self.search.k
         self._split(boxes.take(left), centre[left], bound[left], score[left])
+
+    def _most(self, bounds: CopyBounds, possible: Booleans) -> Integers:
+        return most_buckets(bounds, self.thresholds, self.copies.reference, possible, self.search.k)
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> tuple[_Boxes, Array]:
         """Decide exactly the boxes that hold one network input, and return the others."""
@@ -283,11 +286,11 @@ class _KmaxSearch:
             self.open.add(both.take(level == k), k)
 
 
-def _references(copies: Copies, points: Array) -> tuple[int, ...]:
+def _reference(copies: Copies, points: Array) -> int:
     """Return the copy that the others are nearest to, on the whole, at some points (N, V)."""
     logits = copies.evaluate(points)
     centre = np.median(logits, axis=1, keepdims=True)
-    return (int(np.abs(logits - centre).sum(axis=0).argmin()),)
+    return int(np.abs(logits - centre).sum(axis=0).argmin())
 
 
 def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[CombinationOutcome, ...]:
