@@ -215,9 +215,11 @@ def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
             term[key] = term[key] + rng.choice((-2.0, -0.5, -1e-9, 1e-9, 0.5, 2.0))
         case _ if "pairs" in content:
             one = rng.choice(proofs)
-            key = rng.choice(("row", "counterpart", "baseline", "boxes"))
-            if key == "boxes":
-                one[key] = rng.choice((2, 3, 10**6, 2**31 - 1))
+            key = rng.choice(("row", "counterpart", "baseline", "tree"))
+            if key == "tree":
+                slices = [rng.choice((0, 1, 2, 16, 17, 256, 4096, 8192)) for _ in range(rng.randrange(4))]
+                leaf = {"start": [0, len(slices)], "index": list(range(len(slices))), "value": list(map(float, slices))}
+                one[key] = rng.choice(({"feature": [-1], "cut": [0.0], **leaf}, rng.choice(proofs)["tree"]))
             elif key == "baseline":
                 rng.choice(content["baselines"])[rng.randrange(7)] = rng.uniform(-2, 2)
             else:

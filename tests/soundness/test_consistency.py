@@ -18,7 +18,7 @@ from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.check import check
-from verifair.checker.kinds.consistency import _near, explanations, surely_near
+from verifair.checker.kinds.consistency import _near, explanation_bounds, surely_near
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.errors import QueryError
 from verifair.systems.cec.audit import audit
@@ -144,7 +144,7 @@ def test_nothing_lies_outside_the_bounds(case: Case) -> None:
 def test_the_checker_confirms_nothing_that_is_false(case: Case) -> None:
     truth, found = case.truth, []
     for low, high in case.sides:
-        one = explanations(case.network, case.margin, case.baseline[None], low[None], high[None], case.slices)[0]
+        one = explanation_bounds(case.network, case.margin, case.baseline[None], low[None], high[None], case.slices)[0]
         found.append(one)
         x = points_of(case.rng, low, high)
         g, value = truth.g(x), case.network.forward(x) @ case.margin
@@ -168,7 +168,7 @@ def test_the_checker_s_bound_of_a_point_is_its_score(depth: int) -> None:
     network = nasty_network(rng, N, "plain", depth=depth, width=12, outputs=1)
     baseline, x, y = np.zeros((1, N)), rng.standard_normal((1, N)), rng.standard_normal((1, N))
     measured = cec_score(*(integrated_gradients(network, np.ones(1), one, baseline) for one in (x, y)))[0]
-    one, two = (explanations(network, np.ones(1), baseline, z, z, 4096)[0] for z in (x, y))
+    one, two = (explanation_bounds(network, np.ones(1), baseline, z, z, 4096)[0] for z in (x, y))
     assert surely_near(one, two, measured + 1e-3, EPSILON)
     assert not surely_near(one, two, measured, EPSILON)
 
@@ -199,7 +199,7 @@ def test_epsilon_pulls_small_explanations_together_and_apart(size: float) -> Non
     one, two = (attributions(gradient_zonotopes(network, margin, baseline, z, z, 1), baseline, z, z) for z in (short, long))
     bound = score_bound(one, 0, two, 0, EPSILON)
     assert 0.01 < measured <= bound < measured + 1e-4
-    mine = [explanations(network, margin, baseline, z, z, 1)[0] for z in (short, long)]
+    mine = [explanation_bounds(network, margin, baseline, z, z, 1)[0] for z in (short, long)]
     assert surely_near(*mine, measured + 1e-4, EPSILON)
     assert not surely_near(*mine, measured, EPSILON)
 
@@ -260,7 +260,7 @@ def test_exact_explanations_lie_within_both_enclosures_without_any_tolerance(sty
         high = low + size * rng.choice([0.0, 0.0, 0.3], N_REVIEW)
         box = baseline[None], low[None], high[None]
         zonotopes = gradient_zonotopes(network, margin, *box, 4)
-        found, mine = attributions(zonotopes, *box), explanations(network, margin, *box, 4)[0]
+        found, mine = attributions(zonotopes, *box), explanation_bounds(network, margin, *box, 4)[0]
         for x in (low, high):
             gradient = exact_gradient(network, margin, baseline, x)
             off = np.abs(gradient - exact(zonotopes.centre[0]))
@@ -298,7 +298,7 @@ def test_what_underflows_on_the_way_back_is_not_taken_to_be_zero() -> None:
     layers = tuple(Layer(weight=np.array([[v]]), bias=np.zeros(1), slope=np.ones(1)) for v in sizes)
     network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
     point, baseline = np.full((1, 1), 1e-60), np.zeros((1, 1))
-    mine = explanations(network, np.ones(1), baseline, point, point, 1)[0]
+    mine = explanation_bounds(network, np.ones(1), baseline, point, point, 1)[0]
     assert not mine.radius < 1e-60
     zonotopes = gradient_zonotopes(network, np.ones(1), baseline, point, point, 1)
     assert not np.abs(zonotopes.centre[0, 0]) + zonotopes.error[0, 0] < 1
@@ -359,6 +359,7 @@ def test_all_inputs_of_the_true_neighbourhood_lie_in_both_boxes(seed: int) -> No
                 x = schema.encode(end)
                 assert ((box[0] <= x) & (x <= box[1])).all()
             assert (upper - lower <= ends[1] - ends[0] + 1e-5).all()
+        assert np.array_equal(boxes(schema, read, delta), _near(schema, read, delta)), "a tree is of the box that the checker cuts"
 
 
 def test_the_pairs_of_an_audit_are_not_certified_by_other_people() -> None:

@@ -2,12 +2,12 @@
 
 Rows are in raw units and schema order, baselines in network inputs:
 
-    {"format": "verifair-consistency-certificate/2", "network_sha256", "schema_sha256", "semantics",
+    {"format": "verifair-consistency-certificate/3", "network_sha256", "schema_sha256", "semantics",
      "query": {"kind", "delta", "threshold", "epsilon"}, "features": [names], "extent", "baselines": [[...]],
-     "pairs": [{"row", "counterpart", "baseline", "boxes"}], "digest"}
+     "pairs": [{"row", "counterpart", "baseline", "tree"}], "digest"}
 
-`verifair.checker.kinds.consistency` defines what it states. The neighbourhoods are not in it: they follow from rows, delta and
-schema.
+`verifair.checker.kinds.consistency` defines what it states, and what a tree proves. The neighbourhoods are not in it: they follow
+from rows, delta and schema.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass as validated
 from encoders.network import Array, Integers
 from verifair.checker.envelope import Distance, Envelope, EnvelopeFile, Index, Number
 from verifair.checker.extent import NO_MORE
+from verifair.checker.tree import PhaseFile, PhaseTree
 
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
 
@@ -41,12 +42,12 @@ class PairFile:
     row: list[Number]
     counterpart: list[Number]
     baseline: Index
-    boxes: Annotated[int, Field(strict=True, ge=2, lt=1 << 31)]
+    tree: PhaseFile
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ConsistencyFile(EnvelopeFile):
-    format: Literal["verifair-consistency-certificate/2"]
+    format: Literal["verifair-consistency-certificate/3"]
     query: ConsistencyQuery
     baselines: list[list[Number]]
     pairs: list[PairFile]
@@ -59,17 +60,17 @@ FILE = TypeAdapter(ConsistencyFile)
 class ConsistencyCertificate(Envelope):
     """P pairs in regime A throughout their neighbourhoods.
 
-    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   boxes: (P,)
-    that it took, a hint at how hard a pair is.
+    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   trees: P of
+    them, over 2 V features: those of the person, then those of the counterpart.
     """
 
-    FORMAT = "verifair-consistency-certificate/2"
+    FORMAT = "verifair-consistency-certificate/3"
     query: ConsistencyQuery
     baselines: Array
     rows: Array
     counterparts: Array
     baseline: Integers
-    boxes: Integers
+    trees: tuple[PhaseTree, ...]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -78,9 +79,10 @@ class ConsistencyCertificate(Envelope):
         return {"proved": len(self)}
 
     def _content(self) -> dict[str, Any]:
-        columns = {"row": self.rows, "counterpart": self.counterparts, "baseline": self.baseline, "boxes": self.boxes}
-        pairs = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return {"baselines": self.baselines.tolist(), "pairs": [dict(zip(columns, pair, strict=True)) for pair in pairs]}
+        trees = [tree.to_dict() for tree in self.trees]
+        columns = {"row": self.rows.tolist(), "counterpart": self.counterparts.tolist(), "baseline": self.baseline.tolist()}
+        pairs = zip(*columns.values(), trees, strict=True)
+        return {"baselines": self.baselines.tolist(), "pairs": [dict(zip((*columns, "tree"), pair, strict=True)) for pair in pairs]}
 
     @classmethod
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
@@ -106,5 +108,5 @@ def _arrays(file: ConsistencyFile) -> dict[str, Any]:
         "rows": np.array([pair.row for pair in file.pairs], dtype=float).reshape(shape),
         "counterparts": np.array([pair.counterpart for pair in file.pairs], dtype=float).reshape(shape),
         "baseline": np.array([pair.baseline for pair in file.pairs], dtype=np.int64),
-        "boxes": np.array([pair.boxes for pair in file.pairs], dtype=np.int64),
+        "trees": tuple(pair.tree.tree() for pair in file.pairs),
     }

@@ -69,6 +69,16 @@ class PhaseTree:
     index: Integers
     value: Array
 
+    @property
+    def misfit(self) -> str | None:
+        """Why the arrays are no tree with multipliers, or None."""
+        k = len(self.feature)
+        if not (k and len(self.cut) == k and len(self.start) == k + 1 and len(self.index) == len(self.value)):
+            return f"the tree's arrays do not fit together: {k} nodes, {len(self.cut)} cuts, {len(self.start)} starts"
+        if self.start[0] != 0 or self.start[-1] != len(self.index) or (np.diff(self.start) < 0).any():
+            return "the tree's multipliers are not in order"
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the arrays as they stand in files."""
         return {name: getattr(self, name).tolist() for name in ("feature", "cut", "start", "index", "value")}

@@ -45,7 +45,7 @@ def phase_flaw(tree: PhaseTree, task: Task, network: Network, domain: Domain, *,
 
 def check_phases(network: Network, domain: Domain, claim: PhaseClaim, tree: PhaseTree, *, float32: bool = False) -> str | None:
     """Return why the tree does not prove the claim (of every float32 evaluation as well), or None when it does."""
-    flaw = claim.flaw(network, domain) or _misfit(tree)
+    flaw = claim.flaw(network, domain) or tree.misfit
     if flaw is None and float32 and not known(network):
         flaw = NOTHING_KNOWN
     if flaw is not None:
@@ -118,16 +118,6 @@ def holds_at(network: Network, domain: Domain, claim: PhaseClaim, raw: Array) ->
         return not exceeds(larger, smaller, claim.gap.epsilon)
     except (OverflowError, ValueError):  # absurd sizes, or a raw value that is no float32 input
         return False
-
-
-def _misfit(tree: PhaseTree) -> str | None:
-    """Return why the arrays are no tree with multipliers."""
-    k = len(tree.feature)
-    if not (k and len(tree.cut) == k and len(tree.start) == k + 1 and len(tree.index) == len(tree.value)):
-        return f"the tree's arrays do not fit together: {k} nodes, {len(tree.cut)} cuts, {len(tree.start)} starts"
-    if tree.start[0] != 0 or tree.start[-1] != len(tree.index) or (np.diff(tree.start) < 0).any():
-        return "the tree's multipliers are not in order"
-    return None
 
 
 def _multipliers(tree: PhaseTree, nodes: Integers, neurons: int, rows: int) -> tuple[Array, Array, Array] | str:

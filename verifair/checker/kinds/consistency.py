@@ -8,48 +8,37 @@ single logit of the real-valued network, and b the pair's baseline:
     f(x) > 0 and f(x~) > 0, or f(x) <= 0 and f(x~) <= 0;      1/2 | g / (|g| + epsilon) - g~ / (|g~| + epsilon) | < threshold
     with  g_j = (x_j - b_j) int_0^1 df/dx_j (b + alpha (x - b)) dalpha,  g~ the same of x~, and epsilon = 1e-8.
 
-Imports neither what found the bounds, nor any of the engine's; shared with it are the network, the domain and the schema. Boxes are
-bounded by `ExplanationBounds`, cut where that does not suffice, and points get more slices of their paths.
+The tree of a pair cuts the person's box (feature v < V) and the counterpart's (V + v) until one evaluation of the rule suffices on
+every leaf: `ExplanationBounds` of both sides, with the paths cut into as many slices as the leaf's multipliers say (index 0 the
+person's, 1 the counterpart's), must decide alike and be `surely_near`. Nothing is cut here.
+
+Imports neither what found the proof, nor any of the engine's; shared with it are the network, the domain and the schema.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.domain import Batched, Domain
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Integers, Network
 from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 
 EPSILON = 1e-8
 """In the norms of the score, as in CEC's definition 3."""
-PAIRS_BOUNDED = 64
-"""Pairs of boxes bounded at once."""
-SLICES, FINE_SLICES, MOST_SLICES = 16, 256, 4096
-"""Of the paths at first; twice as many with every third cut; and of points, four times as many each time."""
-PATIENCE = 8
-"""A pair may take so many times the boxes that it is said to have taken, ..."""
-LEAST_BOXES, MOST_BOXES = 256, 1 << 16
-"""... or this many, where that is more; but never more than so many: what a file says must not keep anybody busy for years."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _BoxPairs(Batched):
-    """Q pairs of raw boxes still to be confirmed: pair (Q,), ends (Q, 2, V) for person and counterpart, slices and cuts (Q,)."""
-
-    pair: Integers
-    lower: Array
-    upper: Array
-    slices: Integers
-    cuts: Integers
+SLICES, MOST_SLICES = 16, 4096
+"""Of the paths where a leaf names no other number, and at most: powers of 2, so that their ends and weights are exact."""
+PAIRS_AT_ONCE, LEAVES_AT_ONCE, SLICES_AT_ONCE = 64, 256, 1024
+"""Pairs whose leaves, leaves whose explanations, and slices whose forms are in memory at once."""
 
 
 def check_consistency(
@@ -62,18 +51,17 @@ def check_consistency(
     network.require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
-    boxes = 0
+    leaves = sum(int((tree.feature == -1).sum()) for tree in given.trees)
     if not found:
         outside = np.flatnonzero(~(schema.domain.within(given.rows) & schema.domain.within(given.counterparts)))
         found = [Rejection(proof=int(k), reason="a row lies outside the declared domain") for k in outside]
-        for start in range(0, len(given), PAIRS_BOUNDED):
-            pairs = np.setdiff1d(np.arange(start, min(start + PAIRS_BOUNDED, len(given))), outside)
-            reasons, used = _confirm(given, network, schema, pairs)
+        for start in range(0, len(given), PAIRS_AT_ONCE):
+            end = min(start + PAIRS_AT_ONCE, len(given))
+            reasons = _flaws(given, network, schema, np.setdiff1d(np.arange(start, end), outside))
             found += [Rejection(proof=pair, reason=reason) for pair, reason in reasons.items()]
-            boxes += used
             if progress is not None:
-                progress(min(start + PAIRS_BOUNDED, len(given)), len(given))
-    return CheckReport.of(found, proofs=len(given), leaves=boxes, started=started, extent=given.extent, unit="pairs")
+                progress(end, len(given))
+    return CheckReport.of(found, proofs=len(given), leaves=leaves, started=started, extent=given.extent, unit="pairs")
 
 
 def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace) -> Iterator[str]:
@@ -93,87 +81,81 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace
 def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
     """Return raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network
     inputs."""
-    domain, lower, upper = schema.domain, rows.copy(), rows.copy()
-    for v, feature in enumerate(schema.features):
-        if feature.change == "fixed" or feature.protected or not feature.numeric or not feature.unit or delta == 0:
-            continue
-        low, high = rows[:, v] - delta * feature.unit, rows[:, v] + delta * feature.unit
-        if domain.integer[v]:
-            low, high = np.ceil(low), np.floor(high)
-        else:  # within half a unit in the last place of float32, 2^-24, a value is not told from the row's
-            size = np.abs(rows[:, v]) + delta * feature.unit
-            unseen = 2.0**-23 * np.abs(rows[:, v] - domain.offset[v]) + 2.0**-149 * domain.scale[v] + 2.0**-51 * size
-            low, high = low - unseen, high + unseen
-        lower[:, v], upper[:, v] = np.maximum(low, domain.lower[v]), np.minimum(high, domain.upper[v])
-    return lower, upper
+    domain = schema.domain
+    moves = [f.numeric and f.change != "fixed" and not f.protected for f in schema.features]
+    step = delta * np.array([f.unit or 0.0 if moving else 0.0 for f, moving in zip(schema.features, moves, strict=True)])
+    # Within half a unit in the last place of float32, 2^-24, a real value is not told from the row's.
+    unseen = 2.0**-23 * np.abs(rows - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(rows) + step)
+    lower = np.where(domain.integer, np.ceil(rows - step), rows - step - unseen)
+    upper = np.where(domain.integer, np.floor(rows + step), rows + step + unseen)
+    lower, upper = np.maximum(lower, domain.lower), np.minimum(upper, domain.upper)
+    return np.where(step > 0, lower, rows), np.where(step > 0, upper, rows)
 
 
-def _confirm(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[dict[int, str], int]:
-    """Return why some of these pairs are not accepted, and how many boxes were bounded."""
+def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> dict[int, str]:
+    """Return why some of these pairs are not accepted."""
+    domain, reasons = schema.domain, dict[int, str]()
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
-    lower, upper = (np.stack([box[end] for box in near], axis=1) for end in (0, 1))
-    slices, cuts = np.full(len(pairs), SLICES), np.zeros(len(pairs), dtype=np.int64)
-    work = _BoxPairs(pair=pairs, lower=lower, upper=upper, slices=slices, cuts=cuts)
-    left = dict(zip(pairs.tolist(), np.clip(PATIENCE * given.boxes[pairs], LEAST_BOXES, MOST_BOXES).tolist(), strict=True))
-    reasons: dict[int, str] = {}
-    used = 0
-    while len(work):
-        most = int(work.slices.max())  # depth first, those of a kind together
-        now = np.flatnonzero(work.slices == most)[-max(1, PAIRS_BOUNDED * SLICES // most) :]
-        part, work = work.take(now), work.take(np.setdiff1d(np.arange(len(work)), now))
-        used += 2 * len(part)
-        more = _step(given, network, schema.domain, part, left, reasons)
-        work = _BoxPairs.join([work, *more])
-        work = work.take(np.flatnonzero(~np.isin(work.pair, list(reasons))))
-    return reasons, used
+    lower, upper = (np.concatenate([box[end] for box in near], axis=1) for end in (0, 1))
+    whose, found = list[int](), [np.empty((0, 2, 2 + 2 * domain.variables))]
+    for k, pair in enumerate(pairs.tolist()):
+        leaves = _leaves(given.trees[pair], int(given.baseline[pair]), Regions.whole(lower[k], upper[k]), domain)
+        if isinstance(leaves, str):
+            reasons[pair] = leaves
+        else:
+            whose += [pair] * len(leaves)
+            found.append(leaves)
+    every = np.concatenate(found)
+    for start in range(0, len(every), LEAVES_AT_ONCE):
+        part = slice(start, start + LEAVES_AT_ONCE)
+        for pair, (one, two) in zip(whose[part], _explained(given, network, domain, every[part]), strict=True):
+            flaw = leaf_flaw(one, two, given.query.threshold)
+            if flaw is not None:
+                reasons.setdefault(pair, flaw)
+    return reasons
 
 
-def _step(
-    given: ConsistencyCertificate, network: Network, domain: Domain, work: _BoxPairs,
-    left: dict[int, float], reasons: dict[int, str],
-) -> list[_BoxPairs]:
-    """Bound pairs of boxes; returns what those that are not confirmed are cut into. `left`: boxes that each pair may still take."""
+def _leaves(tree: PhaseTree, baseline: int, root: Regions, domain: Domain) -> Array | str:
+    """Return the leaves (L, 2, 2 + 2 V) of a tree, or why there are none: of each side its slices, its baseline, and the ends
+    of its raw box."""
+    both = domain.take(np.tile(np.arange(domain.variables), 2))
+    found = leaf_regions(tree.feature, tree.cut, root, both) if tree.misfit is None else tree.misfit
+    if isinstance(found, str):
+        return found
+    nodes, regions = found
+    if not (np.isin(tree.index, [0, 1]).all() and np.isin(tree.value, 2 ** np.arange(MOST_SLICES.bit_length())).all()):
+        return f"a leaf has other multipliers than two numbers of slices, powers of 2 up to {MOST_SLICES}"
+    slices = np.full((len(tree.feature), 2, 1), float(SLICES))
+    slices[np.repeat(np.arange(len(slices)), np.diff(tree.start)), tree.index, 0] = tree.value
+    lower, upper = (end.reshape(len(nodes), 2, -1) for end in (regions.lower, regions.upper))
+    return np.concatenate([slices[nodes], np.full((len(nodes), 2, 1), baseline), lower, upper], axis=2)
+
+
+def _explained(
+    given: ConsistencyCertificate, network: Network, domain: Domain, leaves: Array
+) -> list[tuple[ExplanationBounds, ExplanationBounds]]:
+    """Return the explanations of both sides of leaves (L, 2, 2 + 2 V); what leaves have in common is bounded once."""
+    sides, which = np.unique(leaves.reshape(2 * len(leaves), -1), axis=0, return_inverse=True)
+    (slices, baseline), (lower, upper) = sides[:, :2].astype(int).T, np.split(sides[:, 2:], 2, axis=1)
     margin = np.ones(1) if network.outputs == 1 else np.array([-1.0, 1.0])
-    baseline = given.baselines[given.baseline[work.pair]]
-    both = [
-        explanations(network, margin, baseline, *domain.box(work.lower[:, side], work.upper[:, side]), int(work.slices[0]))
-        for side in (0, 1)
-    ]
-    more = []
-    for k, (one, two) in enumerate(zip(*both, strict=True)):
-        pair = int(work.pair[k])
-        known = None not in (one.decision, two.decision)
-        if known and one.decision != two.decision:
-            reasons.setdefault(pair, "the decisions differ within the neighbourhood")
-        elif not (known and surely_near(one, two, given.query.threshold, EPSILON)):
-            cut = _cut(network, domain, work.take(slice(k, k + 1)), one, two)
-            left[pair] -= 2
-            if cut is None or left[pair] < 0:
-                reasons.setdefault(pair, f"the {'score' if known else 'decision'} is not confirmed")
-            else:
-                more.append(cut)
-    return more
+    found: list[ExplanationBounds] = []
+    while len(found) < len(sides):  # in the order of the slices
+        count = int(slices[len(found)])
+        last = min(len(found) + max(1, SLICES_AT_ONCE // count), int(np.searchsorted(slices, count, side="right")))
+        part = slice(len(found), last)
+        box = domain.box(lower[part], upper[part])
+        found += explanation_bounds(network, margin, given.baselines[baseline[part]], *box, count)
+    ordered = [found[k] for k in which.ravel().tolist()]
+    return list(zip(ordered[::2], ordered[1::2], strict=True))
 
 
-def _cut(network: Network, domain: Domain, work: _BoxPairs, one: ExplanationBounds, two: ExplanationBounds) -> _BoxPairs | None:
-    """Return one pair of boxes with the one that strays more (or is undecided) halved; points get four times the slices, or
-    None."""
-    strays = [explanation.strays + 1e9 * (explanation.decision is None) for explanation in (one, two)]
-    reach = np.abs(network.layers[0].weight).sum(axis=0)
-    for side in np.argsort([-v for v in strays]):
-        lower, upper = work.lower[:, side], work.upper[:, side]
-        low, high = domain.box(lower, upper)
-        effect = np.where(domain.one_hot, 0.0, ((high - low)[0] * reach)[domain.start])
-        effect[~domain.divisible(lower, upper)[0]] = 0.0
-        v = int(effect.argmax())
-        if effect[v] > 0:
-            halves = work.take(np.zeros(2, dtype=np.int64))
-            halves.lower[:, side], halves.upper[:, side] = domain.halves(lower, upper, [v], domain.middle(lower, upper)[:, v])
-            cuts = halves.cuts + 1
-            return replace(halves, cuts=cuts, slices=np.maximum(halves.slices, np.minimum(SLICES << cuts // 3, FINE_SLICES)))
-    if work.slices[0] >= MOST_SLICES:
-        return None
-    return replace(work, slices=4 * work.slices)
+def leaf_flaw(one: ExplanationBounds, two: ExplanationBounds, threshold: float) -> str | None:
+    """Return why the explanations of two boxes do not prove that all their rows are decided alike, for like reasons; or None."""
+    if one.decision is None or two.decision is None:
+        return "the decision is not confirmed"
+    if one.decision != two.decision:
+        return "the decisions differ within the neighbourhood"
+    return None if surely_near(one, two, threshold, EPSILON) else "the score is not confirmed"
 
 
 SHARE = 2.0**-40
@@ -196,11 +178,6 @@ class ExplanationBounds:
         """What the norm of an explanation is at least; inf where its square overflows, which `surely_near` takes for no proof."""
         with np.errstate(over="ignore"):
             return float(np.linalg.norm(self.centre)) * (1 - len(self.centre) * 2.0**-50) - self.radius
-
-    @property
-    def strays(self) -> float:
-        """How far explanations stray, relative to their size; inf where they may vanish."""
-        return self.radius / self.least if self.least > 0 else float("inf")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -226,10 +203,15 @@ class _Forms:
         return np.asarray(np.abs(self.slopes).sum(axis=2) + np.abs(self.middle) + self.e)
 
 
-def explanations(network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int) -> list[ExplanationBounds]:
-    """Return the explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,)."""
+def explanation_bounds(
+    network: Network, margin: Array, baseline: Array, low: Array, high: Array, slices: int, *, room: float = 1.0
+) -> list[ExplanationBounds]:
+    """Return the explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,).
+
+    room: takes rounding errors so many times; more than 1 where the same bounds are to hold in another order of summation.
+    """
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
-        eps = rounding_unit(network)
+        eps = room * rounding_unit(network)
         ends = np.arange(slices + 1) / slices
         inside = _walked(network, margin, baseline, low, high, (ends[:-1], ends[1:]), eps)
         _, least, most = _walked(network, margin, baseline, low, high, (np.ones(1), np.ones(1)), eps)

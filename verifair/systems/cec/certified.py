@@ -5,9 +5,10 @@ ALL x~' within delta units of the counterpart (PBA's neighbourhood; the two move
 special case), the decisions are equal and the CEC score of the exact path integrals of the real-valued network is below the
 threshold. Otherwise it is *unknown*, with a reason.
 
-Method: bounds of both explanations over their boxes (`encoders.bounds.gradient`, `encoders.bounds.attribution`); where these do not
-suffice, the box whose explanation strays more is halved, then points get more slices of their paths.
-Sound? yes, outward-rounded, and re-proved by `verifair.checker.kinds.consistency`.  Complete? no.
+Method: bounds of both explanations over their boxes (`encoders.bounds.gradient`, `encoders.bounds.attribution`); the checker's
+rule, which is other code, has to prove the same. Where either does not suffice, the box whose explanation strays more is halved,
+then points get more slices of their paths; the cuts and slices are the proof.
+Sound? yes, outward-rounded by two codes, and re-proved by `verifair.checker.kinds.consistency`.  Complete? no.
 Reference: none; attributions from CEC (definition 3), neighbourhoods from PBA (equations 4 and 5), bounds are ours.
 """
 
@@ -27,8 +28,11 @@ from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
+from verifair.checker.kinds.consistency import SLICES, ExplanationBounds, explanation_bounds, leaf_flaw
+from verifair.checker.tree import PhaseTree
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.engine.search.subdivision import Objects, Open, subdivide
+from verifair.engine.search.trees import NeuronTree
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
@@ -41,10 +45,13 @@ AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""
 PAIRS = 32
 """Under way at once."""
-SLICES, FINE_SLICES, MOST_SLICES = 16, 64, 1024
-"""Of every path at first; where boxes are cut, twice as many with every third cut; and of points, four times as many each time."""
-NODES = 256
-"""Boxes that one pair may be cut into, unless the budget says otherwise."""
+FINE_SLICES, MOST_SLICES = 64, 1024
+"""Paths are cut into `SLICES` at first; where boxes are cut, twice as many with every third cut; and of points, four times as many
+each time."""
+ROOM = 4.0
+"""So many times the checker's rounding errors fit into what is written: it must hold in any order of summation, on any machine."""
+NODES = 320
+"""Boxes that one pair may be cut into, unless the budget says otherwise: some more than the bounds here need on their own."""
 SAMPLES = 12
 """Corners of each neighbourhood at which regime A is tried before boxes are cut."""
 
@@ -94,9 +101,12 @@ class CertifiedConsistency:
 
 @dataclass(eq=False)
 class _Pair:
-    """One pair under way: the parts of both neighbourhoods that are still to be told apart, and the worst score bound so far."""
+    """One pair under way: by their nodes of the tree, the parts of both neighbourhoods that are still open, and those near enough
+    by the bounds here that the checker's rule has yet to prove; and the worst score bound so far."""
 
-    open: list[tuple[SubBox, SubBox]]
+    open: dict[int, tuple[SubBox, SubBox]]
+    near: dict[int, tuple[float, SubBox, SubBox]] = field(default_factory=dict)
+    tree: NeuronTree = field(default_factory=lambda: NeuronTree(0))
     bound: float = 0.0
     boxes: int = 2
     reason: str | None = None
@@ -109,6 +119,12 @@ class _Pair:
     def under_way(self) -> bool:
         return self.reason is None and bool(self.open)
 
+    def close(self, node: int, bound: float, *slices: int) -> None:
+        """Record that a node is proved, by so many slices of the paths to its parts, with this bound of the score."""
+        own = np.flatnonzero(np.array(slices) != SLICES)
+        self.tree.multipliers[node] = own, np.array(slices, dtype=float)[own]
+        self.bound = max(self.bound, bound)
+
 
 def certify_consistency(
     network: Network, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
@@ -116,7 +132,7 @@ def certify_consistency(
 ) -> CertifiedConsistency:
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
 
-    budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 256).
+    budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 320).
     progress(done, total) counts pairs in regime A.
     Raises QueryError for a delta that is no number from 0 or people not audited, SchemaError where delta is positive and no
     feature has a unit, DataError for people who are no rows of the schema.
@@ -136,12 +152,15 @@ def certify_consistency(
     raw, other = raw_rows(schema, people.x), raw_rows(schema, reference.people.x)
     status, reason = np.full(len(audit.score), UNKNOWN, dtype="<U15"), np.full(len(audit.score), ELSEWHERE, dtype="<U15")
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
+    trees: dict[int, PhaseTree] = {}
     for start in range(0, len(candidates), PAIRS):
         part = candidates[start : start + PAIRS]
         person, counterpart = audit.individual[part], audit.counterpart[part]
         near = boxes(schema, raw[person], delta), boxes(schema, other[counterpart], delta)
         pairs = _decided(network, schema, baseline[person], near, audit.threshold, most, deadline)
-        for k, pair in zip(part, pairs, strict=True):
+        for k, pair in zip(part.tolist(), pairs, strict=True):
+            if pair.proved:
+                trees[k] = pair.tree.tree()
             status[k], reason[k] = (CERTIFIED, "") if pair.proved else (UNKNOWN, pair.reason or TIME)
             bound[k], count[k] = pair.bound if pair.proved else np.nan, pair.boxes
         if progress is not None:
@@ -160,7 +179,8 @@ def certify_consistency(
     certificate = ConsistencyCertificate(
         network_sha256=network.source_sha256, schema_sha256=schema.sha256, semantics=semantics(network), query=query,
         features=tuple(feature.name for feature in schema.features), baselines=distinct, rows=raw[audit.individual[proved]],
-        counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1), boxes=count[proved],
+        counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1),
+        trees=tuple(trees[k] for k in proved.tolist()),
         undecided=len(left) - len(late), not_reached=len(late),
     )
     return CertifiedConsistency(
@@ -175,12 +195,11 @@ def _decided(
 ) -> list[_Pair]:
     """Pairs with baselines (Q, n_0) and the raw boxes of both people: proved, or with a reason."""
     if time.perf_counter() > deadline:
-        return [_Pair(open=[], boxes=0, reason=TIME) for _ in baseline]
+        return [_Pair(open={}, boxes=0, reason=TIME) for _ in baseline]
     uncut = np.zeros(len(baseline), dtype=np.int64)
     first, second = (bounded(network, schema.domain, baseline, *box, SLICES, uncut) for box in near)
-    pairs = [_Pair(open=[(a, b)]) for a, b in zip(first, second, strict=True)]
-    for pair in pairs:
-        _close(pair, threshold)
+    pairs = [_Pair(open={0: parts}) for parts in zip(first, second, strict=True)]
+    _close(network, schema.domain, pairs, threshold)
     for k, pair in enumerate(pairs):
         if pair.under_way and _leaves(network, schema, *pair.open[0], threshold, seed=k):
             pair.reason = LEAVES
@@ -195,79 +214,107 @@ def _decided(
     return pairs
 
 
-def _close(pair: _Pair, threshold: float) -> None:
-    """Drop what is proved from the open parts; a pair that two parts decide differently has left regime A."""
-    still = []
-    for a, b in pair.open:
-        if None not in (a.decision, b.decision):
+def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: float) -> None:
+    """Close the open parts that are proved by the bounds here, then, of pairs that have no others, by the checker's; pairs that two
+    parts decide differently have left regime A."""
+    for pair in pairs:
+        for node, (a, b) in list(pair.open.items()):
+            if None in (a.decision, b.decision):
+                continue
             if a.decision != b.decision:
                 pair.reason = LEAVES
-                return
+                break
             bound = score_bound(a.attributions, a.index, b.attributions, b.index, EPSILON)
             if bound < threshold:
-                pair.bound = max(pair.bound, bound)
-                continue
-        still.append((a, b))
-    pair.open = still
+                pair.near[node] = bound, *pair.open.pop(node)
+    done = [pair for pair in pairs if pair.proved]
+    found = iter(_replayed(network, domain, [part for pair in done for _, *both in pair.near.values() for part in both]))
+    for pair in done:
+        near, pair.near = pair.near, {}
+        for node, (bound, a, b) in near.items():
+            if leaf_flaw(next(found), next(found), threshold) is None:
+                pair.close(node, bound, a.slices, b.slices)
+            else:
+                pair.open[node] = a, b
+
+
+def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[ExplanationBounds]:
+    """What the checker will know of each part, with room for the rounding of another order of summation."""
+    new = {id(part): part for part in parts if part.replayed is None}
+    for slices in sorted({part.slices for part in new.values()}):
+        mine = [part for part in new.values() if part.slices == slices]
+        step = max(1, AT_ONCE // slices)
+        for some in (mine[start : start + step] for start in range(0, len(mine), step)):
+            box = domain.box(np.stack([part.lower for part in some]), np.stack([part.upper for part in some]))
+            baseline = np.stack([part.baseline for part in some])
+            bounds = explanation_bounds(network, positive_margin(network), baseline, *box, slices, room=ROOM)
+            for part, one in zip(some, bounds, strict=True):
+                part.replayed = one
+    return [part.replayed for part in parts if part.replayed is not None]
 
 
 def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: float, most: int) -> None:
     """One round: of every open pair of parts, cut the one that matters, or its paths where it is a point."""
     wanted: dict[int, tuple[SubBox, int]] = {}  # by identity: several pairs of parts may ask for the same one
-    chosen: list[list[tuple[SubBox, SubBox, bool]]] = []
-    boxes_of: dict[int, tuple[Array, Array]] = {}
+    chosen: list[list[tuple[int, bool]]] = []
+    cuts: dict[int, _Cut] = {}
     for k, pair in enumerate(pairs):
         chosen.append([])
-        for a, b in pair.open:
-            one = _to_cut(network, schema, a, b, boxes_of)
-            if one is None or (pair.boxes >= most and len(boxes_of[id(one)][0]) > 1):
+        for node, (a, b) in pair.open.items():
+            one = _to_cut(network, schema, a, b, cuts)
+            if one is None or (pair.boxes >= most and len(cuts[id(one)].lower) > 1):
                 pair.reason = DECISION if None in (a.decision, b.decision) else SCORE
                 break
             if id(one) not in wanted:
                 wanted[id(one)] = one, k
-                pair.boxes += len(boxes_of[id(one)][0])
-            chosen[-1].append((a, b, one is a))
-    parts = _bounded_again(network, schema, [one for one, k in wanted.values() if pairs[k].reason is None], boxes_of)
+                pair.boxes += len(cuts[id(one)].lower)
+            chosen[-1].append((node, one is a))
+    parts = _bounded_again(network, schema, [one for one, k in wanted.values() if pairs[k].reason is None], cuts)
     for pair, picked in zip(pairs, chosen, strict=True):
-        if pair.reason is None:
-            pair.open = [
-                (new, b) if is_first else (a, new) for a, b, is_first in picked for new in parts[id(a if is_first else b)]
-            ]
-            _close(pair, threshold)
+        if pair.reason is not None:
+            continue
+        for node, is_first in picked:
+            a, b = pair.open.pop(node)
+            one = a if is_first else b
+            feature, at = cuts[id(one)].feature, cuts[id(one)].at
+            nodes = [node]
+            if feature is not None:
+                nodes = pair.tree.halve(node, feature if is_first else schema.domain.variables + feature, at)
+            new = parts[id(one)]
+            pair.open |= {k: (part, b) if is_first else (a, part) for k, part in zip(nodes, new, strict=True)}
+    _close(network, schema.domain, [pair for pair in pairs if pair.reason is None], threshold)
 
 
-def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, boxes_of: dict[int, tuple[Array, Array]]) -> SubBox | None:
-    """Which of two parts to look at more closely; its new boxes go to `boxes_of`. None where both are looked at closely enough."""
+def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[int, _Cut]) -> SubBox | None:
+    """Which of two parts to look at more closely; how goes to `cuts`. None where both are looked at closely enough."""
     undecided = [part for part in (a, b) if part.decision is None]
     order = sorted(undecided or (a, b), key=lambda part: -part.spread)
     for part in order:
-        if id(part) not in boxes_of:
-            cut = halves(network, schema.domain, part)
+        if id(part) not in cuts:
+            cut = _halves(network, schema.domain, part)
             if cut is None and part.slices < MOST_SLICES:
-                cut = part.lower[None], part.upper[None]
+                cut = _Cut(lower=part.lower[None], upper=part.upper[None])
             if cut is None:
                 continue
-            boxes_of[id(part)] = cut
+            cuts[id(part)] = cut
         return part
     return None
 
 
-def _bounded_again(
-    network: Network, schema: Schema, parts: list[SubBox], boxes_of: dict[int, tuple[Array, Array]]
-) -> dict[int, list[SubBox]]:
+def _bounded_again(network: Network, schema: Schema, parts: list[SubBox], cuts: dict[int, _Cut]) -> dict[int, list[SubBox]]:
     """The new parts in the place of each old one, by its identity; those of equally many slices in one batch."""
     found: dict[int, list[SubBox]] = {}
-    cuts = {id(part): part.cuts + len(boxes_of[id(part)][0]) - 1 for part in parts}
+    depth = {id(part): part.cuts + len(cuts[id(part)].lower) - 1 for part in parts}
     slices = {
-        id(part): 4 * part.slices if cuts[id(part)] == part.cuts else min(SLICES << cuts[id(part)] // 3, FINE_SLICES)
+        id(part): 4 * part.slices if depth[id(part)] == part.cuts else min(SLICES << depth[id(part)] // 3, FINE_SLICES)
         for part in parts
     }
     for count in sorted(set(slices.values())):
         mine = [part for part in parts if slices[id(part)] == count]
-        sizes = [len(boxes_of[id(part)][0]) for part in mine]
-        lower, upper = (np.concatenate([boxes_of[id(part)][side] for part in mine]) for side in (0, 1))
+        sizes = [len(cuts[id(part)].lower) for part in mine]
+        lower, upper = (np.concatenate([getattr(cuts[id(part)], end) for part in mine]) for end in ("lower", "upper"))
         baseline = np.repeat([part.baseline for part in mine], sizes, axis=0)
-        halvings = np.repeat([cuts[id(part)] for part in mine], sizes)
+        halvings = np.repeat([depth[id(part)] for part in mine], sizes)
         new = bounded(network, schema.domain, baseline, lower, upper, count, halvings)
         ends = np.cumsum([0, *sizes])
         found.update({id(part): new[ends[k] : ends[k + 1]] for k, part in enumerate(mine)})
@@ -291,10 +338,20 @@ def _leaves(network: Network, schema: Schema, a: SubBox, b: SubBox, threshold: f
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Cut:
+    """The boxes (1 or 2, V) that take a part's place: its halves along `feature` at `at`, or itself with finer slices."""
+
+    lower: Array
+    upper: Array
+    feature: int | None = None
+    at: float = 0.0
+
+
+@dataclass(kw_only=True, eq=False)
 class SubBox:
     """A raw box lower, upper (V,) of one person's neighbourhood, and what is known of it: the attributions (number `index` of a
     batch) from the baseline (n_0,), and bounds `least`, `most` of the margin. slices: into how many the paths were cut. cuts: how
-    often the neighbourhood was halved to get here."""
+    often the neighbourhood was halved to get here. replayed: the same as the checker bounds it, once that was asked."""
 
     lower: Array
     upper: Array
@@ -305,6 +362,7 @@ class SubBox:
     most: float
     slices: int
     cuts: int
+    replayed: ExplanationBounds | None = None
 
     @property
     def decision(self) -> int | None:
@@ -378,8 +436,8 @@ def bounded(
     return parts
 
 
-def halves(network: Network, domain: Domain, part: SubBox) -> tuple[Array, Array] | None:
-    """The raw boxes (2, V), (2, V) of a part's halves along the variable that moves the first layer most; None for a point."""
+def _halves(network: Network, domain: Domain, part: SubBox) -> _Cut | None:
+    """A part's halves along the variable that moves the first layer most; None for a point."""
     lower, upper = part.lower[None], part.upper[None]
     low, high = domain.box(lower, upper)
     reach = (high - low)[0] * np.linalg.norm(network.layers[0].weight, axis=0)
@@ -388,4 +446,6 @@ def halves(network: Network, domain: Domain, part: SubBox) -> tuple[Array, Array
     if not (inside & (by_variable > 0)).any():
         return None
     v = int(np.where(inside, by_variable, -1.0).argmax())
-    return domain.halves(lower, upper, [v], domain.middle(lower, upper)[:, v])
+    at = domain.middle(lower, upper)[:, v]
+    lower, upper = domain.halves(lower, upper, [v], at)
+    return _Cut(lower=lower, upper=upper, feature=v, at=float(at[0]))

@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from encoders.domain import Regions
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
 from verifair.checker.consistency_certificate import ConsistencyCertificate
+from verifair.checker.kinds.consistency import _leaves, _near, explanation_bounds, leaf_flaw
+from verifair.checker.tree import PhaseTree
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
@@ -194,7 +197,7 @@ def test_a_true_certificate_is_accepted(delta: float) -> None:
     assert replace(found, partial=True).accepted, found.rejections
     assert found.accepted == (len(given) == found.extent.total), "a pair without a proof is left out of the statement"
     assert found.proofs == len(given) > 0
-    assert found.leaves >= 2 * len(given)
+    assert found.leaves == sum((tree.feature == -1).sum() for tree in given.trees) >= len(given)
     assert seen[-1] == (len(given), len(given))
 
 
@@ -221,7 +224,7 @@ TAMPERED: dict[str, Callable[[], ConsistencyCertificate]] = {
     "between": lambda: replace(CERTIFICATE, rows=shifted(CERTIFICATE.rows, 1, 0.5)),
     "columns": lambda: replace(CERTIFICATE, baselines=CERTIFICATE.baselines[:, 1:]),
     "empty": lambda: replace(CERTIFICATE, rows=CERTIFICATE.rows[:0], counterparts=CERTIFICATE.counterparts[:0],
-                             baseline=CERTIFICATE.baseline[:0], boxes=CERTIFICATE.boxes[:0]),
+                             baseline=CERTIFICATE.baseline[:0], trees=()),
 }
 
 
@@ -237,8 +240,151 @@ def test_weights_that_were_changed_are_found_out_by_the_bounds() -> None:
     )
 
 
-def test_the_boxes_are_only_a_hint() -> None:
-    assert not report(replace(CERTIFICATE, boxes=np.full(len(CERTIFICATE), 2)))
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.85])
+def test_what_is_written_has_room_for_rounding(threshold: float) -> None:
+    """One leaf at a time, in the reverse order, with twice the rounding errors: the rule still holds."""
+    given = run(1.0, threshold=threshold)[0].certificate
+    lower, upper = (np.stack(ends, axis=1) for ends in zip(
+        *(_near(SCHEMA, rows, 1.0) for rows in (given.rows, given.counterparts)), strict=True))
+    for pair, tree in enumerate(given.trees):
+        root = Regions.whole(lower[pair].ravel(), upper[pair].ravel())
+        leaves = _leaves(tree, int(given.baseline[pair]), root, SCHEMA.domain)
+        assert not isinstance(leaves, str)
+        for leaf in leaves[::-1]:
+            sides = []
+            for slices, baseline, *ends in leaf:
+                box = SCHEMA.domain.box(np.array([ends[:6]]), np.array([ends[6:]]))
+                margin, start = np.array([-1.0, 1.0]), given.baselines[[int(baseline)]]
+                sides += explanation_bounds(NETWORK, margin, start, *box, int(slices), room=2.0)
+            assert leaf_flaw(*sides, threshold) is None
+
+
+# Trees that are none, of something else, or of what is false
+
+CUT = int(np.argmax([len(tree.feature) for tree in CERTIFICATE.trees]))
+"""The pair that took the most cuts."""
+
+
+def only(pair: int, tree: PhaseTree, given: ConsistencyCertificate = CERTIFICATE) -> ConsistencyCertificate:
+    """One pair of the certificate, with another tree."""
+    one = slice(pair, pair + 1)
+    return replace(
+        given, rows=given.rows[one], counterparts=given.counterparts[one], baseline=given.baseline[one], trees=(tree,), undecided=0
+    )
+
+
+def tree_of(splits: list[tuple[int, float] | None], slices: tuple[float, ...] = ()) -> PhaseTree:
+    """A tree from its nodes in preorder, None for a leaf; all leaves have the same slices."""
+    counts = np.array([0 if split else len(slices) for split in splits])
+    return PhaseTree(
+        feature=np.array([split[0] if split else -1 for split in splits]),
+        cut=np.array([split[1] if split else 0.0 for split in splits]),
+        start=np.cumsum([0, *counts]), index=np.tile(np.arange(len(slices)), int((counts > 0).sum())),
+        value=np.tile(slices, int((counts > 0).sum())),
+    )
+
+
+def without_last(tree: PhaseTree) -> PhaseTree:
+    end = int(tree.start[-2])
+    return replace(
+        tree, feature=tree.feature[:-1], cut=tree.cut[:-1], start=tree.start[:-1], index=tree.index[:end], value=tree.value[:end]
+    )
+
+
+def doubled(tree: PhaseTree) -> PhaseTree:
+    return replace(
+        tree, feature=np.append(tree.feature, -1), cut=np.append(tree.cut, 0.0), start=np.append(tree.start, tree.start[-1])
+    )
+
+
+def recut(tree: PhaseTree, feature: int, cut: float) -> PhaseTree:
+    """The same with another split at its root."""
+    splits = tree.feature.copy(), tree.cut.copy()
+    splits[0][0], splits[1][0] = feature, cut
+    return replace(tree, feature=splits[0], cut=splits[1])
+
+
+FORGED: dict[str, tuple[str, Callable[[PhaseTree], PhaseTree]]] = {
+    "a leaf is missing": ("missing", without_last),
+    "all leaves are missing": ("missing", lambda tree: tree_of([(0, 1.0)])),
+    "a leaf stands in it twice": ("left over", doubled),
+    "it is cut off at its root": ("not confirmed", lambda tree: tree_of([None])),
+    "a cut below its box": ("outside the box", lambda tree: recut(tree, int(tree.feature[0]), -1e6)),
+    "a cut above its box": ("outside the box", lambda tree: recut(tree, int(tree.feature[0]), 1e6)),
+    "a cut between whole numbers": ("outside the box", lambda tree: recut(tree, int(tree.feature[0]), tree.cut[0] + 0.5)),
+    "a cut of what does not move": ("outside the box", lambda tree: recut(tree, 5, 0.0)),
+    "a feature that is none": ("does not exist", lambda tree: recut(tree, 12, 0.0)),
+    "a neuron": ("does not exist", lambda tree: recut(tree, -2, 0.0)),
+    "no nodes": ("do not fit", lambda tree: tree_of([])),
+    "fewer cuts than nodes": ("do not fit", lambda tree: replace(tree, cut=tree.cut[:-1])),
+    "no starts": ("do not fit", lambda tree: replace(tree, start=tree.start[:0])),
+    "starts out of order": ("not in order", lambda tree: replace(tree, start=np.append(tree.start[:-1], len(tree.index) + 1))),
+    "slices of a third side": ("multipliers", lambda tree: tree_of([None], (16, 16, 16))),
+    **{
+        f"{count} slices": ("multipliers", lambda tree, count=count: tree_of([None], (16, count)))
+        for count in (0, -16, 3, 15, 0.5, 16.5, 8192, 1e30, float("nan"), float("inf"))
+    },
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_tree_that_is_none_is_rejected(what: str) -> None:
+    reason, forge = FORGED[what]
+    tree = CERTIFICATE.trees[CUT]
+    assert not report(only(CUT, tree))
+    assert reason in report(only(CUT, forge(tree)))
+
+
+def test_another_pair_s_tree_proves_nothing_or_what_is_true() -> None:
+    """It is about features and cuts of another neighbourhood."""
+    found = [report(only(CUT, tree)) for pair, tree in enumerate(CERTIFICATE.trees) if pair != CUT]
+    assert sum(map(bool, found)) > len(found) / 2
+
+
+def test_with_fewer_slices_less_is_accepted_and_with_more_all() -> None:
+    accepted = []
+    for count in (1.0, 4.0, 16.0, 64.0):
+        trees = tuple(
+            tree_of([(int(v), c) if v >= 0 else None for v, c in zip(tree.feature, tree.cut, strict=True)], (count, count))
+            for tree in CERTIFICATE.trees
+        )
+        rejected = check(replace(CERTIFICATE, trees=trees), network=NETWORK, schema=SCHEMA).rejections
+        assert {one.reason for one in rejected} <= {"the score is not confirmed", "the decision is not confirmed"}
+        accepted.append(len(trees) - len(rejected))
+    assert accepted == sorted(accepted)
+    assert accepted[0] < accepted[-1] == len(CERTIFICATE)
+
+
+def random_tree(rng: np.random.Generator, lower: Array, upper: Array, depth: int) -> list[tuple[int, float] | None]:
+    """Nodes in preorder of whole boxes (12,), (12,) cut at random, `depth` times at most on every way."""
+    moves = np.flatnonzero(lower < upper)
+    if not len(moves) or not depth:
+        return [None]
+    v = int(rng.choice(moves))
+    at = float(rng.integers(int(lower[v]), int(upper[v])))
+    left, right = upper.copy(), lower.copy()
+    left[v], right[v] = at, at + 1
+    return [(v, at), *random_tree(rng, lower, left, depth - 1), *random_tree(rng, right, upper, depth - 1)]
+
+
+@pytest.mark.parametrize("pair", [CUT, 0, 1, 2])
+def test_no_tree_proves_what_brute_force_refutes(pair: int) -> None:
+    """The threshold is just below the largest score of all rows of the two neighbourhoods; the last tree cuts down to points."""
+    rng = np.random.default_rng(pair)
+    baseline = CERTIFICATE.baselines[CERTIFICATE.baseline[pair]]
+    near = [neighbours(rows[pair], 1.0) for rows in (CERTIFICATE.rows, CERTIFICATE.counterparts)]
+    near = [rows[SCHEMA.domain.within(rows)] for rows in near]
+    g, h = (explanations(NETWORK, x, np.tile(baseline, (len(x), 1)), threads=1) for x in map(SCHEMA.encode, near))
+    worst = float(cec_score(np.repeat(g, len(h), axis=0), np.tile(h, (len(g), 1))).max())
+    lower, upper = (np.concatenate([getattr(rows, end)(axis=0) for rows in near]) for end in ("min", "max"))
+    trees = [CERTIFICATE.trees[pair]]
+    trees += [tree_of(random_tree(rng, lower, upper, depth), (2.0**k, 2.0**k)) for depth in range(5) for k in (0, 4, 8)]
+    points = tree_of(random_tree(rng, lower, upper, 99), (256.0, 256.0))
+    for tree in (*trees, points):
+        below = replace(CERTIFICATE, query=replace(CERTIFICATE.query, threshold=worst * (1 - 1e-9)))
+        assert "not confirmed" in report(only(pair, tree, below))
+    above = replace(CERTIFICATE, query=replace(CERTIFICATE.query, threshold=worst + 1e-3))
+    assert not report(only(pair, points, above)), "points are bounded closely"
 
 
 def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
@@ -252,7 +398,11 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
 @pytest.mark.parametrize("edit", [
     lambda raw: raw["pairs"][0].update(row=[1.0]),
     lambda raw: raw["pairs"][0].update(baseline=99),
-    lambda raw: raw["pairs"][0].update(boxes=0),
+    lambda raw: raw["pairs"][0].update(tree=None),
+    lambda raw: raw["pairs"][0]["tree"].pop("start"),
+    lambda raw: raw["pairs"][0]["tree"].update(feature=[]),
+    lambda raw: raw["pairs"][0]["tree"].update(cut=[float("inf")]),
+    lambda raw: raw["pairs"][0].update(boxes=2),
     lambda raw: raw["pairs"][0].pop("counterpart"),
     lambda raw: raw["pairs"][0]["row"].__setitem__(0, float("nan")),
     lambda raw: raw["pairs"][0]["row"].__setitem__(0, "1"),
