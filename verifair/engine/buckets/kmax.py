@@ -172,7 +172,7 @@ class _KmaxSearch:
             return reason is not None
 
         self._first_points(start)
-        subdivide(self.open, self._step, ended=ended)
+        subdivide(self.open, self._step, ended=ended, deadline=self.started + self.budget.seconds)
         return reason
 
     def certificate(self, upper: int) -> KmaxCertificate:

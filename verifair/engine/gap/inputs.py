@@ -171,7 +171,7 @@ class InputSearch:
         self.bound(halves, *(np.concatenate([one, one]) for one in (largest.bound, largest.slope)))
         self.polish()
 
-    def take(self) -> LeftBoxes | None:
+    def take(self, most: int) -> LeftBoxes | None:
         """Take the boxes with the largest bounds off the list, None where it is finished; close the directions that no longer
         matter."""
         if self.finished:
@@ -182,6 +182,7 @@ class InputSearch:
         priority = self._priority(every)
         order = np.flatnonzero(priority > self.known)
         count = len(order) // 4 + 2 if len(order) < 4 * TOP else int(np.clip(len(order) // 20, TOP, MOST))
+        count = min(count, most)
         if len(order) > count:
             order = order[np.argpartition(-priority[order], count)[:count]]
         rest = np.ones(len(every.ids), dtype=bool)

@@ -94,7 +94,7 @@ class PhaseSearch:
             def ended() -> bool:
                 return self.finished or self.nodes >= most or time.monotonic() >= deadline or not self._aim()
 
-            subdivide(self._open, lambda one: self._split(one.items[0], deadline), ended=ended)
+            subdivide(self._open, lambda one: self._split(one.items[0], deadline), ended=ended, deadline=deadline)
 
     def _split(self, leaf: _BoundedRegion, deadline: float) -> None:
         halves = leaf.region.halves(self._problem.domain, np.array([leaf.feature]), np.array([leaf.cut]))
@@ -115,7 +115,7 @@ class PhaseSearch:
         """Bound regions by what their multipliers prove, and offer the points of their LPs."""
         self.nodes += len(regions)
         basis = None if parent is None else parent.basis
-        found = self._relaxation.solve(regions, basis, max(deadline - time.monotonic(), 1.0))
+        found = self._relaxation.solve(regions, basis, max(deadline - time.monotonic(), 0.05))
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             leaf = self._leaf(number, region, relaxed)

@@ -169,7 +169,7 @@ class _GapSearch:
             reported = self._report(reported)
             return time.monotonic() >= until or self.nodes >= self.most or interrupted()
 
-        subdivide(self.inputs, self.inputs.step, ended=ended)
+        subdivide(self.inputs, self.inputs.step, ended=ended, deadline=self.end)
         self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:

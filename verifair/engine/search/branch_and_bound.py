@@ -44,6 +44,8 @@ LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
 EXTRA_CUTS = 16
 """Of a goal's boxes whose bound is positive, and not larger than the error of float32, so that the proof holds in float32 too."""
+SECONDS_A_WEIGHT = 1e-8
+"""What bounding a box takes for each of the network's weights, before the first boxes tell: rather too much."""
 GUESSES = 16
 """Random points that questions with goals of several rows are tried at before they are bounded."""
 
@@ -70,7 +72,8 @@ def decide(
             finished = now
         return search.late()
 
-    subdivide(search.open, search.step, ended=ended)
+    cost = SECONDS_A_WEIGHT * sum(layer.weight.size for layer in problem.network.layers)
+    subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=cost)
     return search.goals
 
 
@@ -91,6 +94,8 @@ class _BranchAndBound:
         for _ in range(guesses):
             alive = self.goals.still_open(everything)
             for start in range(0, len(alive), STEP_BOXES):
+                if time.monotonic() > self.deadline:
+                    break
                 part = alive.take(slice(start, start + STEP_BOXES))
                 self.goals.look_at(part, anywhere(self.twin, part, rng))
         self.open.add(self.goals.still_open(everything))

@@ -81,7 +81,7 @@ class _NeuronSearch:
 
     def run(self) -> PhaseAnswer:
         self._look(self.relaxation.whole, [0], None)
-        subdivide(self.open, self._split, ended=self._ended)
+        subdivide(self.open, self._split, ended=self._ended, deadline=self.deadline)
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)

@@ -73,7 +73,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
             cut = twin.local.middle(rest.lower, rest.upper)[np.arange(len(rest)), variable]
             open_.add(divide(twin, rest, variable, cut, rest.ids))
 
-    subdivide(open_, step, ended=lambda: time.monotonic() > deadline)
+    subdivide(open_, step, ended=lambda: time.monotonic() > deadline, deadline=deadline)
     for nodes in open_.batches:
         np.minimum.at(lower, nodes.question, nodes.known)
     return RowMinimum(lower=lower, upper=upper, point=point)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -17,7 +20,7 @@ import numpy.typing as npt
 from encoders.domain import Batched
 
 B = TypeVar("B", bound=Batched)
-T = TypeVar("T", covariant=True)
+T = TypeVar("T", bound=Batched, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,10 +61,10 @@ class Open(Generic[B]):
             part = batch.take(slice(start, start + self.at_once)) if len(batch) > self.at_once else batch
             heapq.heappush(self._heap, (-priority, next(self._order), part))
 
-    def take(self) -> B | None:
-        """Return up to `at_once` parts of one priority, None where nothing is open."""
+    def take(self, most: int) -> B | None:
+        """Return up to `at_once` parts of one priority, and up to `most`; None where nothing is open."""
         taken: list[B] = []
-        room, level = self.at_once, self._heap[0][0] if self._heap else 0.0
+        room, level = min(self.at_once, most), self._heap[0][0] if self._heap else 0.0
         while self._heap and room and (self._heap[0][0] == level or not taken):
             level, order, batch = heapq.heappop(self._heap)
             batch = batch if self.keep is None else self.keep(batch)
@@ -75,16 +78,30 @@ class Open(Generic[B]):
 
 
 class PartSource(Protocol[T]):
-    """`Open`, or a search that chooses its parts by a rule of its own."""
+    """`Open`, or a search that chooses its parts by a rule of its own; `most` parts fit into the time that is left."""
 
-    def take(self) -> T | None: ...
+    def take(self, most: int) -> T | None: ...
 
 
-def subdivide(open_: PartSource[T], step: Callable[[T], None], *, ended: Callable[[], bool]) -> None:
+SHARE = 0.5
+"""Of the time that is left, for one step: the next parts may cost more than the last ones."""
+
+
+def subdivide(
+    open_: PartSource[T], step: Callable[[T], None], *, ended: Callable[[], bool], deadline: float = math.inf, cost: float = 0.0
+) -> None:
     """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
-    before every step, the place for deadlines, budgets of nodes, and reports of progress."""
+    before every step, the place for deadlines, budgets of nodes, and reports of progress.
+
+    deadline: by time.monotonic(). Batches shrink towards it, by what a part cost in the last step, so that no step overruns it by
+    more than one part.   cost: seconds that a part of the first step may take.
+    """
     while not ended():
-        batch = open_.take()
+        started = time.monotonic()
+        left = SHARE * (deadline - started)
+        batch = open_.take(max(int(min(left / max(cost, 1e-9), sys.maxsize)), 1))
         if batch is None:
             return
+        count = len(batch)
         step(batch)
+        cost = (time.monotonic() - started) / max(count, 1)

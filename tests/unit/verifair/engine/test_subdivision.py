@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ class Parts(Batched):
 
 def taken(open_: Open[Parts]) -> list[list[int]]:
     found = []
-    while (batch := open_.take()) is not None:
+    while (batch := open_.take(sys.maxsize)) is not None:
         found.append(batch.number.tolist())
     return found
 
@@ -67,7 +68,7 @@ def test_nothing_is_lost_and_nothing_taken_twice() -> None:
             size = int(rng.integers(0, 12))
             open_.add(Parts.of(*range(added, added + size)), float(rng.integers(0, 3)))
             added += size
-        elif (batch := open_.take()) is not None:
+        elif (batch := open_.take(sys.maxsize)) is not None:
             assert 0 < len(batch) <= 5
             found += batch.number.tolist()
     found += [number for batch in open_.batches for number in batch.number.tolist()]
@@ -86,7 +87,26 @@ def test_halves_are_looked_at_until_nothing_is_open_or_the_search_has_ended(most
 
     subdivide(open_, step, ended=lambda: len(seen) >= most)
     assert seen == [4, 2, 1, 1, 2, 1, 1][:most]
-    assert (open_.take() is None) == (most == 100)
+    assert (open_.take(sys.maxsize) is None) == (most == 100)
+
+
+@pytest.mark.parametrize(("cost", "whole"), [(1e-4, True), (0.1, False)])
+def test_batches_shrink_towards_the_deadline(monkeypatch: pytest.MonkeyPatch, cost: float, whole: bool) -> None:
+    """By a clock that only parts move: none is begun too late, and dear ones are not taken a hundred at a time."""
+    clock, sizes = [0.0], list[int]()
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    open_ = Open[Parts](100)
+    open_.add(Parts.of(*range(1000)))
+
+    def step(batch: Parts) -> None:
+        sizes.append(len(batch))
+        clock[0] += cost * len(batch)
+
+    subdivide(open_, step, ended=lambda: clock[0] > 5.0, deadline=5.0, cost=0.1)
+    assert clock[0] <= 5.0 + 2 * cost
+    assert (sum(sizes) == 1000) == whole
+    assert sizes[0] == 25  # by the cost that was named, half of the time
+    assert max(sizes) == (100 if whole else 25)
 
 
 def test_items_are_objects() -> None:

@@ -205,7 +205,7 @@ class _Search:
 
         self._look_at_corners()
         open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
-        subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended)
+        subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
         """Return what is left of parts, cut further: those of rows that are neither decided nor given up."""

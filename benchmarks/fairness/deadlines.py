@@ -1,0 +1,148 @@
+"""By how much commands overrun --timeout: on wide and deep networks whose questions no second settles.
+
+Each run is a fork of a process that has loaded everything, so that the start, which --timeout does not count, is not counted
+here either. `over` is the wall clock beyond the limit; `CPU over` is the processor's time spent beyond it, which is the same on an
+idle machine and does not grow with other work on a busy one. Networks of random weights over Adult's inputs, named by their layers;
+with VERIFAIR_DATA also AC-4 and compas-3.
+
+    python -m benchmarks.run deadlines --limits 1 --commands certify kmax       a shorter run
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.shared import Skipped, data_folder, measured
+from encoders.onnx.reader import read_onnx
+from benchmarks.fairness.networks import fairify_schema
+from verifair import datasets
+from verifair.cli.main import main
+from verifair.engine.queries import IndividualFairness
+from verifair.interop.export import export
+from verifair.systems.system import SYSTEMS, system
+from verifair.training.onnx_writer import save_onnx
+
+HIDDEN = {"3x1000": (1000, 1000, 1000), "4x256": (256,) * 4, "6x100": (100,) * 6}
+COMMANDS = {
+    "certify": "certify MODEL --protected GROUP",
+    "certify epsilon": "certify MODEL --protected GROUP --epsilon 0.3",
+    "certify float32": "certify MODEL --protected GROUP --arithmetic float32",
+    "certify milp": "certify MODEL --protected GROUP --method milp",
+    "certify lp": "certify MODEL --protected GROUP --method lp",
+    "certify smt": "certify MODEL --protected GROUP --method smt",
+    "certify partition": "certify MODEL --protected GROUP --partition 10 --store OUT/store.sqlite --jobs 1",
+    "certify enumerate": "certify MODEL --protected GROUP --enumerate 1000000",
+    "certify maximise": "certify MODEL --protected GROUP --maximise",
+    "certify logit": "certify MODEL --protected GROUP --maximise --logit",
+    "kmax": "kmax MODEL --protected GROUP",
+    "pba": "pba MODEL --data DATA --protected GROUP --delta 3 --rows 2000 --robustness --jobs 1",
+    "fgce": "fgce MODEL --data DATA --protected GROUP --robust 3",
+    "cec": "cec MODEL --data DATA --protected GROUP --certify 1 --rows 2000",
+    "verify": "verify QUERY --network MODEL",
+}
+"""What is asked. MODEL with its schema, DATA: a table, GROUP: a protected feature, OUT: a folder, QUERY: `certify` as a VNN-LIB file."""
+
+
+def run(
+    folder: Path, *, limits: Sequence[float] = (1.0, 3.0, 10.0), commands: Sequence[str] = tuple(COMMANDS),
+    nets: Sequence[str] = (*HIDDEN, "AC-4", "compas-3"),
+) -> pd.DataFrame:
+    for verb in SYSTEMS:
+        system(verb).part("solve", "solve")
+    with tempfile.TemporaryDirectory() as made:
+        models = list(_models(Path(made), nets))
+        lines = (_line(Path(made), name, model, words, limit) for name, *model in models for words in commands for limit in limits)
+        table = measured("Deadlines: seconds beyond --timeout", (line for line in lines if line), folder)
+    worst = table.loc[table["CPU over"].idxmax()]
+    print(f"{len(table)} runs; the worst is {worst['command']} of {worst['net']}: {worst['CPU over']:.2f} s of CPU over")
+    return table
+
+
+def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Name, the words of MODEL with its schema, a table and a protected feature of each network."""
+    adult = datasets.load("adult")
+    adult.frame.to_csv(folder / "adult.csv", index=False)
+    for name in nets:
+        if name in HIDDEN:
+            schema, table, path = adult.schema, folder / "adult.csv", folder / f"{name}.onnx"
+            save_onnx(path, _weights(adult.schema.domain.columns, HIDDEN[name]), {})
+        else:
+            try:
+                data = data_folder()
+            except Skipped:
+                continue
+            family = "adult" if name.startswith("AC") else "compas"
+            schema, path, table = fairify_schema(data, family), data / "nets" / f"{name}.onnx", folder / f"{family}.encoded.csv"
+            names = [feature.name for feature in schema.features]
+            pd.read_csv(data / "encoded" / f"{family}.csv.gz").rename(columns=str)[names].to_csv(table, index=False)
+        described = folder / f"{name}.toml"
+        schema.save(described)
+        group = "Race" if name.startswith("compas") else "sex"
+        query = IndividualFairness(network=read_onnx(path), schema=schema, protected=[group])
+        with contextlib.suppress(Exception):  # a query that no VNN-LIB file can say
+            export(query, folder / name, relaxed=True)
+        yield name, f"{path} --schema {described}", str(table), group
+
+
+def _weights(columns: int, hidden: Sequence[int]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    widths = (columns, *hidden, 2)
+    pairs = zip(widths, widths[1:], strict=False)
+    return [((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4")) for n, m in pairs]
+
+
+def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:
+    """One run. The parent looks at the child's CPU time when the limit is over, and again when it has ended."""
+    query = next(iter(sorted((folder / name).glob("vnnlib/*/*.vnnlib"))), None)
+    words = COMMANDS[command]
+    if query is None and "QUERY" in words:
+        return None
+    with tempfile.TemporaryDirectory() as out:
+        network = model[0].split()[0]
+        words = words.replace("QUERY", str(query)).replace("MODEL", model[0] if "QUERY" not in words else network)
+        words = words.replace("DATA", model[1]).replace("OUT", out).replace("GROUP", model[2])
+        said, code, wall, cpu, at_limit = _timed([*words.split(), "--timeout", str(limit)], limit)
+    if code:
+        print(f"verifair {words} --timeout {limit}: exit code {code}", said[-500:].strip(), sep="\n")
+        return None
+    return {
+        "net": name, "command": command, "limit": limit, "wall": wall, "over": max(wall - limit, 0.0), "CPU over": cpu - at_limit,
+    }
+
+
+def _timed(words: Sequence[str], limit: float) -> tuple[str, int, float, float, float]:
+    """What a command said, its exit code, its seconds by the clock and of CPU, and those of CPU when the limit was over."""
+    with tempfile.TemporaryFile() as log:
+        child = os.fork()
+        if child == 0:
+            sys.argv = ["verifair", *words]
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            try:
+                main()
+            except SystemExit as ended:
+                sys.stdout.flush()
+                os._exit(int(ended.code or 0))
+            os._exit(0)
+        started, at_limit = time.monotonic(), None
+        while True:
+            pid, status, used = os.wait4(child, os.WNOHANG)
+            now = time.monotonic() - started
+            if pid:
+                log.seek(0)
+                cpu = used.ru_utime + used.ru_stime
+                return log.read().decode(errors="replace"), os.waitstatus_to_exitcode(status), now, cpu, cpu if at_limit is None else at_limit
+            if at_limit is None and now >= limit:
+                ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                at_limit = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+            time.sleep(0.005)
