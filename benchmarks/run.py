@@ -22,7 +22,8 @@ from benchmarks.shared import Skipped
 CASES = {
     "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
     "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
-    "partitions": "fairness.partitions", "deadlines": "fairness.deadlines", "race_partitions": "fairness.partitions", "stress": "fairness.stress",
+    "partitions": "fairness.partitions", "race_partitions": "fairness.partitions", "stress": "fairness.stress",
+    "deadlines": "fairness.deadlines", "floor": "fairness.floor",
     "gaps": "fairness.gaps", "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",
     "cec_epoch": "cec.epoch", "cec_comparison": "cec.comparison", "cec_ablation": "cec.ablation", "cec_verified": "cec.verified",

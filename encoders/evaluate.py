@@ -8,12 +8,21 @@ from flint import arb
 
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Layer, affine
+from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
 
 EXACT_POINTS = 128
 """Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
+
+
+WORK = 1 << 30
+"""Multiplications of one go, about a tenth of a second."""
+
+
+def at_once(network: Network, most: int) -> int:
+    """How many of `most` pairs of points to evaluate in one go: fewer of large networks, so that a deadline need not wait."""
+    return int(min(max(WORK // (2 * sum(layer.weight.size for layer in network.layers)), 16), most))
 
 
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:

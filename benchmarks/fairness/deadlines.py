@@ -11,6 +11,7 @@ with VERIFAIR_DATA also AC-4 and compas-3.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
@@ -22,9 +23,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.onnx.reader import read_onnx
-from benchmarks.fairness.networks import fairify_schema
 from verifair import datasets
 from verifair.cli.main import main
 from verifair.engine.queries import IndividualFairness
@@ -50,7 +51,7 @@ COMMANDS = {
     "cec": "cec MODEL --data DATA --protected GROUP --certify 1 --rows 2000",
     "verify": "verify QUERY --network MODEL",
 }
-"""What is asked. MODEL with its schema, DATA: a table, GROUP: a protected feature, OUT: a folder, QUERY: `certify` as a VNN-LIB file."""
+"""What is asked. MODEL with its schema, DATA: a table, GROUP: a protected feature, OUT: a folder, QUERY: a VNN-LIB file."""
 
 
 def run(
@@ -97,13 +98,15 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
 def _weights(columns: int, hidden: Sequence[int]) -> list[Any]:
     rng = np.random.default_rng(0)
     widths = (columns, *hidden, 2)
-    pairs = zip(widths, widths[1:], strict=False)
-    return [((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4")) for n, m in pairs]
+    return [
+        ((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4"))
+        for n, m in itertools.pairwise(widths)
+    ]
 
 
 def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:
     """One run. The parent looks at the child's CPU time when the limit is over, and again when it has ended."""
-    query = next(iter(sorted((folder / name).glob("vnnlib/*/*.vnnlib"))), None)
+    query = next(iter(sorted((folder / name).glob("2.0/vnnlib/*.vnnlib"))), None)
     words = COMMANDS[command]
     if query is None and "QUERY" in words:
         return None
@@ -141,7 +144,8 @@ def _timed(words: Sequence[str], limit: float) -> tuple[str, int, float, float, 
             if pid:
                 log.seek(0)
                 cpu = used.ru_utime + used.ru_stime
-                return log.read().decode(errors="replace"), os.waitstatus_to_exitcode(status), now, cpu, cpu if at_limit is None else at_limit
+                code, before = os.waitstatus_to_exitcode(status), cpu if at_limit is None else at_limit
+                return log.read().decode(errors="replace"), code, now, cpu, before
             if at_limit is None and now >= limit:
                 ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
                 at_limit = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")

@@ -235,20 +235,25 @@ def _decide_case(
                 late = answer.reason is Reason.TIME
                 reason = str(answer.reason.value if answer.reason else "undecided")
         if following is None:
-            found = _nearby(query, case, networks, edge)
+            found = _nearby(query, case, networks, edge, deadline)
             return _Decided(assignment=found, reason=reason, late=late, engines=tuple(engines))
         part = following
 
 
-def _nearby(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], edge: Sequence[float] | None) -> Assignment | None:
+def _nearby(
+    query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], edge: Sequence[float] | None, deadline: float
+) -> Assignment | None:
     """Return where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where
     float32 numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
     centre = [(low + high) / 2 for low, high in case.bounds]
     inwards = [] if edge is None else [
         [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
     ]
-    points = (assignment(query, case, networks, u) for u in (case.lower, case.upper, *inwards, centre))
-    return next((found for found in points if found is not None), None)
+    for u in (case.lower, case.upper, *inwards, centre):
+        found = assignment(query, case, networks, u)
+        if found is not None or time.monotonic() > deadline:
+            return found
+    return None
 
 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:

@@ -141,7 +141,7 @@ class _KmaxSearch:
         weights = margin(query.network, 1, 0)
         copies = Copies.of(query.network, domain, weights, values, protected, (self.lower, self.upper))
         self.thresholds = Thresholds.of(query.buckets)
-        self.search = PointSearch(copies, self.thresholds, self.lower, self.upper, budget.seed)
+        self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         self.copies = copies.with_reference(_reference(copies, self.search.uniform(64)), self.lower, self.upper)
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.special
 
 from encoders.bounds.cluster import Copies, Thresholds
+from encoders.evaluate import at_once
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import bucket
@@ -52,14 +54,18 @@ class Point:
 
 
 class PointSearch:
-    """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly."""
+    """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly.
 
-    def __init__(self, copies: Copies, thresholds: Thresholds, lower: Array, upper: Array, seed: int) -> None:
+    deadline: by time.monotonic(), past which no further points are evaluated.
+    """
+
+    def __init__(self, copies: Copies, thresholds: Thresholds, box: tuple[Array, Array], seed: int, deadline: float) -> None:
         self.copies, self.thresholds = copies, thresholds
-        self.lower, self.upper = lower, upper
+        self.lower, self.upper = box
+        self.deadline = deadline
         self.random = np.random.default_rng(seed)
         self.best: Point | None = None
-        self.pool = np.empty((0, len(lower)))
+        self.pool = np.empty((0, len(self.lower)))
         self.fitness = np.empty(0)
         self.whole = copies.domain.integer
         self.idle = 0
@@ -77,8 +83,10 @@ class PointSearch:
 
     def look(self, raw: Array) -> None:
         """Evaluate raw points (N, V) of the box; the best enter the pool, and better ones than ever are decided exactly."""
-        step = max(1, EVALUATED // len(self.copies))
+        step = max(1, at_once(self.copies.network, EVALUATED) // len(self.copies))
         for start in range(0, len(raw), step):
+            if start and time.monotonic() > self.deadline:
+                return
             self._look(raw[start : start + step])
 
     def _look(self, raw: Array) -> None:

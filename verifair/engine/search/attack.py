@@ -18,6 +18,7 @@ from scipy.special import expit
 
 from encoders.bounds.twin import Twin
 from encoders.domain import Batched
+from encoders.evaluate import at_once
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
@@ -85,6 +86,8 @@ class Climb:
         none = np.empty(0, dtype=np.int64)
         self.best = Climbers(point=np.empty((0, len(twin.variables))), question=none, direction=none, score=np.empty(0))
         self.rounds = 0
+        self.points = at_once(twin.problem.network, POINTS)
+        self.climbers = max(CLIMBERS * self.points // POINTS, 2)
 
     def run(self, seconds: float, rounds: int = 1000) -> None:
         """Climb from random points, or go on where the last run has left off."""
@@ -136,10 +139,10 @@ class Climb:
 
     def random(self) -> Climbers:
         """Return the best of some thousand random legal pairs, by the objective and by the difference, in both directions."""
-        times = max(1, POINTS // len(self.start))
+        times = max(1, self.points // len(self.start))
         chosen = np.repeat(np.arange(len(self.start)), times)
-        if len(chosen) > POINTS:
-            chosen = self.rng.choice(len(self.start), POINTS, replace=False)
+        if len(chosen) > self.points:
+            chosen = self.rng.choice(len(self.start), self.points, replace=False)
         nodes = self.start.take(chosen)
         point = anywhere(self.twin, nodes, self.rng)
         legal = legal_pairs(self.twin, nodes.question, point)
@@ -149,7 +152,7 @@ class Climb:
         rise = self.values(question, point, direction + 1)[0]
         parts = []
         for towards, objective, apart in ((0, value, difference), (1, rise, -difference)):
-            index = np.unique(np.concatenate([np.argsort(-one)[:CLIMBERS] for one in (objective, apart)]))
+            index = np.unique(np.concatenate([np.argsort(-one)[: self.climbers] for one in (objective, apart)]))
             parts.append(self.of(question[index], point[index], direction[index] + towards))
         return Climbers.join(parts)
 
@@ -162,6 +165,8 @@ class Climb:
         while len(climbing) and time.monotonic() <= deadline:
             moved = climbing
             for v in self.rng.permutation(climbing.point.shape[1]):
+                if time.monotonic() > deadline:
+                    break
                 moved = self._moved(moved, int(v))
             better = moved.score > climbing.score
             done.append(climbing.take(np.flatnonzero(~better)))
@@ -204,7 +209,7 @@ class Climb:
             mine = np.flatnonzero((climbers.direction == direction) & np.isfinite(climbers.score))
             _, first = np.unique(np.column_stack([climbers.question[mine], climbers.point[mine]]), axis=0, return_index=True)
             mine = mine[first]
-            keep.append(mine[np.argsort(-climbers.score[mine], kind="stable")[: 2 * CLIMBERS]])
+            keep.append(mine[np.argsort(-climbers.score[mine], kind="stable")[: 2 * self.climbers]])
         return climbers.take(np.concatenate(keep))
 
     def kicked(self, climbers: Climbers) -> Climbers:

@@ -91,12 +91,10 @@ class _BranchAndBound:
         everything = roots(self.twin)
         # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
         guesses = GUESSES if time.monotonic() < self.deadline and not self.goal_rows.single.any() else 0
-        for _ in range(guesses):
-            alive = self.goals.still_open(everything)
-            for start in range(0, len(alive), STEP_BOXES):
-                if time.monotonic() > self.deadline:
-                    break
-                part = alive.take(slice(start, start + STEP_BOXES))
+        order = np.tile(np.arange(len(everything)), guesses)
+        for start in range(0, len(order), STEP_BOXES):
+            part = self.goals.still_open(everything.take(order[start : start + STEP_BOXES]))
+            if len(part) and time.monotonic() < self.deadline:
                 self.goals.look_at(part, anywhere(self.twin, part, rng))
         self.open.add(self.goals.still_open(everything))
 

@@ -1,0 +1,69 @@
+"""What one query costs in a process that runs already: queries so easy that all there is to pay is the floor.
+
+`verify`: a fairness query about a small box of a network that is loaded. `VNN-LIB`: a query of `verifair export` for the same box:
+reading the file, reading the network (a new one each time, as a server of files would), and deciding. Median of CPU milliseconds.
+
+    python -m benchmarks.run floor --rounds 20       a shorter run
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from benchmarks.shared import measured
+from encoders.onnx.reader import read_onnx
+from encoders.vnnlib.reader import read_vnnlib
+from solvers.outcome import Budget
+from verifair import datasets
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.verdict import Verdict
+from verifair.engine.verify import verify
+from verifair.interop.decide import QueryAnswer, decide, networks_of
+from verifair.interop.export import export
+
+
+def run(folder: Path, *, rounds: int = 100) -> pd.DataFrame:
+    with tempfile.TemporaryDirectory() as made, threadpool_limits(limits=1):
+        return measured("Floor: CPU milliseconds of one query", _lines(Path(made), rounds), folder)
+
+
+def _lines(folder: Path, rounds: int) -> Iterator[dict[str, Any]]:
+    for name, opened in (("german", "duration"), ("adult", "age")):
+        shipped, path = datasets.load(name), datasets.network_path(name)
+        network, schema = read_onnx(path), shipped.schema
+        for row in (0, 1):
+            raw = schema.raw(shipped.test)[row]
+            words = {one.name: one.word(value) for one, value in zip(schema.features, raw, strict=True) if one.name != "sex"}
+            value = int(raw[schema.index(opened)])
+            words[opened] = (value, value + 5)
+            query = IndividualFairness(network=network, schema=schema, protected=["sex"], box=words)
+            export(query, folder / f"{name} {row}", relaxed=True)
+            file = next(iter(sorted((folder / f"{name} {row}").glob("2.0/vnnlib/*.vnnlib"))), None)
+            yield {"query": f"{name}, row {row}", "what": "verify", **_median(partial(verify, query), rounds)}
+            if file is not None:
+                yield {"query": f"{name}, row {row}", "what": "VNN-LIB", **_median(partial(_read_and_decide, file, path), rounds)}
+
+
+def _read_and_decide(file: Path, network: Path) -> QueryAnswer:
+    asked = read_vnnlib(file)
+    networks = networks_of(asked, {one.name: network for one in asked.networks if one.equal_to is None})
+    return decide(asked, networks, budget=Budget(seconds=10))
+
+
+def _median(ask: Callable[[], Verdict | QueryAnswer], rounds: int) -> dict[str, Any]:
+    answer, spent = ask(), []
+    for _ in range(rounds):
+        started = time.process_time()
+        ask()
+        spent.append(1000 * (time.process_time() - started))
+    said = answer.status if isinstance(answer, Verdict) else answer.answer
+    return {"answer": said.value, "median ms": statistics.median(spent), "most ms": max(spent)}
