@@ -29,10 +29,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed, first_layer, next_layer
-from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import TIE, LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
+from encoders.curves import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Booleans, Integers
 
@@ -59,7 +61,7 @@ class RegionBound:
 
 
 class RegionBounds:
-    """Regions of a twin's questions (B,), or of its only one; its hidden layers are piecewise linear.
+    """Regions of a twin's questions (B,), or of its only one. Signs and multipliers are for piecewise-linear layers.
 
     intervals: bounds of all layers over boxes without signs, for the looser bounds that these give without substitution.
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
@@ -81,6 +83,7 @@ class RegionBounds:
             tuple(signs[:, start + copy : end + copy] for signs in (regions.active, regions.inactive) for copy in (0, widths[-1]))
             for start, end in pairwise(widths.tolist())
         ]
+        self._curves: dict[int, tuple[Lines, Lines, Lines]] = {}
         self.layers: list[LayerBounds] = [] if intervals is None else intervals
         for k in range(len(self.layers), twin.depth + 1):
             if k:
@@ -109,8 +112,13 @@ class RegionBounds:
         )
 
     def _substituted(self, bounds: LayerBounds, k: int) -> LayerBounds:
-        """Return the bounds of hidden layer k, those of neurons that bend in either copy tightened by backward substitution."""
-        box, neuron = np.nonzero(_bends(bounds) & (self.twin.hidden[k].slope < 1))
+        """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
+        substitution."""
+        layer = self.twin.hidden[k]
+        if isinstance(layer, SmoothLayer):
+            box, neuron = np.nonzero((_bends(bounds) & (layer.bend < 1)) | layer.smooth)
+        else:
+            box, neuron = np.nonzero(_bends(bounds) & (layer.slope < 1))
         if not len(box):
             return bounds
         weight, bias = self.twin.weights[k][neuron], self.twin.biases[k][neuron]
@@ -138,19 +146,45 @@ class RegionBounds:
     def _least_of(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int) -> Array:
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
-            slope, rest = twin.hidden[k].slope, 1 - twin.hidden[k].slope
             error = error + self._rounding(k, np.abs(p) + np.abs(q), box)
-            bounds = self.layers[k].take(box)
             if k == 0:
-                shift = np.broadcast_to(self._of(twin.shift, box), p.shape)
-                line, offset, _ = hinge(rest * p, rest * q, shift, bounds)
-                line, total = line + slope * (p + q), total + (offset - slope * q * shift).sum(axis=1)
+                line, offset = self._first_lines(p, q, box)
+                total = total + offset.sum(axis=1)
                 return self._at_inputs(line @ twin.weights[0], line, total - room * error, box, self._within_radius)
-            alpha, beta, offset = standard(bounds, rest * p, rest * q)
-            alpha, beta = alpha + slope * p, beta + slope * q
+            alpha, beta, offset = self._standard(k, p, q, box)
             total = total + offset.sum(axis=1) + (alpha + beta) @ twin.biases[k]
             p, q = alpha @ twin.weights[k], beta @ twin.weights[k]
         raise AssertionError("a substitution ends at the first layer")
+
+    def _first_lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array]:
+        """Return slope and constant (N, n) of lines in a under p y + q y' of the first layer."""
+        layer = self.twin.hidden[0]
+        if isinstance(layer, SmoothLayer):
+            line, offset, _ = self._pairs.under(p, q, box)
+            return line, offset
+        slope, rest, shift = layer.slope, 1 - layer.slope, np.broadcast_to(self._of(self.twin.shift, box), p.shape)
+        line, offset, _ = hinge(rest * p, rest * q, shift, self.layers[0].take(box))
+        return line + slope * (p + q), offset - slope * q * shift
+
+    @cached_property
+    def _pairs(self) -> PairLines:
+        layer = self.twin.hidden[0]
+        assert isinstance(layer, SmoothLayer)
+        shift = np.broadcast_to(self._of(self.twin.shift, np.arange(len(self.question))), self.layers[0].lower.shape)
+        return PairLines.of(layer, shift, self.layers[0])
+
+    def _standard(self, k: int, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
+        """Return alpha, beta, c (N, n) with  p y + q y' >= alpha a + beta a' + c  in hidden layer k, by the standard relaxation."""
+        layer, bounds = self.twin.hidden[k], self.layers[k].take(box)
+        if isinstance(layer, SmoothLayer):
+            if k not in self._curves:
+                own = self.layers[k]
+                copies = copy_lines(layer, own.lower, own.upper), copy_lines(layer, own.lower_prime, own.upper_prime)
+                self._curves[k] = *copies, difference_lines(layer, own)
+            one, two, apart = (lines.take(box) for lines in self._curves[k])
+            return best_way(p, q, one, two, apart, bounds)
+        alpha, beta, offset = standard(bounds, (1 - layer.slope) * p, (1 - layer.slope) * q)
+        return alpha + layer.slope * p, beta + layer.slope * q, offset
 
     def _at_inputs(self, slope: Array, line: Array, total: Array, box: Integers, least: LeastInput) -> Array:
         """Return the least (N,) of line . a + total over the inputs, a the first layer's pre-activations of copy x, and line . a =
@@ -273,14 +307,6 @@ def _lone(p: Array, low: Array, high: Array) -> Array:
     return p * np.where(p >= 0, lines.low_slope, lines.up_slope)
 
 
-def _under(c: Array, lines: Lines) -> tuple[Array, Array]:
-    """Return slope and constant of a line under c times what lies between lines."""
-    lower = c >= 0
-    return (
-        c * np.where(lower, lines.low_slope, lines.up_slope), c * np.where(lower, lines.low_constant, lines.up_constant),
-    )
-
-
 def standard(bounds: LayerBounds, p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Return alpha, beta, c (N, n) with  p relu(a) + q relu(a') >= alpha a + beta a' + c  neuron by neuron.
 
@@ -291,14 +317,21 @@ def standard(bounds: LayerBounds, p: Array, q: Array) -> tuple[Array, Array, Arr
     at = np.nonzero(_bends(bounds) & ((p != 0) | (q != 0)))
     p, q, bounds = p[at], q[at], bounds.take_at(at)
     one, two = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
-    apart = relu_difference_lines(bounds)  # of relu(a) - relu(a') in Delta = a - a'
-    (a1, c1), (b1, d1) = _under(p, one), _under(q, two)
-    (a2, c2), (t2, d2) = _under(p + q, one), _under(-q, apart)
-    (b3, c3), (t3, d3) = _under(p + q, two), _under(p, apart)
+    alpha[at], beta[at], constant[at] = best_way(p, q, one, two, relu_difference_lines(bounds), bounds)
+    return alpha, beta, constant
+
+
+def best_way(p: Array, q: Array, one: Lines, two: Lines, apart: Lines, bounds: LayerBounds) -> tuple[Array, Array, Array]:
+    """Return alpha, beta, c with  p y + q y' >= alpha a + beta a' + c, from lines around y, y' and y - y' (in a - a')."""
+    (a1, c1), (b1, d1) = one.times(p), two.times(q)
+    (a2, c2), (t2, d2) = one.times(p + q), apart.times(-q)
+    (b3, c3), (t3, d3) = two.times(p + q), apart.times(p)
     ways = np.stack([[a1, b1, c1 + d1], [a2 + t2, -t2, c2 + d2], [t3, b3 - t3, c3 + d3]])
     middle, middle_prime = (bounds.lower + bounds.upper) / 2, (bounds.lower_prime + bounds.upper_prime) / 2
-    best = (ways[:, 0] * middle + ways[:, 1] * middle_prime + ways[:, 2]).argmax(axis=0)
-    alpha[at], beta[at], constant[at] = ways[best, :, np.arange(len(best))].T
+    terms = np.stack([ways[:, 0] * middle, ways[:, 1] * middle_prime, ways[:, 2]])
+    value, size = terms.sum(axis=0), np.abs(terms).sum(axis=0).max(axis=0)
+    best = (value >= value.max(axis=0) - TIE * size).argmax(axis=0)
+    alpha, beta, constant = np.take_along_axis(ways, best[None, None], axis=0)[0]
     return alpha, beta, constant
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 import verifair as vf
 from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
+from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
+from encoders.domain import Regions
 from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
 from verifair.checker.kernel.bounds import TwinBounds
@@ -62,6 +64,26 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
             bounds = TwinBounds(problem.network, *ends[0], *ends[1], close=close)
             out += [bounds.lower(p, q, box, layer=len(problem.network.layers) - 1)[0], bounds.least(p, q, box)]
     return [one.reshape(len(batch), len(rows)) for one in out]
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@settings(max_examples=25)
+@given(seed=seeds, style=st.sampled_from(("plain", "sparse", "duplicate", "tiny", "constant", "integer")))
+def test_a_row_that_regions_prove_is_proved_by_the_checker(mix: str, seed: int, style: str) -> None:
+    """Both compute the standard relaxation: the search with room for rounding, so that the checker's one bound is no worse."""
+    problem = smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP))
+    twin, batch = Twin.of(problem).with_room(), problem.batch
+    question, shape = np.arange(len(batch)), (len(batch), len(problem.rows))
+    box, row = (one.ravel() for one in np.indices(shape))
+    free = np.zeros((len(batch), 2 * sum(problem.network.hidden)), dtype=bool)
+    regions = Regions(lower=batch.lower, upper=batch.upper, active=free, inactive=free)
+    low, high = twin.local.box(batch.lower[:, twin.variables], batch.upper[:, twin.variables])
+    size = 1e-8 * (np.abs(problem.rows).sum(axis=1) * twin.magnitude[-1])
+    linear = checker_bounds(problem)[::2]
+    for theirs, intervals in zip(linear, (interval_bounds(twin, question, low, high), None), strict=True):
+        found = RegionBounds(twin, regions, question, intervals).rows(box, problem.rows[row], problem.constants[row]).reshape(shape)
+        assert (theirs + problem.constants >= found - size).all()
+        assert (theirs + problem.constants <= found + size + 1e-80).all()
 
 
 @pytest.mark.parametrize("mix", MIXES)

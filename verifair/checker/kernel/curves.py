@@ -299,7 +299,9 @@ def best_plane(
     (m4, c4), (d4, e4) = two.times(p + q), apart.times(-p)  # = (p + q) y' - p (y' - y)
     alpha, beta = np.stack([m1, m3 - d3, -d4]), np.stack([m2, d3, m4 + d4])
     offset = np.stack([c1 + c2, c3 + e3, c4 + e4])
-    best = (alpha * centre[0] + beta * centre[1] + offset).argmax(axis=0)[None]
+    terms = np.stack([alpha * centre[0], beta * centre[1], offset])
+    value, size = terms.sum(axis=0), np.abs(terms).sum(axis=0).max(axis=0)
+    best = (value >= value.max(axis=0) - TIE * size).argmax(axis=0)[None]
     alpha, beta, offset = (np.take_along_axis(form, best, axis=0)[0] for form in (alpha, beta, offset))
     return alpha, beta, offset
 
