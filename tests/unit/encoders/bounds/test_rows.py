@@ -148,7 +148,8 @@ def test_mixtures_are_rounded_down_where_everything_cancels() -> None:
     """Half of 1e16 (x + 1/3) and half of its negative: 0, and yet not provable at that size."""
     slope = np.array([[[1e16], [-1e16]]])
     bounds = GoalBounds(
-        lower=np.full((1, 2), -np.inf), slope=slope, base=np.array([[1e16 / 3, -1e16 / 3 + 2.0]]), score=np.zeros((1, 1))
+        lower=np.full((1, 2), -np.inf), slope=slope, base=np.array([[1e16 / 3, -1e16 / 3 + 2.0]]), error=np.zeros((1, 2)),
+        score=np.zeros((1, 1)),
     )
     low = mixed_goals(bounds, np.ones((1, 1)), MIXTURES[2])
     assert (low < 0).all()
