@@ -27,6 +27,7 @@ from solvers.outcome import Budget
 from verifair.checker.tree import PhaseTree, Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
+from verifair.engine.search.neuron_lp import seconds_a_region
 from verifair.engine.search.subdivision import subdivide
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
@@ -190,7 +191,9 @@ class _GapSearch:
         return time.monotonic()
 
     def _worst(self) -> tuple[int, int] | None:
-        """Return the question and direction with the largest bound that neuron branching can lower."""
+        """Return the question and direction with the largest bound that neuron branching can lower in the time that is left."""
+        if self.end - time.monotonic() < seconds_a_region(self.inputs.problem.network):
+            return None
         bounds = self._bounds()
         for at, one in self.phases.items():
             if one.finished:

@@ -21,7 +21,7 @@ from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Regions
 from encoders.evaluate import exact_goals
-from encoders.network import Array, Booleans
+from encoders.network import Array, Booleans, Network
 from encoders.problem import TwinProblem
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
@@ -33,6 +33,12 @@ FEW = 6
 """Boxes of up to 2^FEW points are split by inputs alone."""
 ROUNDINGS = 32
 """Random roundings of an LP's point that are tried as witnesses."""
+
+
+def seconds_a_region(network: Network) -> float:
+    """Return about what one region takes: its bounds go back from every neuron through all the weights below it."""
+    below = np.cumsum([layer.weight.size for layer in network.layers])
+    return 2e-9 * float(sum(layer.weight.shape[0] * size for layer, size in zip(network.layers, below, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
