@@ -21,11 +21,12 @@ from encoders.bounds.relu import LayerBounds, hinge, relu_difference_lines, relu
 from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
+from encoders.domain import Batched
 from encoders.network import Array, Integers, Layer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GoalBounds:
+class GoalBounds(Batched):
     """lower: (B, S) rigorous lower bounds of the rows asked about.   slope: (B, S, d) of each bound in the network inputs.
 
     base: (B, S) with  row(x) >= base + slope . (x - middle)  throughout the box, rounding included.   error: (B, S) that rounding.

@@ -11,6 +11,7 @@ neuron (a, a' and a - a' from both sides):
     others: the best, at the middles of both intervals, of three ways to write p y + q y' that are bounded term by term,
         p y + q y',      (p + q) y - q (y - y'),      (p + q) y' + p (y - y')
     y >= floor a with floor 1 where u > -l and 0 elsewhere; y <= the chord; y - y' between its two lines
+    of choices that are equally good to within a share of 1e-9 (TIE) the first one: ties are common, as where u = u'
     the inputs lie anywhere in the network box; with multipliers, in one category of each one-hot block
 
 Whoever re-proves a leaf computes these bounds again in code of their own, so a search that leaves room for rounding is believed.

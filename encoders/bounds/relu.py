@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from encoders.domain import Batched
 from encoders.network import Array, Integers
 
 Interval = tuple[Array, Array]
@@ -17,7 +18,7 @@ them, so that whoever computes them in another order takes the same one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LayerBounds:
+class LayerBounds(Batched):
     """Bounds (B, n) on a, on a' and on Delta = a - a' of one layer, all outward-rounded."""
 
     lower: Array
@@ -32,9 +33,6 @@ class LayerBounds:
         return cls(
             lower=a[0], upper=a[1], lower_prime=a_prime[0], upper_prime=a_prime[1], delta_lower=delta[0], delta_upper=delta[1],
         )
-
-    def take(self, index: Any) -> LayerBounds:
-        return LayerBounds(**{name: getattr(self, name)[index] for name in self.__dataclass_fields__})
 
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
         """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
@@ -124,7 +122,7 @@ def relu_lines(lower: Array, upper: Array) -> Lines:
         slope = upper / (upper - lower)
     up_slope = np.where(active, 1.0, np.where(inactive, 0.0, slope))
     up_constant = np.where(active | inactive, 0.0, -slope * lower)
-    low_slope = np.where(active | (~inactive & (upper > -lower)), 1.0, 0.0)
+    low_slope = np.where(active | (~inactive & (upper + lower > TIE * (upper - lower))), 1.0, 0.0)
     return Lines(low_slope=low_slope, low_constant=np.zeros_like(low_slope), up_slope=up_slope, up_constant=up_constant)
 
 
@@ -169,14 +167,15 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
     points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
     values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)
-    middle = (low + high) / 2
+    middle, near = (low + high) / 2, TIE * (high - low)
     best, slope = np.full_like(low, np.inf), np.zeros_like(low)
+    tie = near * (np.abs(p) + np.abs(p_prime))
     for i, j in ((0, 3), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3)):
         width = points[j] - points[i]
-        over = (points[i] <= middle) & (middle <= points[j]) & (width > 0)
+        over = (points[i] <= middle + near) & (middle - near <= points[j]) & (width > 0)
         m = np.divide(values[j] - values[i], width, out=np.zeros_like(width), where=over)
         at = values[i] + m * (middle - points[i])
-        better = over & (at < best)
+        better = over & (at < best - tie)
         best, slope = np.where(better, at, best), np.where(better, m, slope)
     constant = (values - slope * points).min(axis=0)
     at_middle = p * np.maximum(middle, 0.0) + p_prime * np.maximum(middle - s, 0.0)

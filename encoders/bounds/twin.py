@@ -24,6 +24,9 @@ from encoders.problem import TwinProblem
 LEAST = 1e-90
 """Room for what underflows, in any order."""
 
+LEAST = 1e-90
+"""Room for what underflows, in any order."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Twin:

@@ -337,5 +337,5 @@ def _ceiling(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _relu_band(low: Array, high: Array) -> Band:
-    floor = (high > -low).astype(np.float64)  # 0 and 1 are both valid floors; this one leaves the smaller area
+    floor = (high + low > TIE * (high - low)).astype(np.float64)  # of both valid floors, 0 and 1, the one of smaller area
     return Band(under=(floor, np.zeros_like(low)), over=_ceiling(low, high))

@@ -22,6 +22,7 @@ from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Network, affine
 from encoders.probability import STEEPEST, GapGoal, exceeds, line_of
 from verifair.checker.kernel.bounds import LARGEST, Span, TwinBounds
+from verifair.checker.kernel.curves import TIE
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.leaves import Task
 from verifair.checker.tree import MAX_ROWS, PhaseTree, leaf_regions
@@ -341,7 +342,7 @@ def _default(p: Array, low: Array, high: Array) -> Array:
     ceiling."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ceiling = high / (high - low)
-    unstable = np.where(p >= 0, high > -low, ceiling)
+    unstable = np.where(p >= 0, high + low > TIE * (high - low), ceiling)
     return p * np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, unstable))
 
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.bounds.difference import interval_goals, linear_goals
+from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import (
     Nodes,
@@ -35,13 +35,16 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-from verifair.engine.search.open_goals import OPEN, BatchDecision, ChosenRows, GoalRows
+from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, ChosenRows, GoalRows
+from verifair.engine.search.standard import StandardRelaxation
 from verifair.engine.search.subdivision import Open, subdivide
 
 STEP_BOXES = 1024
 """Boxes evaluated and bounded by intervals at a time, which decide most of them ..."""
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
+ROOM = 15
+"""Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 EXTRA_CUTS = 16
 """Of a goal's boxes whose bound is positive, and not larger than the error of float32, so that the proof holds in float32 too."""
 SECONDS_A_WEIGHT = 1e-8
@@ -81,9 +84,12 @@ class _BranchAndBound:
     """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
 
     def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None, group: Integers | None) -> None:
-        self.problem, self.twin, self.goal_rows = problem, Twin.of(problem), GoalRows.of(problem)
+        twin = Twin.of(problem)
+        self.problem, self.goal_rows = problem, GoalRows.of(problem)
+        self.twin = twin.with_room() if problem.network.piecewise_linear else twin
+        self.standard = StandardRelaxation(self.twin)
         self.deadline, self.max_nodes = deadline, max_nodes
-        self.goals = BatchDecision(self.twin, self.goal_rows, group)
+        self.goals = BatchDecision(twin, self.goal_rows, group)
         self.trees = self.goals.trees
         self.open = Open(STEP_BOXES, self._needed)
 
@@ -156,55 +162,107 @@ class _BranchAndBound:
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        best, rule = self.goal_rows.best(rough), self.goals.rule
-        float32 = self.goals.surely(nodes, best, intervals, lambda error: self.goal_rows.best(rough - error * rule.size))
-        nodes, kept = self._close_by(nodes, best, self.problem.goals_met(self.problem.rows_met(rough)), float32)
+        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough), intervals)
         low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
-            for start in range(0, len(alike), LINEAR):
-                part = alike[start : start + LINEAR]
-                chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[part], margins[part])
-                narrow = [layer.take(kept[part]) for layer in intervals]
-                self._bound_linearly(nodes.take(part), low[part], high[part], narrow, chosen)
+            chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[alike], margins[alike])
+            narrow = [layer.take(kept[alike]) for layer in intervals]
+            self._bound_linearly(nodes.take(alike), low[alike], high[alike], narrow, chosen)
 
     def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
-        wanted = np.ones(chosen.constants.shape)
-        bounds = linear_goals(self.twin, nodes.question, (low, high), intervals, chosen.rows, chosen.constants, wanted)
-        radius, goals = (high - low) / 2, len(self.problem.goals)
-        lower, proved = chosen.best(bounds, radius, goals)
-        float32 = self.goals.surely(nodes, lower, intervals, lambda error: chosen.best(bounds, radius, goals, error)[0])
-        remaining, kept = self._close_by(nodes, lower, proved, float32)
-        if not len(remaining):
-            return
-        # The corners at which the bounds are least are the likeliest witnesses. All at once: an exact evaluation costs little more
-        # for many points than for one.
-        rows = bounds.slope.shape[1]
-        corners = [corner(self.twin, remaining, bounds.slope[kept][:, row]) for row in range(rows)]
-        self.goals.look_at(remaining.take(np.tile(np.arange(len(remaining)), rows)), np.concatenate(corners))
-        remaining, alive = self.goals.alive(remaining)
-        self._split(remaining, bounds.score[kept][alive])
+        rows, constants = self.goal_rows.rows[chosen.index], self.goal_rows.constants[chosen.index]
+        every, parts = np.ones(constants.shape), (slice(start, start + LINEAR) for start in range(0, len(nodes), LINEAR))
+        bounds = GoalBounds.join([
+            linear_goals(
+                self.twin, nodes.question[i], (low[i], high[i]), [one.take(i) for one in intervals], rows[i], constants[i], every[i]
+            )
+            for i in parts
+        ])
+        remaining, kept = self._close_by(nodes, self._provable(nodes, bounds, intervals, chosen, (high - low) / 2), intervals)
+        for start in range(0, len(remaining), LINEAR):  # the newest boxes are looked at next: few at a time, so that it goes deep
+            part = slice(start, start + LINEAR)
+            self._try_and_split(remaining.take(part), bounds.slope[kept[part]], bounds.score[kept[part]])
 
-    def _close_by(self, nodes: Nodes, lower: Array, proved: Booleans, float32: Booleans) -> tuple[Nodes, Integers]:
-        """Close goals that lower bounds (N, G) of their best rows have proved; returns the nodes with goals left open and their
-        positions.
+    def _try_and_split(self, nodes: Nodes, slope: Array, score: Array) -> None:
+        """Look at the corners at which the bounds of rows, of slopes (N, S, d), are least: the likeliest witnesses. Split the rest.
 
-        float32: (N, G) goals that hold in float32. Where that is asked for, others stay open, unless it is out of reach; where it
-        is not, those stay open that a few more cuts may show to hold.
+        All corners at once: an exact evaluation costs little more for many points than for one.
         """
+        corners = [corner(self.twin, nodes, slope[:, row]) for row in range(slope.shape[1])]
+        self.goals.look_at(nodes.take(np.tile(np.arange(len(nodes)), len(corners))), np.concatenate(corners))
+        nodes, alive = self.goals.alive(nodes)
+        self._split(nodes, score[alive])
+
+    def _provable(
+        self, nodes: Nodes, bounds: GoalBounds, intervals: list[LayerBounds], chosen: ChosenRows, radius: Array
+    ) -> BestRows:
+        """Return what is nearest to closing each goal by linear bounds, with its bound by the standard relaxation if it may do so:
+        the best row, else the best mixture of rows, whose lines can lie higher than every single one's.
+
+        Of networks with one hidden layer at most the linear bounds of rows are that relaxation. Smooth ones are closed by lines.
+        """
+        best, rule = self.goal_rows.best(bounds.lower, chosen), self.goal_rows
+        self._note_roots(nodes, best.lower)
+        if self.twin.depth < 2 and self.problem.network.piecewise_linear:
+            room = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
+            found = rule.best(bounds.lower - room, chosen)
+        else:
+            box, goal = np.nonzero(nodes.open & best.proved)
+            lower = np.full(best.lower.shape, -np.inf)
+            linear = best.lower[box, goal]
+            lower[box, goal] = self._standard(nodes, intervals, box, (best.rows[box, goal], best.weights[box, goal], linear))
+            found = rule.decided(best.rows[:, :, 0], lower)
+        for g in np.flatnonzero(np.bincount(chosen.goal) > 1):
+            box = np.flatnonzero(nodes.open[:, g] & ~found.proved[:, g])
+            rows, weights, linear = rule.mixed(bounds.take(box), radius[box], replace(chosen, index=chosen.index[box]), int(g))
+            may = linear > 0
+            at, rows, weights = box[may], rows[may], weights[may]
+            lower = self._standard(nodes, intervals, at, (rows, weights, linear[may]))
+            found.rows[at, g], found.weights[at, g], found.lower[at, g] = rows, weights, lower
+            found.size[at, g], found.proved[at, g] = (weights * rule.size[rows]).sum(axis=1), lower > 0
+        return found
+
+    def _standard(
+        self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, combined: tuple[Integers, Array, Array]
+    ) -> Array:
+        """Return lower bounds (N,) of combinations of rows over the boxes `box` (N,): rows (N, 3), weights (N, 3), and the lower
+        bounds (N,) that lines show."""
+        (rows, weights, linear), rule = combined, self.goal_rows
+        if not self.problem.network.piecewise_linear:
+            return linear
+        float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
+        enough = np.where(linear > float32, float32, 0.0)
+        row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
+        return self.standard.lower(nodes, intervals, box, row, constant, enough)
+
+    def _note_roots(self, nodes: Nodes, lower: Array) -> None:
+        """Remember lower bounds (N, G) of whole questions."""
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
-        closed = nodes.open & proved
+
+    def _close_by(self, nodes: Nodes, best: BestRows, intervals: list[LayerBounds]) -> tuple[Nodes, Integers]:
+        """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
+
+        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
+        stay open that a few more cuts may show to hold.
+        """
+        self._note_roots(nodes, best.lower)
+        float32 = self.goals.surely(nodes, best, intervals)
+        closed = nodes.open & best.proved
         short = closed & ~float32 & self.goals.float32[nodes.question]
         if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
             spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
-            short &= (lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
+            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
             np.add.at(self.goals.extra_cuts, nodes.question, short)
         closed &= ~short
         index, goal = np.nonzero(closed)
+        lower, ids = best.lower[index, goal], nodes.ids[index]
         # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
-        bound = np.where(self.goal_rows.single[goal], lower[index, goal], 0.0)
-        self.goals.close(nodes.ids[index], nodes.question[index], goal, bound, lower[index, goal], float32[index, goal])
+        bound = np.where(self.goal_rows.single[goal], lower, 0.0)
+        self.goals.close(ids, nodes.question[index], goal, bound, lower, float32[index, goal])
+        named, rows, weights = self.goal_rows.named(best, index, goal)
+        self.trees.name(ids[named], goal[named], rows, weights)
         left = nodes.open & ~closed
         kept = np.flatnonzero(left.any(axis=1))
         return replace(nodes.take(kept), open=left[kept]), kept

@@ -7,7 +7,7 @@ together costs nothing and mostly suffices; where it does not, E over the box it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,27 +48,25 @@ class Float32Rule:
             widest = float(error.within(low.min(axis=0)[None], high.max(axis=0)[None])[0])
         return cls(twin=twin, size=np.abs(problem.rows).sum(axis=1), error=error, widest=widest)
 
-    def surely(
-        self, nodes: Nodes, best: Array, bounds: Sequence[LayerBounds], surplus: Callable[[Array], Array]
-    ) -> Booleans:
-        """Return which open goals (N, G) hold in float32 throughout, of those that lower bounds `best` (N, G) may close.
+    def surely(self, nodes: Nodes, lower: Array, size: Array, bounds: Sequence[LayerBounds]) -> Booleans:
+        """Return which open goals (N, G) hold in float32 throughout, of those that rows with lower bounds (N, G) close.
 
-        surplus: the goals' best bounds (N, G) beyond their rows' errors, from errors (N, 1) of the margin.
+        size: (N, G) |p| + |q| of those rows.
         """
-        closing = nodes.open & (best >= 0)
+        closing = nodes.open & (lower >= 0)
         if self.error is None or not closing.any():
-            return np.zeros(best.shape, dtype=bool)
+            return np.zeros(lower.shape, dtype=bool)
         error = np.full((len(nodes), 1), self.widest)
         with np.errstate(invalid="ignore"):  # of an infinite error, which nothing exceeds
-            found = closing & (surplus(error) > 0)
+            found = closing & (lower > size * error)
             short = np.flatnonzero((closing & ~found).any(axis=1))
             if len(short):
                 part = nodes.take(short)
-                lower, upper = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
-                low, high = copies(self.twin.problem, part.question, lower, upper)
+                ends = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
+                low, high = copies(self.twin.problem, part.question, *ends)
                 inputs = np.maximum(np.abs(low), np.abs(high))
                 error[short, 0] = np.minimum(self.error.below(inputs, [one.take(short) for one in bounds]), self.widest)
-                found = closing & (surplus(error) > 0)
+                found = closing & (lower > size * error)
         return np.asarray(found)
 
     def at(self, question: Integers, point: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -82,7 +82,7 @@ class BatchDecision:
         margins (N, 2)."""
         margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
         values = margins @ self.problem.rows.T + self.problem.constants
-        best = self.goal_rows.best(values)
+        best = self.goal_rows.largest(values)
         legal = legal_pairs(self.twin, nodes.question, point)
         if self.problem.float32:
             self._note_short(nodes.take(legal), margins[legal], point[legal])
@@ -101,24 +101,22 @@ class BatchDecision:
         """Give up float32 for goals whose rows come within the error at a legal point: no box around it will hold in float32."""
         values = margins @ self.problem.rows.T + self.problem.constants
         wanted = nodes.open & self.float32[nodes.question]
-        near = np.flatnonzero((wanted & (self.goal_rows.best(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
+        near = np.flatnonzero((wanted & (self.goal_rows.largest(values - self.rule.widest * self.rule.size) <= 0)).any(axis=1))
         if len(near):
             error = self.rule.at(nodes.question[near], point[near])
-            best = self.goal_rows.best(values[near] - error[:, None] * self.rule.size) + self.noise[nodes.question[near], None]
+            best = self.goal_rows.largest(values[near] - error[:, None] * self.rule.size) + self.noise[nodes.question[near], None]
             index, goal = np.nonzero(wanted[near] & (best < 0))
             self.float32[nodes.question[near[index]], goal] = False
 
-    def surely(
-        self, nodes: Nodes, best: Array, bounds: Sequence[LayerBounds], surplus: Callable[[Array], Array]
-    ) -> Booleans:
+    def surely(self, nodes: Nodes, best: BestRows, bounds: Sequence[LayerBounds]) -> Booleans:
         """Return what `Float32Rule.surely` says of the goals that may still hold in float32."""
         wanted = nodes.open & self.float32[nodes.question]
-        return self.rule.surely(replace(nodes, open=wanted), best, bounds, surplus)
+        return self.rule.surely(replace(nodes, open=wanted), best.lower, best.size, bounds)
 
     def surely_at(self, question: Integers, point: Array, margins: Array) -> Booleans:
         """Return which goals (N, G) hold in float32 at points with these margins (N, 2)."""
         values = margins @ self.problem.rows.T + self.problem.constants - self.noise[question, None]
-        return np.asarray(self.goal_rows.best(values - self.rule.at(question, point)[:, None] * self.rule.size) > 0)
+        return np.asarray(self.goal_rows.largest(values - self.rule.at(question, point)[:, None] * self.rule.size) > 0)
 
     def confirm(self, question: Integers, point: Array) -> tuple[Booleans, Array, Array]:
         """Return which goals (N, G) are met at raw legal points of different questions; those that surely fail become VIOLATED (of
@@ -133,7 +131,7 @@ class BatchDecision:
         self.pending[question[index], goal] = 0
         if self.grouped:
             self.refuted[self.group[question[index]]] = True
-        values = self.goal_rows.best(margins @ self.problem.rows.T + self.problem.constants)
+        values = self.goal_rows.largest(margins @ self.problem.rows.T + self.problem.constants)
         return met, values - self.noise[question, None], margins
 
     def close(
@@ -187,83 +185,121 @@ class BatchDecision:
 
 
 FEW = 3
-"""Goals of up to so many rows have all of them bounded; of more, the likeliest ones are chosen box by box."""
-PICKED = 2
+"""Goals of up to so many rows have all of them bounded, by the checker as well; of more, the likeliest ones are chosen box by box,
+and a proof names those that closed the box."""
+
 MIXTURES = {
-    1: np.empty((0, 1)),
-    2: np.array([[0.5, 0.5], [0.25, 0.75], [0.75, 0.25]]),
+    2: np.array([[0.5, 0.5, 0], [0.25, 0.75, 0], [0.75, 0.25, 0]]),
     3: np.array([[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5], [0.25, 0, 0.75], [0, 0.25, 0.75], [0.25, 0.25, 0.5]]),
 }
 """Convex combinations of a goal's rows that are bounded as well, by their number: they cost next to nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class BestRows:
+    """What is nearest to closing each goal: rows (N, G, 3) of the problem and their weights (N, G, 3), mostly one row alone.
+
+    lower: (N, G) the bound of what the weights make of them, -inf where nothing was bounded.   size: (N, G) their |p| + |q|.
+    proved: (N, G) whether the bound closes the goal.
+    """
+
+    rows: Integers
+    weights: Array
+    lower: Array
+    size: Array
+    proved: Booleans
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ChosenRows:
-    """Rows (B, S, 2), constants and strictness (B, S) for a batch of boxes; goal: (S,) that each row belongs to."""
+    """Rows of a problem for a batch of boxes: their positions (B, S), and the goal (S,) that each belongs to."""
 
-    rows: Array
-    constants: Array
-    strict: Booleans
+    index: Integers
     goal: Integers
-
-    def best(self, bounds: GoalBounds, radius: Array, goals: int, error: Array | None = None) -> tuple[Array, Booleans]:
-        """Return lower bounds (B, G) of each goal's best row from those chosen, single or mixed, -inf for goals without any; and
-        which goals (B, G) they prove.
-
-        error: (B, 1) of the margins, which rows are to exceed: what they do so by is returned.
-        """
-        needed = np.zeros(self.constants.shape) if error is None else error * np.abs(self.rows).sum(axis=2)
-        out = np.full((len(radius), goals), -np.inf)
-        proved = np.zeros(out.shape, dtype=bool)
-        for goal in np.unique(self.goal):
-            mine = np.flatnonzero(self.goal == goal)
-            part = GoalBounds(
-                lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine],
-                error=bounds.error[:, mine], score=bounds.score,
-            )
-            weights = np.concatenate([np.eye(len(mine)), MIXTURES[len(mine)]])
-            lower = np.concatenate([part.lower, mixed_goals(part, radius, MIXTURES[len(mine)])], axis=1)
-            strict = (~self.strict[:, mine]).astype(float) @ weights.T == 0  # see `Goal`: one row that is not is enough
-            proved[:, goal] = np.where(strict, lower > 0, lower >= 0).any(axis=1)
-            out[:, goal] = (lower - needed[:, mine] @ weights.T).max(axis=1)
-        return out, proved
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalRows:
-    """The rows of a problem's goals: first: (G,) position of each goal's first row; single: (G,) goals of one row."""
+    """The rows (R, 2) of a problem's goals, constants and strictness (R,), and sizes (R,) |p| + |q|.
 
-    problem: TwinProblem
+    first: (G,) position of each goal's first row.   single, many: (G,) goals of one row, of more than FEW.
+    """
+
+    rows: Array
+    constants: Array
+    strict: Booleans
+    size: Array
+    every: ChosenRows
     first: Integers
     single: Booleans
+    many: Booleans
 
     @classmethod
     def of(cls, problem: TwinProblem) -> GoalRows:
-        first = np.searchsorted(problem.goal_of, np.arange(len(problem.goals)))
-        return cls(problem=problem, first=first, single=np.array([len(goal.rows) == 1 for goal in problem.goals]))
+        count = np.array([len(goal.rows) for goal in problem.goals])
+        return cls(
+            rows=problem.rows, constants=problem.constants, strict=problem.strict, size=np.abs(problem.rows).sum(axis=1),
+            every=ChosenRows(index=np.arange(len(problem.rows))[None], goal=problem.goal_of), first=np.cumsum(count) - count,
+            single=count == 1, many=count > FEW,
+        )
 
-    def best(self, values: Array) -> Array:
-        """Return (B, G) the best row of each goal, from values or bounds (B, R)."""
+    def largest(self, values: Array) -> Array:
+        """Return (B, G) the largest row of each goal, from values or bounds (B, R)."""
         return np.maximum.reduceat(values, self.first, axis=1)
 
+    def best(self, lower: Array, chosen: ChosenRows | None = None) -> BestRows:
+        """Return the rows whose lower bounds (B, S) are largest for their size: of all rows, or of those chosen.
+
+        One row closes a goal, since a proof is one row's bound; and of all rows this one has most to spare of float32's rounding.
+        """
+        chosen = chosen or self.every
+        index = np.broadcast_to(chosen.index, lower.shape)
+        row = np.full((len(lower), len(self.first)), -1)
+        least = np.full(row.shape, -np.inf)
+        for goal in np.unique(chosen.goal):
+            mine = np.flatnonzero(chosen.goal == goal)
+            at = (lower[:, mine] / self.size[index[:, mine]]).argmax(axis=1) if len(mine) > 1 else 0
+            row[:, goal], least[:, goal] = (one[np.arange(len(lower)), mine[at]] for one in (index, lower))
+        return self.decided(row, least)
+
+    def decided(self, row: Integers, lower: Array) -> BestRows:
+        """Return what lower bounds (B, G) of rows (B, G) prove."""
+        rows, weights = np.repeat(row[:, :, None], 3, axis=2), np.zeros((*row.shape, 3))
+        weights[:, :, 0] = 1.0
+        proved = np.where(self.strict[row], lower > 0, lower >= 0)
+        return BestRows(rows=rows, weights=weights, lower=lower, size=self.size[row], proved=proved)
+
+    def mixed(self, bounds: GoalBounds, radius: Array, chosen: ChosenRows, goal: int) -> tuple[Integers, Array, Array]:
+        """Return the rows (B, 3) of a goal and the weights (B, 3) of their best mixture, with its lower bound (B,)."""
+        mine = np.flatnonzero(chosen.goal == goal)
+        part = replace(bounds, lower=bounds.lower[:, mine], slope=bounds.slope[:, mine], base=bounds.base[:, mine])
+        mixtures, rows = MIXTURES[len(mine)], chosen.index[:, np.resize(mine, 3)]
+        lower = mixed_goals(part, radius, mixtures[:, : len(mine)])
+        best = (lower / (self.size[rows] @ mixtures.T)).argmax(axis=1)
+        return rows, mixtures[best], lower[np.arange(len(best)), best]
+
+    def named(self, best: BestRows, index: Integers, goal: Integers) -> tuple[Booleans, Integers, Array]:
+        """Return which goals (N,) at positions `index` a proof names rows of, those of many rows and those closed by a mixture, and
+        their rows (M, 3), counted within the goal, with weights (M, 3)."""
+        named = self.many[goal] | (best.weights[index, goal, 0] < 1)
+        at = index[named], goal[named]
+        return named, best.rows[at] - self.first[at[1]][:, None], best.weights[at]
+
     def choose(self, goals: Integers, rough: Array, margins: Array) -> ChosenRows:
-        """GoalRows for the given goals, from interval bounds (B, R) of all rows and the margins (B, 2) at the boxes' centres.
+        """Return rows of the given goals, from interval bounds (B, R) of all rows and the margins (B, 2) at the boxes' centres.
 
         Of many rows: the one that the intervals come closest to proving, and the one that lies farthest from the centre.
         """
-        problem, rows, constants = self.problem, self.problem.rows, self.problem.constants
         index, owner = [], []
         for goal in goals:
-            mine = np.flatnonzero(problem.goal_of == goal)
-            if len(mine) <= FEW:
-                picks = np.broadcast_to(mine, (len(rough), len(mine)))
+            mine = np.flatnonzero(self.every.goal == goal)
+            if self.many[goal]:
+                at_centre = margins @ self.rows[mine].T + self.constants[mine]
+                picks = np.stack(
+                    [mine[(values / self.size[mine]).argmax(axis=1)] for values in (rough[:, mine], at_centre)], axis=1
+                )
             else:
-                norm = np.abs(rows[mine]).sum(axis=1)
-                at_centre = margins @ rows[mine].T + constants[mine]
-                picks = np.stack([mine[(values / norm).argmax(axis=1)] for values in (rough[:, mine], at_centre)], axis=1)
+                picks = np.broadcast_to(mine, (len(rough), len(mine)))
             index.append(picks)
             owner += [goal] * picks.shape[1]
-        chosen = np.concatenate(index, axis=1)
-        return ChosenRows(
-            rows=rows[chosen], constants=constants[chosen], strict=problem.strict[chosen], goal=np.array(owner)
-        )
+        return ChosenRows(index=np.concatenate(index, axis=1), goal=np.array(owner))

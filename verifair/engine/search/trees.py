@@ -64,15 +64,24 @@ def _longer(one: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
 
 
 class ProofTrees(Trees):
-    """The proof trees of Q questions with G goals each: which nodes close which goals, and with which bounds."""
+    """The proof trees of Q questions with G goals each: which nodes close which goals, by which bounds and which rows.
+
+    weights: by (node, goal) the rows of the goal that close it and their weights, where a proof names them.
+    """
 
     def __init__(self, roots: int, goals: int) -> None:
         super().__init__(roots, bound=np.full((roots, goals), np.nan), closed=np.zeros((roots, goals), dtype=bool))
+        self.weights: dict[tuple[int, int], tuple[Integers, Array]] = {}
 
     def close(self, nodes: Integers, goals: Integers, bound: Array) -> None:
         """Record that `goals` hold throughout `nodes` by these lower bounds (NaN: exact evaluation of a single point)."""
         self.known["closed"][nodes, goals] = True
         self.known["bound"][nodes, goals] = bound
+
+    def name(self, nodes: Integers, goals: Integers, rows: Integers, weights: Array) -> None:
+        """Record what closes goals (N,) at nodes (N,): rows (N, K) of theirs, counted within the goal, with weights (N, K)."""
+        for at, row, weight in zip(zip(nodes.tolist(), goals.tolist(), strict=True), rows, weights, strict=True):
+            self.weights[at] = row[weight > 0], weight[weight > 0]
 
     def tree(self, root: int, goal: int) -> Tree:
         """Return the proof tree of one goal of one question: cut below the first node that closes the goal."""
