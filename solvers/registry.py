@@ -21,7 +21,10 @@ from solvers.outcome import (
     UnsupportedProgram,
     installed_version,
 )
+from solvers.plugins import PluginError, plugins
 from solvers.program import Program
+
+GROUP = "verifair.backends"
 
 
 class Capability(Enum):
@@ -139,21 +142,34 @@ def needs(program: Program) -> frozenset[Capability]:
 
 
 def backends() -> tuple[Backend, ...]:
-    """Every backend there is, installed or not."""
-    return _BACKENDS
+    """Every backend there is, installed or not; then those that installed packages bring.
+
+    An entry point of the group `verifair.backends` is a `Backend`, or a function that returns one.
+    Raises PluginError for one that does not load, or takes the name of another.
+    """
+    brought = []
+    names = {backend.name for backend in _BACKENDS}
+    for found in plugins(GROUP):
+        backend = found if isinstance(found, Backend) else found()
+        if not isinstance(backend, Backend) or backend.name in names:
+            raise PluginError(f"{GROUP}: {backend!r:.80} is no backend with a name of its own; fix or remove its package")
+        names.add(backend.name)
+        brought.append(backend)
+    return (*_BACKENDS, *brought)
 
 
 def get(name: str) -> Backend:
     """The backend of that name. Raises BackendError with the known names otherwise."""
-    for backend in _BACKENDS:
-        if backend.name == name:
-            return backend
-    raise BackendError(f"no solver is called {name!r}; known are {_names(_BACKENDS)}")
+    for known in (lambda: _BACKENDS, backends):  # what packages bring is looked for where it is asked for
+        for backend in known():
+            if backend.name == name:
+                return backend
+    raise BackendError(f"no solver is called {name!r}; known are {_names(backends())}")
 
 
 def available(needed: Collection[Capability] = ()) -> tuple[Backend, ...]:
     """The installed backends that have all the needed capabilities."""
-    return tuple(backend for backend in _BACKENDS if backend.capabilities.issuperset(needed) and backend.is_available())
+    return tuple(backend for backend in backends() if backend.capabilities.issuperset(needed) and backend.is_available())
 
 
 def solve(

@@ -46,6 +46,7 @@ RECORD = BenchRecord(
     case="f/1-0", family="f", kind="decision", size=1, question="q", subject="s", method="bnb", solver=None, version="", repeat=0,
     seed=0, limit=10.0, status="proved", reason=None, trust="checked", lower=0.5, upper=float("inf"), comparable=True,
     build_seconds=None, solve_seconds=None, total_seconds=1.0, peak_mb=1.0, base_mb=100.0, engine="", note="",
+    cpu_seconds=None, startup_seconds=0.0,
 )
 
 

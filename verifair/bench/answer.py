@@ -50,6 +50,11 @@ class RunShape(Shape):
     build_seconds: Seconds | None
     solve_seconds: Seconds | None
     total_seconds: Seconds
+    """Without `startup_seconds`."""
+    cpu_seconds: Seconds | None
+    """Of the run and all that it started."""
+    startup_seconds: Seconds
+    """Of another verifier's processes; 0 for others."""
     peak_mb: float | None
     base_mb: float | None
     engine: str
@@ -73,6 +78,9 @@ class ScoreShape(Shape):
     claimed: Count
     par2: Annotated[float, Field(alias="PAR-2")]
     """Mean seconds; what was not solved counts twice the limit."""
+    seeds: Count
+    spread: Annotated[float | None, Field(alias="PAR-2 sd")]
+    """Standard deviation of PAR-2 between seeds; null for one seed."""
     median: Annotated[float | None, Field(alias="median s")]
     peak: Annotated[float | None, Field(alias="peak MB")]
     open_for: Annotated[str, Field(alias="mostly open for")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
@@ -18,8 +18,17 @@ from solvers.program import Program
 from solvers.registry import Capability
 from verifair.bench import methods
 from verifair.bench.peers import fairify, marabou
-from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, Question, RelaxationQuestion
+from verifair.bench.peers.process import Tool
+from verifair.bench.questions import (
+    CenterQuestion,
+    DecisionQuestion,
+    FileQuestion,
+    MinimumQuestion,
+    Question,
+    RelaxationQuestion,
+)
 from verifair.bench.records import Reply
+from verifair.errors import QueryError
 
 DEFAULTS = {"decision": "auto", "relaxation": "lp:highs", "minimum": "bnb", "center": "exact"}
 """Kind of question -> who answers it when the user chooses nothing."""
@@ -43,6 +52,7 @@ class Competitor:
     """A method, and the backend that it asks (None: none).
 
     package: what has to be importable.   remedy: how to install it.   version: of the backend, "" where there is none.
+    tool: another verifier that is a process; `method` is its name then.
     """
 
     method: str
@@ -50,6 +60,7 @@ class Competitor:
     package: str | None = None
     remedy: str = ""
     version: str = ""
+    tool: Tool | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +72,11 @@ class Competitor:
 
     def takes(self, question: Question) -> bool:
         """Tell whether it answers questions of this kind at all."""
+        if self.tool is not None:
+            return self.tool.takes(question)
         match question:
+            case FileQuestion():
+                return self.method in ("auto", "bnb", "milp")
             case DecisionQuestion():
                 if self.method in PEERS:
                     return PEERS[self.method].takes(question.problem)
@@ -75,7 +90,11 @@ class Competitor:
 
     def ask(self, question: Question, budget: Budget) -> Reply:
         """Return its answer. Errors are the caller's to record."""
+        if self.tool is not None:
+            return self.tool.decide(question, budget)
         match question:
+            case FileQuestion():
+                return methods.decide_file(question, self.method, self.solver, budget)
             case DecisionQuestion():
                 if self.method in PEERS:
                     return PEERS[self.method].decide(question, budget)
@@ -88,8 +107,14 @@ class Competitor:
             case CenterQuestion():
                 return methods.cover(question, self.method, self.solver, budget)
 
+    def startup(self, question: Question) -> float:
+        """Return the seconds that starting other programs takes in a run at most: they are no part of its time."""
+        return 0.0 if self.tool is None else self.tool.startup * self.tool.queries(question)
+
     def warm_up(self) -> None:
         """Load the backend's package and take its licence by solving a trivial program, before anything is measured."""
+        if self.tool is not None:
+            return
         if self.method == "marabou":
             marabou.load()
         else:
@@ -136,6 +161,16 @@ def _peers() -> Iterator[Competitor]:
     yield Competitor(
         method="fairify", solver="z3", package=z3.package, remedy=f'pip install "verifair[{z3.extra}]"', version=z3.version() or ""
     )
+
+
+def processes(found: Sequence[Tool], known: Sequence[Competitor]) -> list[Competitor]:
+    """Return other verifiers as competitors. Raises QueryError for a name that somebody has."""
+    names = [name for one in known for name in (one.name, one.method)]
+    for tool in found:
+        if tool.name in names:
+            raise QueryError(f"--competitor {tool.name}: the name is taken; choose another one")
+        names.append(tool.name)
+    return [Competitor(method=tool.name, version=tool.version, tool=tool) for tool in found]
 
 
 def _version(distribution: str) -> str:

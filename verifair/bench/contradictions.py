@@ -2,7 +2,7 @@
 
 Three tests, the same slack as between engine and solver in `verify` (`by_solver.compare`), far beyond any solver's tolerance:
 
-    proved against violated        one question, any two competitors, whatever they trust
+    proved against violated        one question, any two competitors, whatever they trust; also a sat whose counterexample is none
     lower above upper              one question, or questions about one subject: a bound below and a value met of the same number
     optimum against optimum        k-centers: costs are given numbers, so two optima are equal or one of them is wrong
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifair.bench.questions import CenterQuestion, Question
-from verifair.bench.records import DISAGREEMENT, BenchRecord
+from verifair.bench.questions import CenterQuestion, FileQuestion, Question
+from verifair.bench.records import DISAGREEMENT, WRONG, BenchRecord
 from verifair.engine.answer import reproducer
 from verifair.systems.files import save_json
 
@@ -81,6 +81,9 @@ def asked_again(question: Question) -> dict[str, Any]:
     """Return a question as `save_json` takes it."""
     if isinstance(question, CenterQuestion):
         return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": question.instance.costs()}
+    if isinstance(question, FileQuestion):
+        text = question.query.read_text(encoding="utf-8")
+        return {"kind": "file", "query": text, "networks": {name: str(path) for name, path in question.networks}}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full
@@ -93,7 +96,10 @@ def asked_again(question: Question) -> dict[str, Any]:
 def _statuses(group: Sequence[BenchRecord]) -> list[Contradiction]:
     proved = [record for record in group if record.status == "proved"]
     violated = [record for record in group if record.status == "violated"]
-    return [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
+    wrong = [record for record in group if record.reason == WRONG]
+    found = [Contradiction(what="proved against violated", first=a, second=b) for a in proved for b in violated]
+    false = "proved against sat with a wrong counterexample"
+    return [*found, *(Contradiction(what=false, first=a, second=b) for a in proved for b in wrong)]
 
 
 def _bounds(below: Sequence[BenchRecord], above: Sequence[BenchRecord]) -> list[Contradiction]:

@@ -17,7 +17,7 @@ from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from solvers import registry
 from solvers.outcome import Budget, Outcome, Termination
-from verifair.bench.questions import CenterQuestion, DecisionQuestion, MinimumQuestion, RelaxationQuestion
+from verifair.bench.questions import CenterQuestion, DecisionQuestion, FileQuestion, MinimumQuestion, RelaxationQuestion
 from verifair.bench.records import Reply, unknown
 from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
@@ -25,6 +25,8 @@ from verifair.engine.search.optimum import minimum
 from verifair.engine.solver import limit_reason
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
+from verifair.interop import decide as vnnlib
+from verifair.interop.decide import VnnlibStatus
 from verifair.systems.fgce.optimum.center import Unfinished, by_components, centers, needed
 
 
@@ -34,6 +36,24 @@ def decide(question: DecisionQuestion, method: str, solver: str | None, budget: 
     group = np.zeros(len(problem.batch), dtype=np.int64)
     rows = solve(problem, method=method, solver=solver, budget=budget, group=group)
     return together([answer for row in rows for answer in row], comparable=question.single)
+
+
+def decide_file(question: FileQuestion, method: str, solver: str | None, budget: Budget) -> Reply:
+    """Decide a VNN-LIB query as `verifair verify` does; reading it counts."""
+    started = time.monotonic()
+    query, networks = question.read()
+    found = vnnlib.decide(query, networks, budget=_left(budget, started), method=method, solver=solver)
+    engine = ", ".join(found.engines)
+    match found.answer:
+        case VnnlibStatus.SAT:
+            return Reply(status="violated", reason=None, trust="exact", engine=engine)
+        case VnnlibStatus.UNSAT:
+            trust = "claimed" if found.certificate is None else "checked"
+            return Reply(status="proved", reason=None, trust=trust, engine=engine)
+        case VnnlibStatus.TIMED_OUT:
+            return unknown("time", found.reason or "")
+        case VnnlibStatus.UNKNOWN:
+            return unknown("undecided", found.reason or "")
 
 
 def together(answers: Sequence[GoalAnswer], *, comparable: bool) -> Reply:

@@ -6,6 +6,7 @@ A colour is a backend (Okabe and Ito's), a dash is a method; black is a method t
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ COLORS = {
     "ortools-glop": "#8C6D31", "ortools-pdlp": "#7B4FA3", "ortools-cpsat": "#A0A000",
 }
 PEERS = {"marabou": "#B22222", "fairify:z3": "#8B3A8B"}
+OTHERS = ("#B8860B", "#2F4F4F", "#C71585", "#556B2F", "#4169E1", "#A0522D")
+"""Of competitors that somebody brings."""
 DASHES: dict[str, Any] = {
     "auto": "-", "exact": "-", "bnb": "--", "components": "--", "lp": ":", "milp": "-", "mip": "-", "smt": "-.",
     "marabou": (0, (5, 1, 1, 1, 1, 1)), "fairify": (0, (1, 1)),
@@ -88,7 +91,9 @@ def _line(name: str, default: str) -> dict[str, Any]:
 
 def _color(name: str) -> str:
     _, _, backend = name.partition(":")
-    return PEERS.get(name) or COLORS.get(backend, "#000000")
+    known = PEERS.get(name) or COLORS.get(backend)
+    own = name.partition(":")[0] in DASHES
+    return known or ("#000000" if own else OTHERS[zlib.crc32(name.encode()) % len(OTHERS)])
 
 
 def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:

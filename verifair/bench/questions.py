@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,8 @@ import scipy.sparse as sp
 from encoders.evaluate import exact_goals
 from encoders.network import Array, Network
 from encoders.problem import TwinProblem
+from encoders.vnnlib.reader import VnnlibQuery, read_vnnlib
+from verifair.interop.decide import networks_of
 from verifair.systems.fgce.instance import Instance
 
 Kind = Literal["decision", "relaxation", "minimum", "center"]
@@ -41,6 +44,37 @@ class DecisionQuestion:
         legal = all(bool(problem.domain.legal(copy)[0]) for copy in copies)
         return legal and not met[0, g], float((goal.rows @ margins[0] + goal.constants).max())
 
+    def nearest(self, q: int, x: Array) -> Array:
+        """Return the raw row of box q nearest to network inputs x (n,): a real point that somebody found becomes whole."""
+        domain, batch = self.problem.domain, self.problem.batch
+        raw = batch.lower[q].copy()
+        for v in range(domain.variables):
+            columns = x[domain.start[v] : domain.start[v] + domain.width[v]]
+            raw[v] = int(np.argmax(columns)) if domain.one_hot[v] else columns[0] * domain.scale[v] + domain.offset[v]
+        return np.asarray(np.clip(np.where(domain.integer, np.rint(raw), raw), batch.lower[q], batch.upper[q]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileQuestion:
+    """Is a VNN-LIB query unsat (PROVED) or sat (VIOLATED)?   networks: (declared name, ONNX file).   digest: of all contents."""
+
+    query: Path
+    networks: tuple[tuple[str, Path], ...]
+    digest: str
+
+    @classmethod
+    def of(cls, query: Path, networks: Mapping[str, Path]) -> FileQuestion:
+        digest = hashlib.sha256()
+        for path in (query, *networks.values()):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        files = tuple((name, path.resolve()) for name, path in networks.items())
+        return cls(query=query.resolve(), networks=files, digest=digest.hexdigest())
+
+    def read(self) -> tuple[VnnlibQuery, tuple[Network, ...]]:
+        """Read the query and the networks that it declares."""
+        query = read_vnnlib(self.query)
+        return query, networks_of(query, dict(self.networks))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelaxationQuestion:
@@ -66,11 +100,13 @@ class CenterQuestion:
     coverage: float
 
 
-Question = DecisionQuestion | RelaxationQuestion | MinimumQuestion | CenterQuestion
+Question = DecisionQuestion | FileQuestion | RelaxationQuestion | MinimumQuestion | CenterQuestion
 
 
 def fingerprint(question: Question | TwinProblem) -> str:
     """Return the sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
+    if isinstance(question, FileQuestion):
+        return question.digest
     digest = hashlib.sha256()
     _feed(digest, question)
     return digest.hexdigest()
@@ -81,7 +117,7 @@ def subject(question: Question) -> str:
 
     A k-center with another k or coverage has another optimum, so it is a subject of its own.
     """
-    return fingerprint(question if isinstance(question, CenterQuestion) else question.problem)
+    return fingerprint(question if isinstance(question, (CenterQuestion, FileQuestion)) else question.problem)
 
 
 def _feed(digest: Any, value: Any) -> None:

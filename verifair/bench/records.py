@@ -22,9 +22,10 @@ from verifair.errors import DataError
 
 Said = Literal["proved", "violated", "optimal", "unknown"]
 Seconds = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
-LICENCE, SKIPPED, DISAGREEMENT = "licence", "skipped", "disagreement"
+LICENCE, SKIPPED, DISAGREEMENT, WRONG = "licence", "skipped", "disagreement", "wrong-witness"
 """Why nothing was decided, beside `verifair.engine.verdict.Reason`: the licence is too small for the program; larger questions of
-a family were not asked any more; the engine itself met a contradiction and stopped."""
+a family were not asked any more; the engine itself met a contradiction and stopped; the
+counterexample of another verifier does not meet its query."""
 NAME = "runs.jsonl"
 LONGEST = 500
 """Characters of a message about what is wrong with a journal."""
@@ -39,6 +40,7 @@ class Reply:
     lower, upper: of the quantity asked about (the goal's best row, the LP's optimum, the largest cost); infinite where not known.
     comparable: whether `lower` and `upper` are about the same number for every method (a decision about several rows is not).
     solve_seconds: within the solver, None where no solver was asked.   version: of the backend.
+    cpu_seconds, peak_mb: of processes that were started, None without any.   startup_seconds: of these, which no query took.
     """
 
     status: Said
@@ -48,6 +50,9 @@ class Reply:
     upper: float = np.inf
     comparable: bool = False
     solve_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_mb: float | None = None
+    startup_seconds: float = 0.0
     version: str = ""
     engine: str = ""
     note: str = ""
@@ -69,6 +74,7 @@ class BenchRecord:
     status, reason, trust, lower, upper, comparable, engine, note: see `Answered`; infinite bounds are not known.
     total_seconds: from the question to the answer, on the clock.   solve_seconds: of these within the solver.   build_seconds: the
     rest: bounds, encoding, the backend's model, exact re-evaluation; both None where no solver was asked.
+    cpu_seconds: of the run and all that it started.   startup_seconds: of another verifier, not part of the total.
     peak_mb: the most resident memory that the run took beyond what its process held before, base_mb (Python, packages, question).
     """
 
@@ -93,6 +99,8 @@ class BenchRecord:
     build_seconds: StrictFloat | None
     solve_seconds: StrictFloat | None
     total_seconds: Seconds
+    cpu_seconds: StrictFloat | None
+    startup_seconds: StrictFloat
     peak_mb: StrictFloat | None
     base_mb: StrictFloat | None
     engine: str

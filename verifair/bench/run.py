@@ -93,9 +93,9 @@ def _record(
     """Return the record of a measurement. marks: fingerprints of the question and of its subject."""
     said = found.answered
     return BenchRecord(
-        **{**vars(said), "version": competitor.version},
+        **{**vars(said), "version": competitor.version, "peak_mb": found.peak_mb},
         case=case.name, family=case.family.name, kind=case.family.kind, size=case.size, question=marks[0], subject=marks[1],
         method=competitor.method, solver=competitor.solver, repeat=repeat, seed=case.seed, limit=limit,
         build_seconds=None if said.solve_seconds is None else max(found.total_seconds - said.solve_seconds, 0.0),
-        total_seconds=found.total_seconds, peak_mb=found.peak_mb, base_mb=found.base_mb,
+        total_seconds=found.total_seconds, base_mb=found.base_mb,
     )

@@ -30,6 +30,7 @@ class Entry:
     size: int
     competitor: str
     method: str
+    seed: int
     limit: float
     solved: bool
     status: str
@@ -63,7 +64,8 @@ def _entry(rounds: Sequence[BenchRecord]) -> Entry:
     seconds = [record.total_seconds for record in rounds]
     return Entry(
         case=first.case, family=first.family, kind=first.kind, size=first.size, competitor=first.competitor, method=first.method,
-        limit=first.limit, solved=solved, status=first.status, reason=first.reason, trust=first.trust, rounds=len(rounds),
+        seed=first.seed, limit=first.limit, solved=solved, status=first.status, reason=first.reason, trust=first.trust,
+        rounds=len(rounds),
         seconds=statistics.median(seconds) if solved else math.inf, least=min(seconds), most=max(seconds),
         build_seconds=_median(record.build_seconds for record in rounds),
         solve_seconds=_median(record.solve_seconds for record in rounds),

@@ -80,9 +80,19 @@ def _line(kind: str, family: str, name: str, score: float, part: Sequence[Entry]
     return {
         "kind": kind, "family": family, "competitor": name, "cases": len({entry.case for entry in part}), "taken": len(own),
         "solved": len(solved), "claimed": sum(entry.trust == "claimed" for entry in solved), "PAR-2": score,
+        "seeds": len({entry.seed for entry in part}), "PAR-2 sd": _spread(name, part),
         "median s": statistics.median(entry.seconds for entry in solved) if solved else math.nan,
         "peak MB": max(peaks, default=math.nan), "mostly open for": common,
     }
+
+
+def _spread(name: str, part: Sequence[Entry]) -> float:
+    """Return the standard deviation of a competitor's PAR-2 between seeds, NaN for one seed."""
+    by_seed = [
+        par2(times([entry for entry in part if entry.seed == seed]), part[0].limit).get(name, 2 * part[0].limit)
+        for seed in sorted({entry.seed for entry in part})
+    ]
+    return statistics.stdev(by_seed) if len(by_seed) > 1 else math.nan
 
 
 def write_tables(found: BenchResult, folder: Path) -> list[Path]:

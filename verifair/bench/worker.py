@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 from solvers.outcome import BackendError, Budget, LicenceLimit
 from verifair.bench.competitors import Competitor
 from verifair.bench.methods import OutOfBudget
+from verifair.bench.processes import children_cpu, kill
 from verifair.bench.questions import Question
 from verifair.bench.records import DISAGREEMENT, LICENCE, Reply, unknown
 from verifair.errors import Disagreement
@@ -59,14 +60,15 @@ def measure(competitor: Competitor, question: Question, *, seconds: float, seed:
     process.start()
     there.close()
     try:
-        return _listen(here, process, seconds)
+        return _listen(here, process, seconds, competitor.startup(question))
     finally:
         _kill(process)
         process.join()
         here.close()
 
 
-def _listen(here: Connection, process: BaseProcess, seconds: float) -> Measured:
+def _listen(here: Connection, process: BaseProcess, seconds: float, more: float) -> Measured:
+    """more: seconds that starting other programs may take."""
     base: float | None = None
     started = time.perf_counter()
     try:
@@ -74,7 +76,7 @@ def _listen(here: Connection, process: BaseProcess, seconds: float) -> Measured:
             return _lost("solver-error", f"the backend did not load within {STARTING:g} s", started, None, None)
         base = here.recv()
         started = time.perf_counter()
-        if not here.poll(seconds * GRACE[0] + GRACE[1]):
+        if not here.poll(seconds * GRACE[0] + GRACE[1] + more):
             peak = _peak_of(process.pid)
             grown = None if peak is None or base is None else max(peak - base, 0.0)
             return _lost("time", "killed: it did not stop at its limit", started, grown, base)
@@ -105,13 +107,16 @@ def work(there: Connection, competitor: Competitor, question: Question, seconds:
         base = _resident("VmRSS")
         before = _reset_peak()
         there.send(base)
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time() + children_cpu()
         try:
             answered = competitor.ask(question, Budget(seconds=seconds, seed=seed))
         except Exception as error:  # a crash in a backend's Python must cost one answer, not the run
             answered = _failed(error)
-        total = time.perf_counter() - started
-    there.send(Measured(answered=answered, total_seconds=total, peak_mb=_peak_since(before), base_mb=base))
+        total = max(time.perf_counter() - started - answered.startup_seconds, 0.0)
+    if answered.cpu_seconds is None:
+        answered = replace(answered, cpu_seconds=time.process_time() + children_cpu() - used)
+    peak = _peak_since(before) if answered.peak_mb is None else answered.peak_mb
+    there.send(Measured(answered=answered, total_seconds=total, peak_mb=peak, base_mb=base))
 
 
 def _failed(error: Exception) -> Reply:
@@ -155,18 +160,15 @@ def _alone() -> None:
 def _end_with(parent: BaseProcess) -> None:
     """End with the parent: no run outlives a benchmark that was killed."""
     parent.join()
+    kill(os.getpid())
     os._exit(1)
 
 
 def _kill(process: BaseProcess) -> None:
-    """Kill the process and its group, unless it has ended."""
+    """Kill the process with its group and what it started, unless it has ended."""
     if process.pid is None or process.exitcode is not None:
         return
-    try:
-        if hasattr(os, "killpg") and os.getpgid(process.pid) == process.pid:
-            os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    kill(process.pid)
     process.kill()
 
 

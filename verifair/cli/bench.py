@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +19,13 @@ from rich.table import Table as Grid
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import Disagreement, QueryError
-from verifair.systems.settings import Option, Run, Settings
+from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
-    from verifair.bench.cases.family import BenchCase
+    from verifair.bench.cases.family import BenchCase, Family
     from verifair.bench.competitors import Competitor
+    from verifair.bench.peers.process import Tool
     from verifair.bench.tables import BenchResult
 
 
@@ -36,6 +38,20 @@ class BenchSettings(Settings):
     """Only these methods, by commas, e.g. auto,milp,marabou."""
     cases: tuple[str, ...] = ()
     """Only cases of such names, e.g. 'pba-*/3-*'; repeat."""
+    network: Path | None = None
+    """Your network, an ONNX file, instead of the shipped ones."""
+    schema_file: Annotated[Path | None, Option(name="--schema")] = None
+    """Description of your network's inputs (TOML)."""
+    data: Path | None = None
+    """Your table; questions are asked about and around its rows."""
+    queries: tuple[Path, ...] = ()
+    """VNN-LIB queries: files, a folder (instances.csv) or a JSON list; repeat."""
+    competitor: tuple[str, ...] = ()
+    """Another verifier: NAME='command {onnx} {vnnlib} {timeout} {results}', or a ready NAME; repeat."""
+    competitor_home: tuple[str, ...] = ()
+    """Where the checkout of a competitor is: NAME=PATH; repeat."""
+    seeds: Annotated[int, Field(ge=1)] = 1
+    """Draw every case with so many seeds; tables show mean and spread."""
     quick: bool = False
     """A few small cases of every kind."""
     repeats: Annotated[int | None, Field(ge=1)] = None
@@ -53,13 +69,21 @@ class BenchSettings(Settings):
         """Raise ValueError for cases that are chosen twice."""
         if self.quick and self.cases:
             raise ValueError("--quick chooses its own cases: drop it, or drop --cases")
+        if self.quick and (self.network is not None or self.queries):
+            raise ValueError("--quick asks about the shipped networks: drop it, or drop --network and --queries")
+        if (self.schema_file is None) != (self.data is None):
+            raise ValueError("--schema and --data describe one network: give both, or none")
+        if self.schema_file is not None and self.network is None:
+            raise ValueError("--schema and --data are about your own network: add --network")
+        if self.network is not None and self.schema_file is None and not self.queries:
+            raise ValueError("--network needs something to ask: --schema and --data, or --queries")
 
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Ask everybody, write what they answered, then show it; raise Disagreement where two contradict each other."""
     from verifair.bench.answer import BenchAnswer, BenchListAnswer
     from verifair.bench.cases import QUICK, chosen
-    from verifair.bench.competitors import competitors
+    from verifair.bench.competitors import competitors, processes
     from verifair.bench.records import Journal
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
@@ -72,11 +96,14 @@ def run(system: System, given: dict[str, Any]) -> None:
     out, seed, json = settings.out, files.seed, files.json_file
     rounds, seconds = (1, 1.0) if settings.quick else (3, 5.0)
     limit = budget(seconds if settings.timeout is None else settings.timeout, files.nodes, files.seed).seconds
-    cases = chosen(QUICK if settings.quick else settings.cases, seed)
-    everybody = selected(competitors(), _names(settings.methods), _names(settings.solvers))
+    known = _families(settings)
+    cases = chosen(QUICK if settings.quick else settings.cases, seed, known, settings.seeds)
+    ours = competitors()
+    tools = _tools(settings)
+    everybody = [*selected(ours, _names(settings.methods), _names(settings.solvers)), *processes(tools, ours)]
     screen = console()
     if settings.list_cases:
-        _list(cases, everybody, screen)
+        _list(known, cases, everybody, screen)
         save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
         return
     check_outputs({"--json": json, "--out": out / "runs.csv"})
@@ -87,6 +114,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     with alone(out / ".lock", busy), Journal(out, _settings(there, limit, seed), resume=files.resume) as journal:
         interrupted = False
         try:
+            there = _started(there, screen)
             with _bar() as progress:
                 measure(
                     cases, there, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
@@ -122,6 +150,46 @@ app = app_of(SYSTEM, run)
 
 def _names(text: str | None) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
+
+
+def _families(settings: BenchSettings) -> Sequence[Family]:
+    """Return the families that are asked about: a user's own, else all."""
+    from verifair.bench.cases import families
+    from verifair.bench.cases.files import file_families
+    from verifair.bench.cases.shipped import own_families
+
+    made: list[Family] = []
+    if settings.network is not None and settings.schema_file is not None and settings.data is not None:
+        made += own_families(settings.network, settings.schema_file, settings.data)
+    return [*made, *file_families(settings.queries, settings.network)] or families()
+
+
+def _tools(settings: BenchSettings) -> list[Tool]:
+    """Return the other verifiers that are named. Raises QueryError for one that is not understood."""
+    from verifair.bench.peers.process import tool
+
+    try:
+        homes = assignments(settings.competitor_home, expected="expected NAME=PATH", once="give each competitor once")
+    except ValueError as error:
+        raise QueryError(f"--competitor-home {error}") from None
+    named = [tool(text, {name: Path(path) for name, path in homes.items()}) for text in settings.competitor]
+    for name in homes:
+        if name not in [one.name for one in named]:
+            raise QueryError(f"--competitor-home {name}: no --competitor is called so")
+    return named
+
+
+def _started(there: Sequence[Competitor], console: Console) -> list[Competitor]:
+    """Measure how long other verifiers take to start, which their times are without; say so where one fails."""
+    out = []
+    for one in there:
+        if one.tool is not None:
+            one = replace(one, tool=one.tool.measured())
+            assert one.tool is not None
+            console.print(f"{one.name} starts in {one.tool.startup:.2f} s, which is subtracted." if one.tool.startup else
+                          f"{one.name}: no start is subtracted (it does not prove a query of one neuron).")
+        out.append(one)
+    return out
 
 
 def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Sequence[str]) -> list[Competitor]:
@@ -183,11 +251,9 @@ def _listed(asked: Sequence[BenchCase], everybody: Sequence[Competitor]) -> dict
     }
 
 
-def _list(asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Console) -> None:
-    from verifair.bench.cases import families
-
+def _list(known: Sequence[Family], asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Console) -> None:
     grid = Grid("family", "asks", "sizes", "cases", title=f"{len(asked)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
-    for family in families():
+    for family in known:
         own = [case for case in asked if case.family.name == family.name]
         if own:
             sizes = ", ".join(dict.fromkeys(str(case.size) for case in own))
@@ -200,6 +266,7 @@ def _list(asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: 
 
 
 def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Console) -> None:
+    from verifair.bench.records import WRONG
     from verifair.bench.tables import KINDS
 
     who = len({entry.competitor for entry in found.entries})
@@ -214,7 +281,8 @@ def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[P
         for line in part.itertuples(index=False):
             cells = dict(zip(part.columns, line, strict=True))
             grid.add_row(
-                cells["competitor"], f"{cells['solved']} of {cells['cases']}", str(cells["claimed"] or ""), f"{cells['PAR-2']:.3f}",
+                cells["competitor"], f"{cells['solved']} of {cells['cases']}", str(cells["claimed"] or ""),
+                f"{cells['PAR-2']:.3f}" + (f" ± {cells['PAR-2 sd']:.3f}" if cells["seeds"] > 1 else ""),
                 _number(cells["median s"], 4), _number(cells["peak MB"], 0), cells["mostly open for"],
             )
         console.print(grid)
@@ -224,6 +292,10 @@ def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[P
                 f"{choice.kind}: {choice.default} is the default of {choice.method} (PAR-2 {choice.default_par2:.3f} s, "
                 f"{choice.default_solved} solved); {choice.best} is faster ({choice.best_par2:.3f} s, {choice.best_solved} solved)."
             )
+    wrong = [record for record in found.records if record.reason == WRONG]
+    if wrong:
+        told = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
+        console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {told}", soft_wrap=True)
     for one in everybody:
         if not one.available:
             console.print(f"{one.name} was not asked: not installed; {one.remedy}".replace("[", "\\["))

@@ -37,7 +37,7 @@ from pydantic import Field
 from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.probability import STEEPEST, gap_rows, line_of
-from encoders.problem import TwinProblem
+from encoders.problem import Goal, TwinProblem
 from encoders.vnnlib.writer import TwinQuery, version_1, version_2
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
@@ -194,22 +194,49 @@ class Condition:
 
 
 def against(query: IndividualFairness, goal: int) -> Condition:
-    """Return what every pair (g, g') against a goal of the query meets.
+    """Return what every pair (g, g') against a goal of the query meets."""
+    return against_goal(goals_of(query)[goal])
 
-    A flip: exactly those pairs. A gap: those and a few more, since lines under the curve stand for the curve; slopes are float32
+
+def against_goal(goal: Goal) -> Condition:
+    """Return what every pair (g, g') against a goal meets.
+
+    Rows: exactly those pairs. A gap: those and a few more, since lines under the curve stand for the curve; slopes are float32
     numbers, so that a product network can hold them.
-    Sound? yes: a pair against the goal is never left out.  Complete? for a flip.
+    Sound? yes: a pair against the goal is never left out.  Complete? for goals without a gap.
     """
-    if query.epsilon is None:
-        asked = goals_of(query)[goal]
-        return Condition(rows=0.0 - asked.rows[:2], constants=np.zeros(2), closed=asked.strict_rows[:2])  # the third row follows
-    met, constants = gap_rows(query.epsilon, rise=False, count=LINES)
+    if goal.gap is None:
+        rows, constants, strict = goal.rows, goal.constants, goal.strict_rows
+        if len(rows) == 3 and np.array_equal(2 * rows[2], rows[0] + rows[1]) and not constants.any():
+            rows, constants, strict = rows[:2], constants[:2], strict[:2]  # the third row of a flip follows from them
+        return Condition(rows=0.0 - rows, constants=constants.copy(), closed=strict)
+    epsilon = goal.gap.epsilon
+    met, constants = gap_rows(epsilon, rise=False, count=LINES)
     lines = [(1.0, 0.0, constants[0]), (0.0, -1.0, constants[1])]
     slopes = sorted({float(np.float32(m)) for m in met[2:, 1]})
-    lines += [(1.0, -m, line_of(query.epsilon, m)) for m in slopes if 1 / STEEPEST <= m <= STEEPEST]
+    lines += [(1.0, -m, line_of(epsilon, m)) for m in slopes if 1 / STEEPEST <= m <= STEEPEST]
     table = np.array(lines)
-    rows = table[:, :2] if goal == 0 else table[:, 1::-1]
+    rows = table[:, 1::-1] if goal.gap.rise else table[:, :2]
     return Condition(rows=rows.copy(), constants=table[:, 2].copy(), closed=np.zeros(len(table), dtype=bool))
+
+
+def question_files(problem: TwinProblem, q: int, g: int, folder: Path, *, two: bool) -> tuple[Path, Path]:
+    """Write goal g of question q of any twin problem, its box relaxed to reals: the network's file and the query's.
+
+    two: VNN-LIB 2.0 over the network itself; else 1.0 over the product network.   Sound? unsat proves the goal.
+    Complete? no: a sat may lie between rows, or on the boundary (see `relaxations`).
+    """
+    piece = Piece(question=q, goal=g, lower=problem.batch.lower[q], upper=problem.batch.upper[q])
+    pieces = Pieces(problem=problem, pieces=(piece,), relaxed=(), real=())
+    condition = against_goal(problem.goals[g])
+    asked, table = columns(pieces, piece, condition), _table([condition])
+    about = [f"verifair: goal {g} of question {q}; inputs are real, so that unsat proves but a sat has to be confirmed"]
+    text = version_2(asked, about) if two else version_1(asked, _outputs(asked, table), len(table), about)
+    network = problem.network if two else _product(pieces, table)
+    model, query = folder / f"{'network' if two else 'product'}-{g}.onnx", folder / f"{q}-{g}.vnnlib"
+    model.write_bytes(network_model(network, _about(problem.network)).SerializeToString(deterministic=True))
+    query.write_text(text, encoding="utf-8")
+    return model, query
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ the file is evaluated over the rationals, with the networks' exact outputs: what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -17,11 +18,15 @@ import numpy.typing as npt
 from encoders.exact.rational import Rational
 from encoders.network import Array, Network
 from encoders.onnx.runtime import runtime_outputs
-from encoders.vnnlib.cases import Conjunction, meets
-from encoders.vnnlib.reader import Variable, VnnlibQuery
+from encoders.vnnlib.cases import Conjunction, cases, meets
+from encoders.vnnlib.reader import Formula, Variable, VnnlibQuery
 
 DIGITS = 17
 """Of numbers that no finite decimal says: they identify a float64."""
+TOLERANCE = Fraction(1, 10**4)
+"""Up to which VNN-COMP takes an assignment that misses a constraint, relative to 1 and the number that is missed."""
+LARGEST = 400
+"""Exponent of a number that somebody states, at most: a fraction of larger ones fills the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,10 +51,14 @@ def assignment(
             k, offset = case.place[j, i]
             x[i] = exact[k] + offset
         inputs.append(x)
-    outputs = [network.forward(Rational.of(x[None, :])).to_fractions()[0] for network, x in zip(networks, inputs, strict=True)]
+    outputs = _outputs(networks, inputs)
     if not _met(query, inputs, outputs):
         return None
     return Assignment(inputs=tuple(inputs), outputs=tuple(outputs), agrees=_replayed(query, networks, inputs))
+
+
+def _outputs(networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]) -> list[npt.NDArray[np.object_]]:
+    return [network.forward(Rational.of(x[None, :])).to_fractions()[0] for network, x in zip(networks, inputs, strict=True)]
 
 
 def _met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs: Sequence[npt.NDArray[np.object_]]) -> bool:
@@ -98,3 +107,70 @@ def number(value: Fraction) -> str:
             quotient = Decimal(value.numerator) / Decimal(value.denominator)
     text = f"{quotient:f}"
     return text if "." in text else f"{text}.0"
+
+
+def read_inputs(query: VnnlibQuery, text: str) -> list[npt.NDArray[np.object_]] | None:
+    """Return the inputs of each network that an assignment states, in either form; None where one is missing or no number.
+
+    Outputs that are stated are not believed, and not read.
+    """
+    stated: dict[tuple[int, int], str] = {}
+    if query.version == "1.0":
+        stated = {(0, int(index)): value for index, value in re.findall(r"\(\s*X_(\d+)\s+([^\s()]+)\s*\)", text)}
+    else:
+        at: int | None = None
+        position = 0
+        names = {declared.input.name: j for j, declared in enumerate(query.networks)}
+        for line in text.splitlines():
+            words = line.split()
+            if words and words[0][0].isalpha():
+                at, position = names.get(words[0]), 0
+            elif at is not None:
+                stated |= {(at, position + k): word for k, word in enumerate(words)}
+                position += len(words)
+    try:
+        return [
+            np.array([_fraction(stated[j, i]) for i in range(declared.input.size)], dtype=object)
+            for j, declared in enumerate(query.networks)
+        ]
+    except (KeyError, ArithmeticError, ValueError):
+        return None
+
+
+def _fraction(text: str) -> Fraction:
+    value = Decimal(text)
+    if not value.is_finite() or abs(value.adjusted()) > LARGEST:
+        raise ValueError(f"{text[:20]} is no number of a float")
+    return Fraction(value)
+
+
+def confirmed(
+    query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]
+) -> tuple[Assignment | None, bool]:
+    """Return what somebody's inputs show once they are moved into the exact bounds (None: no assignment of the query), and
+    whether they meet the query within TOLERANCE as they stand, as VNN-COMP would count them. Outputs are computed exactly."""
+    for case in cases(query):
+        u = [Fraction(0)] * len(case.bounds)
+        for (j, i), (k, offset) in case.place.items():
+            u[k] = inputs[j][i] - offset
+        outside = (max(low - v, v - high) / (1 + abs(v)) for v, (low, high) in zip(u, case.bounds, strict=True))
+        found = assignment(query, case, networks, u) if max(outside, default=0) <= TOLERANCE else None
+        if found is not None:
+            return found, True
+    outputs = _outputs(networks, inputs)
+    eased = replace(query, asserted=tuple(map(_eased, query.asserted)))
+    return None, _met(eased, inputs, outputs)
+
+
+def _eased(formula: Formula) -> Formula:
+    """Return a formula that TOLERANCE makes easier to meet."""
+    if formula.atom is None:
+        return replace(formula, parts=tuple(map(_eased, formula.parts)))
+    atom = formula.atom
+    room = TOLERANCE * (1 + abs(atom.constant))
+    if atom.sign != "eq":
+        return replace(formula, atom=replace(atom, constant=atom.constant - room, sign="le"))
+    negative = tuple((variable, -value) for variable, value in atom.terms)
+    sides = ((atom.terms, atom.constant), (negative, -atom.constant))
+    parts = [Formula(kind="atom", atom=replace(atom, terms=t, constant=c - room, sign="le")) for t, c in sides]
+    return Formula(kind="and", parts=tuple(parts))

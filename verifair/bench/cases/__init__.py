@@ -6,31 +6,45 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from solvers.plugins import plugins
 from verifair.bench.cases import centers, random_networks, shipped
 from verifair.bench.cases.family import BenchCase, Family
 from verifair.errors import QueryError
 
 QUICK = ("pba-german/*-2", "lp-german/3-0", "min-german/3-0", "fair-german/2-0", "random-wide/4-*", "center-german/[12]0-0")
 """A taste of every kind, for `--quick`."""
+GROUP = "verifair.cases"
 
 
 @lru_cache
 def families() -> tuple[Family, ...]:
-    """Return all families of the shipped data and of random networks."""
-    return (*shipped.families(), *random_networks.families(), *centers.families())
+    """Return all families of the shipped data and of random networks, and those that installed packages bring.
+
+    An entry point of the group `verifair.cases` is a function that returns families.
+    Raises PluginError for one that does not load.
+    """
+    brought = (one for made in plugins(GROUP) for one in made())
+    return (*shipped.families(), *random_networks.families(), *centers.families(), *brought)
 
 
-def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None) -> list[BenchCase]:
+def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None, seeds: int = 1) -> list[BenchCase]:
     """Return the cases whose name one of the globs matches (all without any), families in their order, smallest first.
+
+    seeds: how many seeds draw them, from `seed` on.
 
     Raises QueryError for a glob that matches nothing.
     """
     known = families() if known is None else known
-    every = [case for family in known for case in family.cases(seed)]
+    every = [case for family in known for case in family.cases(seed, seeds)]
     for glob in globs:
-        if not any(fnmatchcase(case.name, glob) for case in every):
+        if not any(_called(case, glob) for case in every):
             raise QueryError(
                 f"--cases {glob}: no case is called so; families are {', '.join(family.name for family in known)}, "
                 "and cases FAMILY/SIZE-NUMBER, e.g. --cases 'pba-*/3-*'; verifair bench --list shows all"
             )
-    return [case for case in every if not globs or any(fnmatchcase(case.name, glob) for glob in globs)]
+    return [case for case in every if not globs or any(_called(case, glob) for glob in globs)]
+
+
+def _called(case: BenchCase, glob: str) -> bool:
+    """Tell whether a glob matches the case's name, with its seed or without."""
+    return any(fnmatchcase(name, glob) for name in (case.name, case.name.partition("@")[0]))

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from encoders.network import Integers
+from verifair import datasets
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.cases.shipped import SENSITIVE, shipped
 from verifair.bench.questions import CenterQuestion
@@ -66,7 +67,7 @@ def _fewest(instance: Instance, coverage: float) -> int:
 def _graph(name: str, seed: int) -> tuple[FeasibilityGraph, Reachability, Integers, Integers]:
     """Return the graph, and its nodes: negatives of the larger group, and all positives, with at least one edge."""
     data = shipped(name)
-    raw = data.schema.raw(data.dataset.frame)
+    raw = data.schema.raw(datasets.load(name).frame)
     if len(raw) > ROWS:
         raw = raw[np.sort(generator(f"graph {name}", 0, seed).choice(len(raw), size=ROWS, replace=False))]
     graph = FeasibilityGraph.build(FeatureSpace.of(data.schema), raw, EPS[name], threads=1)

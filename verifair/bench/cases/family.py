@@ -13,16 +13,17 @@ from verifair.bench.questions import Kind, Question
 
 @dataclass(frozen=True, kw_only=True)
 class BenchCase:
-    """One question with a name: family/size-number, e.g. pba-adult/30-1."""
+    """One question with a name: family/size-number, e.g. pba-adult/30-1; pba-adult/30-1@7 where several seeds draw."""
 
     family: Family
     size: int
     number: int
     seed: int
+    marked: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.family.name}/{self.size}-{self.number}"
+        return f"{self.family.name}/{self.size}-{self.number}" + (f"@{self.seed}" if self.marked else "")
 
     def question(self) -> Question:
         """Build the question anew, the same each time; a shipped network is read once."""
@@ -34,6 +35,7 @@ class Family:
     """about: one line for the list.   size_is: what the sizes count.   count: cases of each size.
 
     build: (size, number, seed) -> the question. Cases with the same number share what does not grow, such as the row.
+    drawn: whether another seed asks other questions.
     """
 
     name: str
@@ -43,10 +45,15 @@ class Family:
     sizes: tuple[int, ...]
     count: int
     build: Callable[[int, int, int], Question]
+    drawn: bool = True
 
-    def cases(self, seed: int) -> list[BenchCase]:
-        """Return the cases, smallest first."""
-        return [BenchCase(family=self, size=size, number=n, seed=seed) for size in self.sizes for n in range(self.count)]
+    def cases(self, seed: int, seeds: int = 1) -> list[BenchCase]:
+        """Return the cases of `seeds` seeds from `seed` on, smallest first. Where nothing is drawn, there is one seed."""
+        drawn = range(seed, seed + (seeds if self.drawn else 1))
+        return [
+            BenchCase(family=self, size=size, number=n, seed=one, marked=len(drawn) > 1)
+            for size in self.sizes for n in range(self.count) for one in drawn
+        ]
 
 
 def generator(name: str, number: int, seed: int) -> np.random.Generator:

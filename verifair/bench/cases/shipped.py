@@ -1,10 +1,11 @@
-"""Questions about rows of the shipped data, asked of the shipped networks; each network is read once a process.
+"""Questions about rows of a table, asked of a network: the shipped ones, or a user's own; each is read once a process.
 
 PBA and robustness: neighbourhoods that grow around the same rows, as decisions, triangle LPs and exact minima.
 
 2-fairness on boxes that open around a row: no decision flips, or no probability gap above epsilon. Size n opens n features,
 numbers first, each over its whole declared range; the others keep the row's values. Even numbers take a row of which the network
-is sure (of a tenth of them), so that small boxes are fair; odd ones take any row.
+is sure (of a tenth of them), so that small boxes are fair; odd ones take any row. Of a user's network, parts of Fairify's
+partition of the whole domain as well; the first protected feature of the schema is the one that differs, by one value.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -22,9 +24,10 @@ from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.bench.cases.family import Family, generator
 from verifair.bench.questions import DecisionQuestion, Kind, MinimumQuestion, Question, RelaxationQuestion
-from verifair.datasets import Dataset
+from verifair.checker.partition import Partition
 from verifair.engine.queries import IndividualFairness
-from verifair.engine.questions import Pairs, bias_problem, decisions, goals_of, margin, robustness_problem, twin_problem
+from verifair.engine.questions import Pairs, bias_problem, classes, decisions, goals_of, margin, robustness_problem, twin_problem
+from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.pba.rows import Table
 
@@ -34,65 +37,96 @@ DELTAS = (3, 30, 100)
 EPSILON = 0.1
 OPEN = {"german": (2, 5, 9), "adult": (2, 4, 7)}
 """How many features are open."""
+OWN_OPEN, PARTS = (2, 5, 9), (3, 10, 30)
+"""Of a user's network: how many features are open, and how many values a block of the partition has."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shipped:
-    """A shipped network, its schema and its test rows.
+class Subject:
+    """A network, its schema and rows.   sensitive: the feature that differs.
 
     eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them in which the
     network is more confident than in their counterfactual, so that the question is not decided at the row itself.   sure: the
     tenth of those eligible with the largest margins.
     """
 
+    name: str
     network: Network
-    dataset: Dataset
+    schema: Schema
+    sensitive: str
     table: Table
     eligible: Integers
     favoured: Integers
     sure: Integers
 
-    @property
-    def schema(self) -> Schema:
-        return self.dataset.schema
-
     def bias(self, row: int, delta: float) -> TwinProblem:
         """Return PBA of one row: goals observed and flipped."""
-        return _bias(self.network, self.schema, self.table, np.array([row]), delta)
+        return _bias(self.network, self.schema, self.sensitive, self.table, np.array([row]), delta)
+
+    @classmethod
+    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: Table) -> Subject:
+        """Choose the rows to ask about: all of them where none is predicted right twice."""
+        right = table.predicted == table.labels
+        flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
+        eligible = np.flatnonzero(right & (flipped == table.labels))
+        eligible = eligible if len(eligible) else np.arange(len(table.raw))
+        ahead = np.zeros(len(table.raw), dtype=bool)
+        for label in np.unique(table.labels[eligible]).tolist():
+            rows = eligible[table.labels[eligible] == label]
+            ahead[rows] = _difference(_bias(network, schema, sensitive, table, rows, 0.0)) > 0
+        logits = network.forward(schema.encode(table.raw[eligible]))
+        surest = np.argsort(-np.abs(logits @ margin(network, 1, 0)), kind="stable")[: max(len(eligible) // 10, 1)]
+        return cls(
+            name=name, network=network, schema=schema, sensitive=sensitive, table=table, eligible=eligible,
+            favoured=np.flatnonzero(ahead) if ahead.any() else eligible, sure=np.sort(eligible[surest]),
+        )
 
 
 @lru_cache
-def shipped(name: str) -> Shipped:
+def shipped(name: str) -> Subject:
     """Read german or adult."""
     dataset = datasets.load(name)
     network, schema = read_onnx(datasets.network_path(name)), dataset.schema
-    table = Table.of(network, schema, dataset.test)
-    right = table.predicted == table.labels
-    eligible = np.flatnonzero(right & (decisions(network, schema.encode(_flipped(schema, table.raw))) == table.labels))
-    ahead = np.zeros(len(table.raw), dtype=bool)
-    for label in (0, 1):
-        rows = eligible[table.labels[eligible] == label]
-        ahead[rows] = _difference(_bias(network, schema, table, rows, 0.0)) > 0
-    logits = network.forward(schema.encode(table.raw[eligible]))
-    surest = np.argsort(-np.abs(logits @ margin(network, 1, 0)), kind="stable")[: max(len(eligible) // 10, 1)]
-    return Shipped(
-        network=network, dataset=dataset, table=table, eligible=eligible, favoured=np.flatnonzero(ahead),
-        sure=np.sort(eligible[surest]),
-    )
+    return Subject.of(name, network, schema, SENSITIVE, Table.of(network, schema, dataset.test))
 
 
-def _flipped(schema: Schema, raw: Array) -> Array:
-    """Return the rows with the other sex: both shipped datasets know two."""
-    v, out = schema.index(SENSITIVE), raw.copy()
-    out[:, v] = 1 - out[:, v]
+@lru_cache
+def own(model: Path, schema_file: Path, data: Path) -> Subject:
+    """Read a user's network, schema and table. What a schema without labels calls true is what the network predicts.
+
+    Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
+    """
+    network, schema = read_onnx(model), Schema.load(schema_file)
+    if not schema.protected_names:
+        raise QueryError(f"{schema_file}: protects no feature, and questions are about one; write protected = true in its section")
+    if classes(network) != 2:
+        raise QueryError(f"{model}: decides between {classes(network)} classes, and the questions are about two")
+    frame = datasets.read_table(data)
+    if schema.label is not None and schema.label in frame:
+        table = Table.of(network, schema, frame)
+    else:
+        raw = schema.raw(frame)
+        predicted = decisions(network, schema.encode(raw))
+        table = Table(raw=raw, labels=predicted, predicted=predicted)
+    if not len(table.raw):
+        raise QueryError(f"{data}: has no rows to ask about")
+    return Subject.of("own", network, schema, schema.protected_names[0], table)
+
+
+def _flipped(schema: Schema, sensitive: str, raw: Array) -> Array:
+    """Return the rows with the next value of the feature, the first after the last."""
+    v, out = schema.index(sensitive), raw.copy()
+    lower, upper = schema.domain.lower[v], schema.domain.upper[v]
+    out[:, v] = np.where(raw[:, v] >= upper, lower, raw[:, v] + 1)
     return out
 
 
-def _bias(network: Network, schema: Schema, table: Table, rows: Integers, delta: float) -> TwinProblem:
+def _bias(network: Network, schema: Schema, sensitive: str, table: Table, rows: Integers, delta: float) -> TwinProblem:
     """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]
-    return bias_problem(network, schema, raw, SENSITIVE, 1 - raw[:, schema.index(SENSITIVE)], delta, (label, 1 - label))
+    to = _flipped(schema, sensitive, raw)[:, schema.index(sensitive)]
+    return bias_problem(network, schema, raw, sensitive, to, delta, (label, 1 - label))
 
 
 def _difference(problem: TwinProblem) -> Array:
@@ -102,73 +136,103 @@ def _difference(problem: TwinProblem) -> Array:
     return np.asarray(both[0] - both[1])
 
 
-def bias(name: str, delta: int, number: int, seed: int) -> TwinProblem:
+def bias(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
     """Ask for persistent bias of one test row, *observed*. Even numbers take a favoured row, odd ones any eligible one."""
-    data = shipped(name)
+    data = read()
     rows = data.favoured if number % 2 == 0 else data.eligible
-    row = int(generator(f"bias {name}", number, seed).choice(rows))
+    row = int(generator(f"bias {data.name}", number, seed).choice(rows))
     problem = data.bias(row, float(delta))
     return replace(problem, goals=problem.goals[:1])
 
 
-def robustness(name: str, delta: int, number: int, seed: int) -> TwinProblem:
+def robustness(read: Read, delta: int, number: int, seed: int) -> TwinProblem:
     """Ask whether the right decision on one test row survives."""
-    data = shipped(name)
-    row = int(generator(f"robustness {name}", number, seed).choice(data.eligible))
+    data = read()
+    row = int(generator(f"robustness {data.name}", number, seed).choice(data.eligible))
     label = int(data.table.labels[row])
     raw = data.table.raw[np.array([row])]
-    return robustness_problem(data.network, data.schema, raw, float(delta), SENSITIVE, (label, 1 - label))
+    return robustness_problem(data.network, data.schema, raw, float(delta), data.sensitive, (label, 1 - label))
 
 
-def _fairness(name: str, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
-    data = shipped(name)
+def _fairness(read: Read, epsilon: float | None, size: int, number: int, seed: int) -> DecisionQuestion:
+    data = read()
     schema, rows = data.schema, data.sure if number % 2 == 0 else data.eligible
-    row = int(generator(f"fairness {name}", number, seed).choice(rows))
-    others = [feature.name for feature in schema.features if feature.name != SENSITIVE]
+    row = int(generator(f"fairness {data.name}", number, seed).choice(rows))
+    others = [feature.name for feature in schema.features if feature.name != data.sensitive]
     numbers = [name for name in others if schema[name].kind == "integer"]
     open_ = [*numbers, *(name for name in others if name not in numbers)][:size]
     raw = data.table.raw[row]
-    lower, upper = schema.domain.lower, schema.domain.upper
-    query = IndividualFairness(network=data.network, schema=schema, protected=[SENSITIVE], epsilon=epsilon)
-    free = np.isin(np.arange(len(raw)), [schema.index(name) for name in [*open_, SENSITIVE]])
-    low, high = np.where(free, lower, raw), np.where(free, upper, raw)
-    batch, _, _ = Pairs.of(query, low, high).batch(schema.domain, low[None], high[None], (low, high))
+    free = np.isin(np.arange(len(raw)), [schema.index(name) for name in [*open_, data.sensitive]])
+    low, high = np.where(free, schema.domain.lower, raw), np.where(free, schema.domain.upper, raw)
+    return _box(data, epsilon, low, high)
+
+
+def _part(read: Read, size: int, number: int, seed: int) -> DecisionQuestion:
+    """Ask about one part of Fairify's partition, drawn among all."""
+    data = read()
+    domain = data.schema.domain
+    cut = Partition.of(domain, domain.lower, domain.upper, size=size, whole=[data.schema.index(data.sensitive)])
+    part = generator(f"part {data.name}", number, seed).integers(min(cut.count, 2**62))
+    low, high = (ends[0] for ends in cut.boxes(np.array([part])))
+    return _box(data, None, low, high)
+
+
+def _box(data: Subject, epsilon: float | None, low: Array, high: Array) -> DecisionQuestion:
+    """Ask for 2-fairness in a raw box (V,)."""
+    query = IndividualFairness(network=data.network, schema=data.schema, protected=[data.sensitive], epsilon=epsilon)
+    batch, _, _ = Pairs.of(query, low, high).batch(data.schema.domain, low[None], high[None], (low, high))
     return DecisionQuestion(problem=twin_problem(query, batch, goals_of(query)))
 
 
 def families() -> list[Family]:
-    out = []
-    for name in NAMES:
-        asks: tuple[tuple[str, Kind, str, int, Ask, type[DecisionQuestion | RelaxationQuestion | MinimumQuestion]], ...] = (
-            (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
-            (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
-            (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, RelaxationQuestion),
-            (f"min-{name}", "minimum", f"the exact minimum on the rows of pba-{name}", 2, bias, MinimumQuestion),
+    """Return the families of the shipped data."""
+    return [family for name in NAMES for family in _families(partial(shipped, name), name, SENSITIVE, OPEN[name])]
+
+
+def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
+    """Return the families of a user's network. Raises what reading its files raises."""
+    read = partial(own, model, schema_file, data)
+    subject = read()
+    others = len(subject.schema.features) - 1
+    sizes = tuple(sorted({min(n, others) for n in OWN_OPEN} - {0}))
+    made = _families(read, subject.name, subject.sensitive, sizes)
+    parts = Family(
+        name="parts-own", kind="decision", about="parts of Fairify's partition, drawn", size_is="values a block", sizes=PARTS,
+        count=2, build=partial(_part, read),
+    )
+    return [*made, parts]
+
+
+def _families(read: Read, name: str, sensitive: str, opened: tuple[int, ...]) -> list[Family]:
+    asks: tuple[tuple[str, Kind, str, int, Ask, type[Asked]], ...] = (
+        (f"pba-{name}", "decision", f"persistent bias of test rows of {name}", 3, bias, DecisionQuestion),
+        (f"robust-{name}", "decision", f"robustness of the decisions on test rows of {name}", 1, robustness, DecisionQuestion),
+        (f"lp-{name}", "relaxation", f"the triangle LP's optimum on the rows of pba-{name}", 2, bias, RelaxationQuestion),
+        (f"min-{name}", "minimum", f"the exact minimum on the rows of pba-{name}", 2, bias, MinimumQuestion),
+    )
+    out = [
+        Family(
+            name=label, kind=kind, about=about, size_is="delta, units around the row", sizes=DELTAS, count=count,
+            build=partial(_around, read, ask, made),
         )
-        out += [
-            Family(
-                name=label, kind=kind, about=about, size_is="delta, units around the row", sizes=DELTAS, count=count,
-                build=partial(_around, name, ask, asked),
-            )
-            for label, kind, about, count, ask, asked in asks
-        ]
-    flips = (f"2-fairness (no decision flips with {SENSITIVE})", None, 2)
-    gaps = (f"no probability gap above {EPSILON} with {SENSITIVE}", EPSILON, 1)
-    for label, (about, epsilon, count) in (("fair", flips), ("gap", gaps)):
-        out += [
-            Family(
-                name=f"{label}-{name}", kind="decision", about=f"{about} around rows of {name}", size_is="features that are open",
-                sizes=sizes, count=count, build=partial(_fairness, name, epsilon),
-            )
-            for name, sizes in OPEN.items()
-        ]
+        for label, kind, about, count, ask, made in asks
+    ]
+    flips = ("fair", f"2-fairness (no decision flips with {sensitive})", None, 2)
+    gaps = ("gap", f"no probability gap above {EPSILON} with {sensitive}", EPSILON, 1)
+    out += [
+        Family(
+            name=f"{label}-{name}", kind="decision", about=f"{about} around rows of {name}", size_is="features that are open",
+            sizes=opened, count=count, build=partial(_fairness, read, epsilon),
+        )
+        for label, about, epsilon, count in (flips, gaps)
+    ]
     return out
 
 
-Ask = Callable[[str, int, int, int], TwinProblem]
+Read = Callable[[], Subject]
+Ask = Callable[[Read, int, int, int], TwinProblem]
+Asked = DecisionQuestion | RelaxationQuestion | MinimumQuestion
 
 
-def _around(
-    name: str, ask: Ask, asked: type[DecisionQuestion | RelaxationQuestion | MinimumQuestion], size: int, number: int, seed: int
-) -> Question:
-    return asked(problem=ask(name, size, number, seed))
+def _around(read: Read, ask: Ask, made: type[Asked], size: int, number: int, seed: int) -> Question:
+    return made(problem=ask(read, size, number, seed))

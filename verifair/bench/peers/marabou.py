@@ -51,7 +51,7 @@ def decide(question: DecisionQuestion, budget: Budget) -> Reply:
             said, point, seconds = _ask(problem, q, g, left)
             spent += seconds
             if said == "sat" and point is not None:
-                refuted, value = question.refuted(q, g, _nearest(problem, q, point))
+                refuted, value = question.refuted(q, g, question.nearest(q, point))
                 if refuted:
                     return Reply(
                         status="violated", reason=None, trust="exact", upper=value, comparable=question.single,
@@ -128,17 +128,3 @@ def _equation(core: Any, query: Any, terms: list[tuple[float, int]], constant: f
         equation.addAddend(coefficient, variable)
     equation.setScalar(constant)
     query.addEquation(equation)
-
-
-def _nearest(problem: TwinProblem, q: int, x: Array) -> Array:
-    """Return the legal row of box q nearest to inputs x (n,)."""
-    domain, batch = problem.domain, problem.batch
-    lower, upper = batch.lower[q], batch.upper[q]
-    raw = lower.copy()
-    for v in range(domain.variables):
-        columns = x[domain.start[v] : domain.start[v] + domain.width[v]]
-        if domain.one_hot[v]:
-            raw[v] = int(np.argmax(columns))
-        else:
-            raw[v] = columns[0] * domain.scale[v] + domain.offset[v]
-    return np.asarray(np.clip(np.where(domain.integer, np.rint(raw), raw), lower, upper))

@@ -1,0 +1,90 @@
+"""A user's queries as cases: VNN-LIB files, folders laid out as a benchmark of VNN-COMP, and JSON lists of such files.
+
+    FOLDER/instances.csv     network,query,timeout  a line, as `verifair export` writes it; timeouts are the bench's own
+    LIST.json                [{"network": FILE.onnx, "query": FILE.vnnlib, "name": NAME}, ...]: `name` may be missing
+
+Paths are relative to the file that names them. A file or folder without networks of its own is about that of --network.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from encoders.vnnlib.reader import read_vnnlib
+from verifair.bench.cases.family import Family
+from verifair.bench.questions import FileQuestion, Question
+from verifair.errors import QueryError
+from verifair.interop.decide import networks_of
+
+SUFFIXES = (".vnnlib", ".vnnlib.gz")
+
+
+def file_families(given: Sequence[Path], network: Path | None) -> list[Family]:
+    """Return one family a file, called by its name. Raises QueryError for lists that cannot be read and for missing networks."""
+    out: list[Family] = []
+    for name, query, model in (one for path in given for one in _listed(path, network)):
+        called, number = name, 1
+        while any(family.name == called for family in out):
+            number += 1
+            called = f"{name}-{number}"
+        out.append(
+            Family(
+                name=called, kind="decision", about=f"the query {query.name}", size_is="query", sizes=(1,), count=1, drawn=False,
+                build=partial(_question, query, model),
+            )
+        )
+    return out
+
+
+def _listed(path: Path, network: Path | None) -> Iterator[tuple[str, Path, Mapping[str, Path] | Path]]:
+    """Yield (name, query, its network: one file, or declared name -> file)."""
+    if path.is_dir() and (path / "instances.csv").is_file():
+        path = path / "instances.csv"
+    if path.is_dir():
+        found = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES))
+        if not found:
+            raise QueryError(f"--queries {path}: holds no instances.csv and no .vnnlib file")
+        for one in found:
+            yield from _listed(one, network)
+    elif path.name.endswith(SUFFIXES):
+        if network is None:
+            raise QueryError(f"--queries {path}: say which network it is about, --network FILE.onnx")
+        yield _name(path), path, network
+    elif path.suffix in (".csv", ".json"):
+        yield from _entries(path)
+    else:
+        raise QueryError(f"--queries {path}: expected a .vnnlib file, a .json or .csv list of them, or a folder")
+
+
+def _entries(path: Path) -> Iterator[tuple[str, Path, Mapping[str, Path] | Path]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            rows = [(one["network"], one["query"], one.get("name")) for one in json.loads(text)]
+        else:
+            rows = [(row[0], row[1], None) for row in csv.reader(text.splitlines()) if row]
+        for model, query, name in rows:
+            named = {}
+            if model.startswith("["):  # of VNN-LIB 2.0: [('f', FILE), ('g', FILE)]
+                named = {str(key): path.parent / file for key, file in ast.literal_eval(model)}
+            yield name or _name(Path(query)), path.parent / query, named or path.parent / model
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, SyntaxError, RecursionError) as error:
+        raise QueryError(f"--queries {path}: is no list of networks and queries ({type(error).__name__}: {error})") from None
+
+
+def _name(query: Path) -> str:
+    return query.name.removesuffix(".gz").removesuffix(".vnnlib").replace("/", "-")
+
+
+def _question(query: Path, model: Mapping[str, Path] | Path, size: int, number: int, seed: int) -> Question:
+    """Read the query, so that a fault is found before anybody is asked."""
+    read = read_vnnlib(query)
+    own = [declared.name for declared in read.networks if declared.equal_to is None]
+    files = dict.fromkeys(own, model) if isinstance(model, Path) else {name: model[name] for name in own if name in model}
+    networks_of(read, files)
+    return FileQuestion.of(query, files)

@@ -1,0 +1,94 @@
+"""What a process takes with all that it started, and its end: from Linux's /proc; elsewhere only the process itself is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+FIRST, LAST = 0.002, 0.1
+"""Seconds between two looks: the first, and the longest."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """pid -> of one living process: cpu_seconds with those of its own that ended, resident memory."""
+
+    parent: int
+    group: int
+    cpu_seconds: float
+    resident_mb: float
+
+
+def family(root: int) -> dict[int, Taken]:
+    """Return the living processes that descend from a process, or are in the group that it leads; it is one of them."""
+    every: dict[int, Taken] = {}
+    for entry in PROC.iterdir() if PROC.is_dir() else ():
+        if entry.name.isdecimal() and (one := _taken(entry)) is not None:
+            every[int(entry.name)] = one
+    found = {pid for pid, one in every.items() if pid == root or one.group == root}
+    while more := {pid for pid, one in every.items() if one.parent in found} - found:
+        found |= more
+    return {pid: every[pid] for pid in found}
+
+
+def _taken(entry: Path) -> Taken | None:
+    try:
+        fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None  # it has ended
+    if fields[0] == "Z":
+        return None
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    return Taken(int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])) / ticks, int(fields[21]) * page / 2**20)
+
+
+def kill(root: int) -> None:
+    """Kill what descends from a process or is in its group, but this process; once more for what was started meanwhile."""
+    for _ in range(5):
+        there = set(family(root)) - {os.getpid()}
+        for pid in there:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+        if not there:
+            break
+
+
+def watch(process: subprocess.Popen[bytes], end: float) -> tuple[bool, float, float | None]:
+    """Wait until it ends or the clock (`time.perf_counter`) shows `end`, and kill what is left of what it started.
+
+    Return whether it was late, the CPU seconds of all, and the largest sum of resident sets that was seen, in MB (pages that
+    processes share count once for each); None where /proc is missing.
+    """
+    before, seen, peak, step, late = children_cpu(), 0.0, 0.0, FIRST, False
+    while process.poll() is None:
+        if time.perf_counter() > end:
+            late = True
+            break
+        there = family(process.pid).values()
+        seen = max(seen, sum(one.cpu_seconds for one in there))
+        peak = max(peak, sum(one.resident_mb for one in there))
+        time.sleep(step)
+        step = min(step * 1.5, LAST)
+    kill(process.pid)
+    if late:
+        process.kill()
+    process.wait()
+    return late, max(seen, children_cpu() - before), peak or None
+
+
+def children_cpu() -> float:
+    """Return the CPU seconds of processes that this one has started and waited for, and of those that they waited for."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
