@@ -82,8 +82,7 @@ def asked_again(question: Question) -> dict[str, Any]:
     if isinstance(question, CenterQuestion):
         return {"kind": "k-center", "k": question.k, "coverage": question.coverage, "costs": question.instance.costs()}
     if isinstance(question, FileQuestion):
-        text = question.query.read_text(encoding="utf-8")
-        return {"kind": "file", "query": text, "networks": {name: str(path) for name, path in question.networks}}
+        return {"kind": "file", "query": question.text(), "networks": {name: str(path) for name, path in question.networks}}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
     drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -69,6 +70,11 @@ class FileQuestion:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         files = tuple((name, path.resolve()) for name, path in networks.items())
         return cls(query=query.resolve(), networks=files, digest=digest.hexdigest())
+
+    def text(self) -> str:
+        """Return the query's text."""
+        content = self.query.read_bytes()
+        return (gzip.decompress(content) if self.query.suffix == ".gz" else content).decode("utf-8", "replace")
 
     def read(self) -> tuple[VnnlibQuery, tuple[Network, ...]]:
         """Read the query and the networks that it declares."""

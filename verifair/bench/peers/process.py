@@ -181,7 +181,9 @@ class Tool:
 def _files(question: Question, folder: Path, two: bool) -> Iterator[tuple[int, int, Path, Path]]:
     """Yield (box, goal, network, query) of each query of a question."""
     if isinstance(question, FileQuestion):
-        yield 0, 0, question.networks[0][1], question.query
+        query = folder / "query.vnnlib"  # never compressed
+        query.write_text(question.text(), encoding="utf-8")
+        yield 0, 0, question.networks[0][1], query
         return
     assert isinstance(question, DecisionQuestion)
     for q in range(len(question.problem.batch)):

@@ -1,5 +1,6 @@
 """Other verifiers as processes: honest, lying, crashing, hanging and silent ones; plug-ins; a user's own questions."""
 
+import gzip
 import json
 import os
 import sys
@@ -151,8 +152,9 @@ def test_a_false_sat_about_what_is_proved_is_a_disagreement() -> None:
 
 
 def test_the_command_asks_processes_and_reports_liars(tmp_path: Path) -> None:
-    model, query = asked_file(tmp_path, REFUTED)
-    out = tmp_path / "out"
+    model, written = asked_file(tmp_path, REFUTED)
+    query, out = tmp_path / "asked.vnnlib.gz", tmp_path / "out"
+    query.write_bytes(gzip.compress(written.read_bytes()))
     given = ["bench", "--network", model, "--queries", query, "--methods", "bnb", "--repeats", 1, "--timeout", 20, "--out", out]
     given += [part for kind in ("unsat", "outside", "honest") for part in ("--competitor", f"{kind}={command(kind)}")]
     found = verifair(*given)
@@ -168,7 +170,7 @@ def test_the_command_asks_processes_and_reports_liars(tmp_path: Path) -> None:
     assert {"unsat", "bnb"} in pairs
     assert {"unsat", "outside"} in pairs
     (asked,) = saved[0]["cases"].values()
-    assert asked["query"] == query.read_text(encoding="utf-8")
+    assert asked["query"] == written.read_text(encoding="utf-8")
     again = verifair(*given, "--resume")
     assert again.returncode == 6
     assert len((out / NAME).read_text(encoding="utf-8").splitlines()) == 1 + 4
