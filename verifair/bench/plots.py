@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from verifair.bench.competitors import DEFAULTS
-from verifair.bench.scores import NEAR, Job, cactus, par2, profile, ratios, times
+from verifair.bench.scores import NEAR, SHORTEST, Job, cactus, par2, profile, ratios, times
 from verifair.bench.tables import KINDS, BenchResult
 from verifair.systems.figures import figure
 
@@ -153,7 +153,7 @@ def times_as_long(job: Job) -> str:
     """Say how much longer the default takes than the best, in words."""
     if not math.isfinite(job.default_seconds):
         return "was not asked"
-    return f"{job.default_seconds / job.seconds:.1f} x"
+    return f"{job.default_seconds / max(job.seconds, SHORTEST):.1f} x"
 
 
 def short(seconds: float) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tests.bench_support import record
 from verifair.bench.cases import chosen
 from verifair.bench.contradictions import contradictions, save
+from verifair.bench.plots import times_as_long
 from verifair.bench.scores import cactus, choices, entries, jobs, par2, profile, ratios, times
 
 INF = math.inf
@@ -148,3 +149,8 @@ def test_both_answers_and_the_question_are_saved(glob: str, tmp_path: Path) -> N
     assert [answer["status"] for answer in content["answers"]] == ["proved", "violated"]
     asked = content["cases"][case.name]
     assert asked["boxes"][0]["lower"] if glob.startswith("random") else asked["costs"]
+
+
+def test_a_job_that_took_no_time_can_be_compared() -> None:
+    (job,) = jobs(entries([record(method="other", total_seconds=0.0), record(method="auto")]), {"decision": "auto"})
+    assert times_as_long(job) == "10000.0 x"
