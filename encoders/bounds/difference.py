@@ -10,7 +10,7 @@ References: CROWN backward bounds (Zhang et al., NeurIPS 2018); twin difference 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -130,11 +130,6 @@ def _shares(gap: Array, direction: Array) -> Array:
     return np.asarray((weight[:, None, :] @ direction)[:, 0, :])
 
 
-def _wide(bounds: LayerBounds) -> LayerBounds:
-    """The same bounds with a rows axis: (B, 1, n)."""
-    return LayerBounds(**{field.name: getattr(bounds, field.name)[:, None, :] for field in fields(bounds)})
-
-
 class _Functional:
     """The coefficients first (lambda), second (lambda'), delta, each (B, R, n), with constant and rounding error (B, R).
 
@@ -172,7 +167,7 @@ class _Functional:
     def relax(self, layer: Layer, narrow: LayerBounds, forms: LayerForms) -> Array:
         """From outputs to pre-activations of one hidden layer; returns the relaxation gap (B, R, n) that this opens."""
         self.merge()
-        bounds = _wide(narrow)
+        bounds = narrow.with_rows()
         if isinstance(layer, SmoothLayer):
             return self._relax_curves(layer, bounds, forms)
         slope = layer.slope
@@ -225,7 +220,7 @@ class _Functional:
             self.constant = self.constant + constant.sum(axis=2)
             return gap
         slope, rest = layer.slope, 1 - layer.slope
-        line, constant, gap = hinge(rest * p, rest * p_prime, shift[:, None, :], _wide(narrow))
+        line, constant, gap = hinge(rest * p, rest * p_prime, shift[:, None, :], narrow.with_rows())
         self.constant = self.constant + (constant - slope * p_prime * shift[:, None, :]).sum(axis=2)
         self.first = line + slope * (p + p_prime)
         return gap

@@ -10,6 +10,7 @@ neuron (a, a' and a - a' from both sides):
     first layer: a' = a - s with a constant s; the chord, over the middle of the interval, of the lower hull of p y + q y'
     others: the best, at the middles of both intervals, of three ways to write p y + q y' that are bounded term by term,
         p y + q y',      (p + q) y - q (y - y'),      (p + q) y' + p (y - y')
+    the first way where p = 0 or q = 0: the bounds of one copy do without the other
     y >= floor a with floor 1 where u > -l and 0 elsewhere; y <= the chord; y - y' between its two lines
     of choices that are equally good to within a share of 1e-9 (TIE) the first one: ties are common, as where u = u'
     the inputs lie anywhere in the network box; with multipliers, in one category of each one-hot block
@@ -23,7 +24,6 @@ References: CROWN (Zhang et al., NeurIPS 2018); ReluDiff (Paulsen et al., ICSE 2
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -32,17 +32,16 @@ import numpy as np
 
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed, first_layer, next_layer
-from encoders.bounds.relu import TIE, LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import TIE, LayerBounds, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
-from encoders.domain import Regions
-from encoders.network import Array, Booleans, Integers
+from encoders.domain import Batched, Regions
+from encoders.network import Array, Booleans, Integers, Layer
 
-LeastInput = Callable[[Array, Integers], Array]
-"""From slopes (N, d) and regions (N,) to the least of slope . (x - middle)."""
-BLOCK = 1 << 19
+BLOCK = 1 << 15
 """Coefficients handled at once: larger arrays fall out of the cache."""
+ENDS = (("lower", "upper"), ("lower_prime", "upper_prime"), ("delta_lower", "delta_upper"))
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
 
@@ -66,13 +65,15 @@ class RegionBounds:
 
     intervals: bounds of all layers over boxes without signs, for the looser bounds that these give without substitution.
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
-    point: (B,) boxes that are one network input.
+    point: (B,) boxes that are one network input.   differences: whether those of the hidden layers are substituted backwards too,
+    not the copies alone: it costs several times as much.   work: multiplications so far.
     """
 
     def __init__(
-        self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None
+        self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
+        differences: bool = True,
     ) -> None:
-        self.twin = twin
+        self.twin, self.differences, self.work = twin, differences, 0
         self.question = np.zeros(len(regions), dtype=np.int64) if question is None else question
         moving = twin.variables
         self.low, self.high = twin.local.box(regions.lower[:, moving], regions.upper[:, moving])
@@ -84,7 +85,7 @@ class RegionBounds:
             tuple(signs[:, start + copy : end + copy] for signs in (regions.active, regions.inactive) for copy in (0, widths[-1]))
             for start, end in pairwise(widths.tolist())
         ]
-        self._curves: dict[int, tuple[Lines, Lines, Lines]] = {}
+        self._layers: dict[int, RelaxedLayer] = {}
         self.layers: list[LayerBounds] = [] if intervals is None else intervals
         for k in range(len(self.layers), twin.depth + 1):
             if k:
@@ -114,58 +115,85 @@ class RegionBounds:
 
     def _substituted(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
-        substitution."""
+        substitution: each copy's by its own lines, and those of the differences."""
         layer = self.twin.hidden[k]
+        bending = _bends(bounds) & (_slope(layer) < 1)
         if isinstance(layer, SmoothLayer):
-            box, neuron = np.nonzero((_bends(bounds) & (layer.bend < 1)) | layer.smooth)
-        else:
-            box, neuron = np.nonzero(_bends(bounds) & (layer.slope < 1))
-        if not len(box):
-            return bounds
-        weight, bias = self.twin.weights[k][neuron], self.twin.biases[k][neuron]
-        none, zero = np.zeros_like(weight), np.zeros_like(bias)
-        ends = (
-            ("lower", weight, none, bias), ("upper", -weight, none, -bias), ("lower_prime", none, weight, bias),
-            ("upper_prime", none, -weight, -bias), ("delta_lower", weight, -weight, zero), ("delta_upper", -weight, weight, zero),
-        )
-        p, q, constant = (np.concatenate([end[part] for end in ends]) for part in (1, 2, 3))
-        least = self._least(p, q, constant, np.tile(box, len(ends)), k - 1).reshape(len(ends), -1)
-        found = {}
-        for (name, *_), value in zip(ends, least, strict=True):
-            end = getattr(bounds, name).copy()
-            end[box, neuron] = np.minimum(end[box, neuron], -value) if "upper" in name else np.maximum(end[box, neuron], value)
-            found[name] = end
-        return crossed(LayerBounds(**found), self.twin.error[k][self.question])
+            bending |= layer.smooth
+        box, neuron = _padded(bending)
+        found = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
+        step = max(1, BLOCK // (2 * max(neuron.shape[1], 1) * max(len(one.bias) for one in self.twin.hidden)))
+        for start in range(0, len(box), step):
+            part, at = box[start : start + step], neuron[start : start + step]
+            mine = bending[part[:, None], at]
+            for low, high in ENDS if self.differences else ENDS[:2]:
+                least = self._both_ends(low, k, part, at)
+                for name, tighter, value in ((low, np.maximum, least[:, 0]), (high, np.minimum, -least[:, 1])):
+                    known = found[name][part[:, None], at]
+                    found[name][part[:, None], at] = np.where(mine, tighter(known, value), known)
+        return crossed(LayerBounds(**found), self.twin.error[k][self.question]) if len(box) else bounds
 
-    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int = 1) -> Array:
-        """Return lower bounds (N,) of p . y + q . y' + constant over regions `box` (N,), y of hidden layer `last`; `room` times the
-        rounding error is taken off."""
-        step = max(1, BLOCK // max(len(layer.bias) for layer in self.twin.hidden))
-        parts = (slice(start, start + step) for start in range(0, len(p), step))
-        return np.concatenate([self._least_of(p[i], q[i], constant[i], box[i], last, room) for i in parts])
+    def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> Array:
+        """Return lower bounds (B, 2, U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
+        a - a'."""
+        weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive][neuron], self.twin.biases[k][neuron]
+        p, constant = np.concatenate([weight, -weight], axis=1), np.concatenate([bias, -bias], axis=1)
+        match quantity:
+            case "lower":
+                least = self._least(p, None, constant, box, k - 1)
+            case "lower_prime":
+                least = self._least(None, p, constant, box, k - 1)
+            case _:
+                least = self._least(p, -p, np.zeros_like(constant), box, k - 1)
+        return least.reshape(len(box), 2, -1)
 
-    def _least_of(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int) -> Array:
+    def _least(self, p: Array | None, q: Array | None, constant: Array, box: Integers, last: int, room: int = 1) -> Array:
+        """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`.
+
+        p, q: (B, R, n), None where there is nothing of a copy.   room: how many times the rounding error is taken off.
+        """
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
-            error = error + self._rounding(k, np.abs(p) + np.abs(q), box)
-            if k == 0:
-                line, offset = self._first_lines(p, q, box)
-                total = total + offset.sum(axis=1)
-                return self._at_inputs(line @ twin.weights[0], line, total - room * error, box, self._within_radius)
-            alpha, beta, offset = self._standard(k, p, q, box)
-            total = total + offset.sum(axis=1) + (alpha + beta) @ twin.biases[k]
-            p, q = alpha @ twin.weights[k], beta @ twin.weights[k]
-        raise AssertionError("a substitution ends at the first layer")
+            layer = self._relaxed(k)
+            alive, lines, slope = layer.alive, layer.lines.take(box), layer.slope
+            size = self._of(twin.magnitude[k], box)[:, alive]
+            for one in (p, q):
+                error = error if one is None else error + twin.rate * _sums(np.abs(one), size) + TINY
+            if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
+                (p, offset), q = self._under_curves(p, q, box), None
+            elif q is None:
+                assert p is not None
+                p, offset = own_lines(p, lines.one, slope)
+            elif p is None:
+                q, offset = own_lines(q, lines.two, slope)
+            elif k == 0:
+                shift = self._of(twin.shift, box)[:, None, alive]
+                line, constants, _ = hinge((1 - slope) * p, (1 - slope) * q, shift, layer.bounds.take(box).with_rows())
+                offset = (constants - slope * q * shift).sum(axis=2)
+                p, q = line + slope * (p + q), None
+            else:
+                alpha, beta, offset = standard(lines, (1 - slope) * p, (1 - slope) * q)
+                p, q = alpha + slope * p, beta + slope * q
+            total = total + offset
+            if k:
+                weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
+                self.work += total.size * weight.size * (1 if p is None or q is None else 2)
+                for one in (p, q):
+                    total = total if one is None else total + one @ twin.biases[k][alive]
+                p, q = (None if one is None else _product(one, weight) for one in (p, q))
+        if q is not None:
+            p, total = q, total - _sums(q, self._of(twin.shift, box)[:, alive])
+        assert p is not None
+        return self._at_inputs(p, total - room * error, box, alive)
 
-    def _first_lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array]:
-        """Return slope and constant (N, n) of lines in a under p y + q y' of the first layer."""
-        layer = self.twin.hidden[0]
-        if isinstance(layer, SmoothLayer):
-            line, offset, _ = self._pairs.under(p, q, box)
-            return line, offset
-        slope, rest, shift = layer.slope, 1 - layer.slope, np.broadcast_to(self._of(self.twin.shift, box), p.shape)
-        line, offset, _ = hinge(rest * p, rest * q, shift, self.layers[0].take(box))
-        return line + slope * (p + q), offset - slope * q * shift
+    def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
+        """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a first layer that is smooth."""
+        some = p if q is None else q
+        assert some is not None
+        none, where = np.zeros_like(some), np.repeat(box, some.shape[1])
+        first, second = (none if one is None else one for one in (p, q))
+        line, constant, _ = self._pairs.under(first.reshape(-1, some.shape[2]), second.reshape(-1, some.shape[2]), where)
+        return line.reshape(some.shape), constant.sum(axis=1).reshape(some.shape[:2])
 
     @cached_property
     def _pairs(self) -> PairLines:
@@ -174,28 +202,12 @@ class RegionBounds:
         shift = np.broadcast_to(self._of(self.twin.shift, np.arange(len(self.question))), self.layers[0].lower.shape)
         return PairLines.of(layer, shift, self.layers[0])
 
-    def _standard(self, k: int, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
-        """Return alpha, beta, c (N, n) with  p y + q y' >= alpha a + beta a' + c  in hidden layer k, by the standard relaxation."""
-        layer, bounds = self.twin.hidden[k], self.layers[k].take(box)
-        if isinstance(layer, SmoothLayer):
-            if k not in self._curves:
-                own = self.layers[k]
-                copies = copy_lines(layer, own.lower, own.upper), copy_lines(layer, own.lower_prime, own.upper_prime)
-                self._curves[k] = *copies, difference_lines(layer, own)
-            one, two, apart = (lines.take(box) for lines in self._curves[k])
-            return best_way(p, q, one, two, apart, bounds)
-        alpha, beta, offset = standard(bounds, (1 - layer.slope) * p, (1 - layer.slope) * q)
-        return alpha + layer.slope * p, beta + layer.slope * q, offset
-
-    def _at_inputs(self, slope: Array, line: Array, total: Array, box: Integers, least: LeastInput) -> Array:
-        """Return the least (N,) of line . a + total over the inputs, a the first layer's pre-activations of copy x, and line . a =
-        slope . x + constant."""
-        total = total + np.einsum("nj,nj->n", line, self.centre[box]) + least(slope, box) - TINY
+    def _at_inputs(self, line: Array, total: Array, box: Integers, alive: Integers) -> Array:
+        """Return the least (B, R) of line . a + total over the whole network box, a those of the first layer's pre-activations of
+        copy x that are alive."""
+        swing = _sums(np.abs(_product(line, self.twin.weights[0][alive])), self.radius[box])
+        total = total + _sums(line, self.centre[box][:, alive]) - swing - TINY
         return np.where(np.isfinite(total), total, -np.inf)
-
-    def _within_radius(self, slope: Array, box: Integers) -> Array:
-        """Return (N,) the least of slope . (x - middle) over the whole network box."""
-        return np.asarray(-np.einsum("nj,nj->n", np.abs(slope), self.radius[box]))
 
     def _one_category(self, slope: Array, box: Integers) -> Array:
         """Return (N,) the least of slope . (x - middle): numbers within their radius, one category of each block."""
@@ -208,9 +220,11 @@ class RegionBounds:
             least += possible - np.einsum("nj,nj->n", slope[:, block], self.middle[box, block])
         return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), self.radius[box][:, number]))
 
-    def _rounding(self, k: int, size: Array, box: Integers) -> Array:
-        """Return (N,) what the operations at hidden layer k may lose, for terms of `size` (N, m); see the argument above."""
-        return np.asarray(self.twin.rate * np.einsum("nj,nj->n", size, self._of(self.twin.magnitude[k], box)) + TINY)
+    def _relaxed(self, k: int) -> RelaxedLayer:
+        """Return the relaxation of hidden layer k, whose bounds are known."""
+        if k not in self._layers:
+            self._layers[k] = RelaxedLayer.of(self.layers[k], self.twin.hidden[k])
+        return self._layers[k]
 
     def _of(self, table: Array, box: Integers) -> Array:
         """Return the rows (N, m) of a table by question, one row where there is one question."""
@@ -223,13 +237,14 @@ class RegionBounds:
         """
         twin = self.twin
         error = twin.rate * (np.abs(constants) + np.abs(rows).sum(axis=1) * self._of(twin.magnitude[-1], box)[:, 0])
+        total = (constants - 2 * error)[:, None]
         if not twin.depth:  # the margins are the first layer themselves
-            line = rows.sum(axis=1, keepdims=True)
-            total = constants - rows[:, 1] * self._of(twin.shift, box)[:, 0] - 2 * error
-            return self._at_inputs(line @ twin.weights[0], line, total, box, self._within_radius)
-        total = constants + rows.sum(axis=1) * twin.biases[-1][0] - 2 * error
-        p, q = rows[:, :1] * twin.weights[-1], rows[:, 1:] * twin.weights[-1]
-        return self._least(p, q, total, box, twin.depth - 1, room=2)
+            total = total - rows[:, 1:] * self._of(twin.shift, box)[:, :1]
+            return self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))[:, 0]
+        total = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0]
+        weight = twin.weights[-1][:, self._relaxed(twin.depth - 1).alive]
+        p, q = rows[:, :1, None] * weight, rows[:, 1:, None] * weight
+        return self._least(p, q, total, box, twin.depth - 1, room=2)[:, 0]
 
     @cached_property
     def empty(self) -> Booleans:
@@ -269,7 +284,8 @@ class RegionBounds:
         for k in range(twin.depth - 1, -1, -1):
             first, second = [p, *first], [q, *second]
             alpha, beta, offset = self._by_slopes(k, p, q, given[0][k], given[1][k])
-            error = error + self._rounding(k, np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta), box)
+            size = np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta)
+            error = error + twin.rate * np.einsum("nj,nj->n", size, self._of(twin.magnitude[k], box)) + TINY
             total = total + offset
             p, q = alpha, beta
             if k:
@@ -277,7 +293,8 @@ class RegionBounds:
                 p, q = p @ twin.weights[k], q @ twin.weights[k]
         slope = (p + q) @ twin.weights[0]
         total = total - np.einsum("nj,nj->n", q, self._of(twin.shift, box)) - error
-        bound = self._at_inputs(slope, p + q, total, box, self._one_category)
+        bound = total + np.einsum("nj,nj->n", p + q, self.centre) + self._one_category(slope, box) - TINY
+        bound = np.where(np.isfinite(bound), bound, -np.inf)
         return RegionBound(
             bound=np.where((weights >= 0).all(axis=1), bound, -np.inf), error=error, first=tuple(first), second=tuple(second),
             slope=slope,
@@ -302,38 +319,135 @@ def _bends(bounds: LayerBounds) -> Booleans:
     return np.asarray(one | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
 
 
+def _slope(layer: Layer) -> Array:
+    return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
+
+
 def _lone(p: Array, low: Array, high: Array) -> Array:
     """Return the slope of p relu(a) for a in [low, high] where no multiplier is given."""
     lines = relu_lines(low, high)
     return p * np.where(p >= 0, lines.low_slope, lines.up_slope)
 
 
-def standard(bounds: LayerBounds, p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Return alpha, beta, c (N, n) with  p relu(a) + q relu(a') >= alpha a + beta a' + c  neuron by neuron.
+def _padded(chosen: Booleans) -> tuple[Integers, Integers]:
+    """Return the boxes (B,) with chosen neurons, and these neurons (B, U): as many as the fullest box has, others fill the rest."""
+    box = np.flatnonzero(chosen.any(axis=1))
+    count = int(chosen.sum(axis=1).max(initial=0))
+    return box, np.argsort(~chosen[box], axis=1, kind="stable")[:, :count]
 
-    It is the best, at the middles of both intervals, of the three ways that the head of this file lists. All arrays are (N, n).
+
+def _product(rows: Array, weight: Array) -> Array:
+    """Return rows (B, R, m) times weight (m, n), in one product of matrices."""
+    boxes, count, width = rows.shape
+    return np.asarray((rows.reshape(boxes * count, width) @ weight).reshape(boxes, count, weight.shape[1]))
+
+
+def _sums(rows: Array, values: Array) -> Array:
+    """Return (B, R) the sums of rows (B, R, m) times values (B, m) of each box, or (1, m) of all."""
+    return np.asarray((rows @ values[:, :, None])[:, :, 0])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerLines(Batched):
+    """What the standard relaxation makes of one layer over B boxes.
+
+    one, two, apart: (B, 4, n) slopes and then constants of the lower and the upper line around y, y' and y - y'.
+    at_*: (B, 2, n) the lines' values at the middles of the intervals.   size: (B, n) of the terms in them.
+    bends: (B, n) neurons that do so in either copy.   on: (B, 2, n) copies that are active.
     """
-    alpha, beta = p * (bounds.lower >= 0), q * (bounds.lower_prime >= 0)
-    constant = np.zeros(p.shape)
-    at = np.nonzero(_bends(bounds) & ((p != 0) | (q != 0)))
-    p, q, bounds = p[at], q[at], bounds.take_at(at)
-    one, two = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
-    alpha[at], beta[at], constant[at] = best_way(p, q, one, two, relu_difference_lines(bounds), bounds)
-    return alpha, beta, constant
+
+    one: Array
+    two: Array
+    apart: Array
+    at_one: Array
+    at_two: Array
+    at_apart: Array
+    size: Array
+    bends: Booleans
+    on: Booleans
+
+    @classmethod
+    def of(cls, bounds: LayerBounds, smooth: SmoothLayer | None) -> LayerLines:
+        copies = (bounds.lower, bounds.upper), (bounds.lower_prime, bounds.upper_prime)
+        one, two = (relu_lines(*copy) if smooth is None else copy_lines(smooth, *copy) for copy in copies)
+        apart = relu_difference_lines(bounds) if smooth is None else difference_lines(smooth, bounds)
+        middle, middle_prime = (bounds.lower + bounds.upper) / 2, (bounds.lower_prime + bounds.upper_prime) / 2
+        found, size = {}, np.zeros_like(bounds.lower)
+        for name, lines, at in (
+            ("one", one, middle), ("two", two, middle_prime), ("apart", apart, middle - middle_prime)
+        ):
+            found[name] = np.stack([lines.low_slope, lines.up_slope, lines.low_constant, lines.up_constant], axis=1)
+            terms = found[name][:, :2] * at[:, None], found[name][:, 2:]
+            found[f"at_{name}"] = terms[0] + terms[1]
+            size = size + (np.abs(terms[0]) + np.abs(terms[1])).max(axis=1)
+        on = np.stack([bounds.lower >= 0, bounds.lower_prime >= 0], axis=1)
+        return cls(bends=_bends(bounds) if smooth is None else np.ones_like(size, dtype=bool), on=on, size=size, **found)
 
 
-def best_way(p: Array, q: Array, one: Lines, two: Lines, apart: Lines, bounds: LayerBounds) -> tuple[Array, Array, Array]:
-    """Return alpha, beta, c with  p y + q y' >= alpha a + beta a' + c, from lines around y, y' and y - y' (in a - a')."""
-    (a1, c1), (b1, d1) = one.times(p), two.times(q)
-    (a2, c2), (t2, d2) = one.times(p + q), apart.times(-q)
-    (b3, c3), (t3, d3) = two.times(p + q), apart.times(p)
-    ways = np.stack([[a1, b1, c1 + d1], [a2 + t2, -t2, c2 + d2], [t3, b3 - t3, c3 + d3]])
-    middle, middle_prime = (bounds.lower + bounds.upper) / 2, (bounds.lower_prime + bounds.upper_prime) / 2
-    terms = np.stack([ways[:, 0] * middle, ways[:, 1] * middle_prime, ways[:, 2]])
-    value, size = terms.sum(axis=0), np.abs(terms).sum(axis=0).max(axis=0)
-    best = (value >= value.max(axis=0) - TIE * size).argmax(axis=0)
-    alpha, beta, constant = np.take_along_axis(ways, best[None, None], axis=0)[0]
-    return alpha, beta, constant
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RelaxedLayer:
+    """The neurons of a layer that are alive in some box, for others are 0 throughout: their numbers (m,), bounds, and lines around
+    what a slope (m,) of theirs leaves of y:  y = slope a + (1 - slope) relu(a);  around y itself where the layer is smooth."""
+
+    alive: Integers
+    bounds: LayerBounds
+    slope: Array
+    lines: LayerLines
+
+    @classmethod
+    def of(cls, bounds: LayerBounds, layer: Layer) -> RelaxedLayer:
+        if isinstance(layer, SmoothLayer):
+            every = np.arange(bounds.lower.shape[1])
+            return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), lines=LayerLines.of(bounds, layer))
+        dead = ((bounds.upper <= 0) & (bounds.upper_prime <= 0)).all(axis=0) & (layer.slope == 0)
+        alive = np.flatnonzero(~dead)  # a bound that is NaN has to show
+        part = LayerBounds(**{name: getattr(bounds, name)[:, alive] for name in bounds.__dataclass_fields__})
+        return cls(alive=alive, bounds=part, slope=layer.slope[alive], lines=LayerLines.of(part, None))
+
+
+def own_lines(p: Array, lines: Array, slope: Array) -> tuple[Array, Array]:
+    """Return alpha (B, R, n) and c (B, R) with  p . y >= alpha . a + c  by the lines (B, 4, n) around relu(a)."""
+    rest = (1 - slope) * p
+    plus = np.maximum(rest, 0.0)
+    minus = rest - plus
+    constant = _sums(plus, lines[:, 2]) + _sums(minus, lines[:, 3])
+    return slope * p + plus * lines[:, None, 0] + minus * lines[:, None, 1], constant
+
+
+def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array]:
+    """Return alpha, beta (B, R, n) and c (B, R) with  p . relu(a) + q . relu(a') >= alpha . a + beta . a' + c.
+
+    Neuron by neuron it is the best, at the middles of both intervals, of the three ways that the head of this file lists.
+    """
+    def signs(c: Array) -> tuple[Array, Array]:
+        plus = np.maximum(c, 0.0)
+        return plus, c - plus
+
+    def value(c: tuple[Array, Array], at: Array) -> Array:
+        return c[0] * at[:, None, 0] + c[1] * at[:, None, 1]
+
+    first, second, both = signs(p), signs(q), signs(p + q)
+    swapped = -second[1], -second[0]  # of -q
+    ways = (
+        value(first, lines.at_one) + value(second, lines.at_two), value(both, lines.at_one) + value(swapped, lines.at_apart),
+        value(both, lines.at_two) + value(first, lines.at_apart),
+    )
+    enough = np.maximum(np.maximum(*ways[:2]), ways[2]) - TIE * (np.abs(p) + np.abs(q)) * lines.size[:, None]
+    way1 = (ways[0] >= enough) | (p == 0) | (q == 0)
+    way2 = ~way1 & (ways[1] >= enough)
+    way3 = ~way1 & ~way2
+    y = [np.where(way1, c, np.where(way2, d, 0.0)) for c, d in zip(first, both, strict=True)]
+    y_prime = [np.where(way1, c, np.where(way3, d, 0.0)) for c, d in zip(second, both, strict=True)]
+    apart = [np.where(way2, c, np.where(way3, d, 0.0)) for c, d in zip(swapped, first, strict=True)]
+    shared = value((apart[0], apart[1]), lines.apart)
+    alpha, beta = value((y[0], y[1]), lines.one) + shared, value((y_prime[0], y_prime[1]), lines.two) - shared
+    bends = lines.bends[:, None]
+    constant = np.zeros(p.shape[:2])
+    for parts, around in ((y, lines.one), (y_prime, lines.two), (apart, lines.apart)):
+        for end, c in enumerate(parts, start=2):
+            if around[:, end].any():
+                constant = constant + _sums(np.where(bends, c, 0.0), around[:, end])
+    return np.where(bends, alpha, p * lines.on[:, None, 0]), np.where(bends, beta, q * lines.on[:, None, 1]), constant
 
 
 def polygon_minimum(p: Array, q: Array, alpha: Array, beta: Array, bounds: LayerBounds) -> Array:

@@ -34,6 +34,10 @@ class LayerBounds(Batched):
             lower=a[0], upper=a[1], lower_prime=a_prime[0], upper_prime=a_prime[1], delta_lower=delta[0], delta_upper=delta[1],
         )
 
+    def with_rows(self) -> LayerBounds:
+        """The same with an axis of rows: (B, 1, n)."""
+        return LayerBounds(**{name: getattr(self, name)[:, None, :] for name in self.__dataclass_fields__})
+
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
         """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
         return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})

@@ -292,7 +292,10 @@ def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Arra
 def best_plane(
     p: Array, q: Array, bands: tuple[Band, Band, Band], centre: tuple[Array, Array]
 ) -> tuple[Array, Array, Array]:
-    """Return alpha, beta, offset of a plane under p y + q y': the best of three at the centre. bands: around y, y' and y' - y."""
+    """Return alpha, beta, offset of a plane under p y + q y': the best of three at the centre, the first one of a single copy.
+
+    bands: around y, y' and y' - y.
+    """
     one, two, apart = bands
     (m1, c1), (m2, c2) = one.times(p), two.times(q)
     (m3, c3), (d3, e3) = one.times(p + q), apart.times(q)  # p y + q y' = (p + q) y + q (y' - y)
@@ -301,7 +304,7 @@ def best_plane(
     offset = np.stack([c1 + c2, c3 + e3, c4 + e4])
     terms = np.stack([alpha * centre[0], beta * centre[1], offset])
     value, size = terms.sum(axis=0), np.abs(terms).sum(axis=0).max(axis=0)
-    best = (value >= value.max(axis=0) - TIE * size).argmax(axis=0)[None]
+    best = np.where((p == 0) | (q == 0), 0, (value >= value.max(axis=0) - TIE * size).argmax(axis=0))[None]
     alpha, beta, offset = (np.take_along_axis(form, best, axis=0)[0] for form in (alpha, beta, offset))
     return alpha, beta, offset
 
