@@ -9,6 +9,7 @@ from verifair.checker.check import check as check
 from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
 from verifair.checker.envelope import Trust as Trust
 from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
+from verifair.checker.share_certificate import ShareCertificate as ShareCertificate
 from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
 from verifair.engine.counterexamples import Counterexamples as Counterexamples
 from verifair.engine.counterexamples import counterexamples as counterexamples
@@ -20,6 +21,8 @@ from verifair.engine.queries import KDiscrimination as KDiscrimination
 from verifair.engine.queries import PersistentBias as PersistentBias
 from verifair.engine.queries import ProbabilityGap as ProbabilityGap
 from verifair.engine.queries import Robustness as Robustness
+from verifair.engine.share import CertifiedShare as CertifiedShare
+from verifair.engine.share import certify_share as certify_share
 from verifair.engine.verdict import Finding as Finding
 from verifair.engine.verdict import Reason as Reason
 from verifair.engine.verdict import Status as Status

@@ -10,7 +10,7 @@ import numpy as np
 
 from verifair.schema.schema import Schema
 from verifair.systems.figures import figure
-from verifair.systems.hyfair.certify.result import Block, PartitionResult, PartitionSummary
+from verifair.systems.hyfair.certify.result import Block, PartitionResult, PartitionSummary, ShareResult
 from verifair.systems.hyfair.certify.tables import MEASURES, SHOWN, headline
 from verifair.systems.words import percent
 
@@ -23,9 +23,30 @@ LABELLED = 16
 """Blocks of one feature that still can be labelled one by one."""
 
 
-def plot(result: PartitionResult, path: Path) -> None:
+def plot(result: PartitionResult | ShareResult, path: Path) -> None:
     """Draw the certified share."""
-    partition_plot(result, result.question.schema, headline(result.question), path)
+    if isinstance(result, ShareResult):
+        bracket_plot(result, path)
+    else:
+        partition_plot(result, result.question.schema, headline(result.question), path)
+
+
+def bracket_plot(result: ShareResult, path: Path) -> None:
+    """Draw what is shown fair and unfair over the time of all runs."""
+    seconds = [one.seconds for one in result.history]
+    fair, most = np.array([one.fair for one in result.history]), 1 - np.array([one.unfair for one in result.history])
+    with figure(path, (8, 4.5)) as drawn:
+        axis = drawn.axes[0]
+        axis.fill_between(seconds, 0, fair, color=COLOURS["proved"], label="fair", step="post", linewidth=0)
+        axis.fill_between(seconds, fair, most, color=COLOURS["unknown"], label="open", step="post", linewidth=0)
+        axis.fill_between(seconds, most, 1, color=COLOURS["violated"], label="not fair", step="post", linewidth=0)
+        axis.plot(seconds[-1:], fair[-1:], "k.")
+        axis.plot(seconds[-1:], most[-1:], "k.")
+        axis.set_ylim(0, 1)
+        axis.set_xlabel("seconds of work (the ends are certified, what is before them is estimated)")
+        axis.set_ylabel("share of the domain")
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        drawn.suptitle(textwrap.fill(f"{headline(result.question)}: {fair[-1]:.2%} to {most[-1]:.2%} of the domain", 80))
 
 
 def partition_plot(found: PartitionSummary, schema: Schema, question: str, path: Path) -> None:

@@ -122,6 +122,54 @@ class MaximumResult(Gap, Result):
     proof_line: str | None = Field(exclude=True)
 
 
+# The share of a box
+
+
+class ShareRows(Shape):
+    """Rows of the table, each decided exactly."""
+
+    fair: Count
+    unfair: Count
+    outside: Count
+    """Outside the schema's domain or the box."""
+
+
+class SharePoint(Shape):
+    """What was shown, by the time of all runs together; estimates before the last one of a run."""
+
+    seconds: Seconds
+    fair: Share
+    unfair: Share
+
+
+class ShareResult(Result):
+    """`verifair certify --share`: which share of all points is treated alike, and which is not."""
+
+    query: FairnessQuery
+    tolerance: float
+    fair: Share
+    """At least."""
+    unfair: Share
+    """At least."""
+    reason: Reason | None
+    """Why more than the tolerance is open; null: it is not."""
+    cells: Count
+    rows: ShareRows | None
+    """Of the table; null without --data."""
+    history: list[SharePoint]
+    store: str
+    """The certificate, with which --resume goes on."""
+    semantics: str
+    question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    proof_line: str = Field(exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def open(self) -> Share:
+        """What is shown of neither."""
+        return max(0.0, 1 - self.fair - self.unfair)
+
+
 # Every part of a box
 
 
@@ -263,10 +311,11 @@ class PartitionResult(PartitionSummary, Result):
     proof_line: str = Field(exclude=True)
 
 
-CertifyResult = VerdictResult | TargetedResult | EnumerationResult | MaximumResult | PartitionResult
+CertifyResult = VerdictResult | TargetedResult | EnumerationResult | MaximumResult | PartitionResult | ShareResult
 
 
 ANSWERS = {
     "certify": VerdictResult, "certify-targeted": TargetedResult, "certify-partition": PartitionResult,
     "certify-maximise": MaximumResult, "certify-enumerate": EnumerationResult,
+    "certify-share": ShareResult,
 }

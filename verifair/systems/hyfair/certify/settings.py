@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import FairnessSettings
-from verifair.systems.settings import Arithmetic, Inputs, Method, Run, no_claims
+from verifair.systems.settings import Arithmetic, Inputs, Method, Run, Settings, no_claims
 from verifair.systems.system import About, System
 
 
@@ -15,8 +16,10 @@ class CertifySettings(FairnessSettings):
     """Individual fairness in a box; in several; in every part of one; who is treated differently; or the largest gap there is."""
 
     belongs: ClassVar = {
-        **dict.fromkeys(("logit", "tolerance"), ("maximise", True)),
-        **dict.fromkeys(("store", "resume", "jobs", "cluster", "data", "plot"), ("partition", None)),
+        "logit": ("maximise", True),
+        **dict.fromkeys(("jobs", "cluster"), ("partition", None)),
+        # These belong to --share as well; `strays` says so.
+        "tolerance": ("maximise", True), **dict.fromkeys(("store", "resume", "data", "plot"), ("partition", None)),
     }
     targeted: tuple[str, ...] = ()
     """A sub-population, feature=low:high,feature=value; repeat."""
@@ -24,8 +27,10 @@ class CertifySettings(FairnessSettings):
     """The largest probability gap, from both sides."""
     logit: bool = False
     """Maximise the gap between log-odds instead."""
-    tolerance: Annotated[float, Field(ge=1e-6, lt=1)] = 1e-4
-    """How far the two sides may stay apart."""
+    tolerance: Annotated[float | None, Field(ge=0, lt=1)] = None
+    """How far the two sides may stay apart (--maximise: 1e-4, at least 1e-6; --share: 1e-3)."""
+    share: bool = False
+    """The share of all people who are treated alike, bracketed."""
     partition: Annotated[int | None, Field(ge=2)] = None
     """Cut features into blocks of so many values; decide every part."""
     enumerate: Annotated[int | None, Field(ge=1)] = None
@@ -42,25 +47,35 @@ class CertifySettings(FairnessSettings):
         """Return the certificate for several sub-populations, each of which has a file of its own."""
         return ("certificate",) if self.targeted else ()
 
+    def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
+        """Yield options without the setting that they belong to; those of two questions may have either."""
+        shared = ("tolerance", "store", "resume", "data", "plot") if self.share else ()
+        yield from (one for one in super().strays(*others) if one[0] not in shared)
+
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for two questions in one, and for options of another question."""
-        modes = [name for name in ("targeted", "maximise", "partition", "enumerate") if getattr(self, name)]
+        modes = [name for name in ("targeted", "maximise", "partition", "enumerate", "share") if getattr(self, name)]
         if len(modes) > 1:
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")
         mode = modes[0] if modes else ""
         no_claims(self.arithmetic, self.method, self.solver)
-        if mode in ("maximise", "enumerate") and self.arithmetic == "float32":
+        if mode in ("maximise", "enumerate", "share") and self.arithmetic == "float32":
             raise ValueError(f"--{mode} is about the real-valued function only: drop --arithmetic float32")
         self.check_flip()
         yes_or_no = {"flip": self.flip, "epsilon": self.epsilon is not None, "signs": "signs" in self.model_fields_set}
         if mode == "maximise" and (any(yes_or_no.values()) or run.exit_verdict):
             which = next((f"--{name}" for name, given in yes_or_no.items() if given), "--exit-verdict")
             raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
-        if mode in ("maximise", "partition") and (self.method not in ("auto", "exact") or self.solver is not None):
+        if mode == "maximise" and self.tolerance is not None and self.tolerance < 1e-6:
+            raise ValueError("--tolerance: expected at least 1e-6 with --maximise, whose bounds are rounded outwards")
+        if mode == "share" and (self.epsilon is not None or self.relax or run.exit_verdict):
+            which = "--epsilon" if self.epsilon is not None else "--relax" if self.relax else "--exit-verdict"
+            raise ValueError(f"--share asks how many people's decisions never flip, all else equal: drop {which}")
+        if mode in ("maximise", "partition", "share") and (self.method not in ("auto", "exact") or self.solver is not None):
             which = "--solver" if self.solver is not None else "--method"
             raise ValueError(f"--{mode} always works by branch-and-bound, whose proofs can be checked: drop {which}")
-        if mode == "partition" and run.certificate is not None:
-            raise ValueError("--partition keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
+        if mode in ("partition", "share") and run.certificate is not None:
+            raise ValueError(f"--{mode} keeps its proofs in the store, which `verifair check` re-proves: drop --certificate")
         if mode == "enumerate" and self.relax:
             raise ValueError("--enumerate counts people by what they share with their partner, which --relax leaves open: drop one")
         if inputs.data is not None and self.relax:
@@ -102,6 +117,10 @@ How far apart can the probabilities be at most?
 The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
 
   verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
+
+Which share of all possible people is treated alike, point by point? (Ctrl-C keeps what is done; --resume goes on)
+
+  verifair certify adult.onnx --schema adult.toml --protected sex --share --tolerance 0.01 --store share.json.gz
 """,
     settings=CertifySettings,
     run=(
@@ -109,9 +128,9 @@ The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keep
     ),
     defaults={"timeout": 60.0},
     helps={
-        "data": "Table: which share of its rows lies in certified parts?",
-        "store": "Verdicts and proofs of the parts (default: named after the question).",
-        "plot": "Draw the certified share (PNG, PDF or SVG).",
+        "data": "Table: which share of its rows lies in certified parts (--share: is treated alike)?",
+        "store": "Verdicts and proofs of the parts, or of the share (default: named after the question).",
+        "plot": "Draw the certified share (--share: its bracket over time; PNG, PDF or SVG).",
         "certificate": "Write the proof here (.json, .json.gz; with --targeted a folder).",
     },
     about=About(

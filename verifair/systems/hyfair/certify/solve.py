@@ -15,6 +15,7 @@ from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of, check_possible
+from verifair.engine.share import certify_share, row_shares
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
@@ -24,6 +25,9 @@ from verifair.systems.hyfair.certify.result import (
     EnumerationResult,
     MaximumResult,
     PartitionResult,
+    SharePoint,
+    ShareResult,
+    ShareRows,
     TargetedResult,
     TargetedVerdict,
     VerdictResult,
@@ -53,6 +57,8 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
     check_possible(query)
     if settings.maximise:
         return _largest(settings, query, work)
+    if settings.share:
+        return _share(settings, query, subject, work)
     if settings.partition is not None:
         return _parts(settings.partition, query, subject, work)
     if settings.enumerate is not None:
@@ -175,15 +181,43 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
         network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
         relax=pairs.relax, scale="logit" if settings.logit else "probability",
     )
+    tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
         found = maximise(
-            query, budget=work.budget(), tolerance=settings.tolerance,
+            query, budget=work.budget(), tolerance=tolerance,
             progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
         )
     return MaximumResult(
-        **_about(query, work), **dict(Gap.model_validate(found)), tolerance=settings.tolerance, gap=found,
+        **_about(query, work), **dict(Gap.model_validate(found)), tolerance=tolerance, gap=found,
         proof_line=work.save_proof(found.certificate, "no bound was proved in the time given")[1],
         interrupted="these are the two sides until then" if found.reason is Reason.INTERRUPTED else None,
+    )
+
+
+def _share(settings: CertifySettings, query: IndividualFairness, subject: Subject, work: Work) -> ShareResult:
+    """Bracket the share of points that are treated alike; Ctrl-C ends it with the bracket so far."""
+    tolerance = 1e-3 if settings.tolerance is None else settings.tolerance
+    store = work.store or Path(f"share-{run_key(describe(query, 2, box_of(query.schema, query.box)))}.json.gz")
+    if work.resume and not store.is_file():
+        raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
+    if store.is_file() and not work.resume:
+        raise DataError(f"{store}: is there already; continue it with --resume, or name another file with --store")
+    rows = None if subject.frame is None else query.schema.raw(subject.frame, outside="keep")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
+        found = certify_share(
+            query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume,
+            progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
+        )
+    counts = None if rows is None else ShareRows(**dict(zip(("fair", "unfair", "outside"), row_shares(query, rows), strict=True)))
+    left = f"{found.width:.2%} of the domain is open; pass the same command with --resume to go on"
+    if found.reason in (Reason.TIME, Reason.NODES):
+        work.warn(f"stopped by --timeout or --nodes: {left}, with a longer --timeout or more --nodes")
+    return ShareResult(
+        **_about(query, work), tolerance=tolerance, fair=found.fair, unfair=found.unfair, reason=found.reason, cells=found.cells,
+        rows=counts, seconds=work.seconds, store=str(store), semantics=found.semantics,
+        history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in found.certificate.history],
+        proof_line=f"certificate: {work.check_line(store)}", interrupted=left if found.reason is Reason.INTERRUPTED else None,
     )
 
 

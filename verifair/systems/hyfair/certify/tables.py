@@ -23,6 +23,7 @@ from verifair.systems.hyfair.certify.result import (
     MaximumResult,
     PartitionResult,
     PartitionSummary,
+    ShareResult,
     TargetedResult,
     VerdictResult,
 )
@@ -54,6 +55,9 @@ def show(result: CertifyResult, console: Console) -> None:
         case PartitionResult():
             _parts(result, console)
             lines = (result.proof_line,)
+        case ShareResult():
+            _share(result, console)
+            lines = (result.proof_line,)
     for line in filter(None, lines):
         console.print(line, soft_wrap=True)
 
@@ -67,7 +71,7 @@ def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
             found = [verdict.witness for verdict in result.verdicts if verdict.witness is not None]
         case EnumerationResult():
             found = result.counterexamples
-        case MaximumResult():
+        case MaximumResult() | ShareResult():
             found = []
         case PartitionResult():
             found = list(result.examples)
@@ -265,6 +269,30 @@ def _largest(result: MaximumResult, console: Console) -> None:
         }.get(result.reason, "a longer --timeout closes in further")
         console.print(f"The two sides are not within {result.tolerance:g} ({result.reason.value}): {further}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
+
+
+def _share(result: ShareResult, console: Console) -> None:
+    """Print the bracket as a table, and how the table's people fare."""
+    grid, rows = Grid(box=SIMPLE_HEAD), result.rows
+    counts = {} if rows is None else {"fair": rows.fair, "not fair": rows.unfair, "outside": rows.outside}
+    for column in ("", "of the domain", *(["data rows"] if rows else [])):
+        grid.add_column(column, justify="left" if not column else "right")
+    shares = {"fair": f"at least {below(result.fair)}", "not fair": f"at least {below(result.unfair)}"}
+    for name, said in (shares | {"open": f"{1 - result.fair - result.unfair:.4%}"} | ({"outside": ""} if counts else {})).items():
+        grid.add_row(name, said, *([f"{counts[name]:,}" if name in counts else ""] if rows else []))
+    console.print(
+        f"{headline(result.question)}: for at least {below(result.fair)} and at most {1 - result.unfair:.4%} of all points.",
+        soft_wrap=True,
+    )
+    console.print(grid)
+    if result.reason is not None:
+        console.print(f"More than {result.tolerance:g} is open ({result.reason.value}); --resume with more time closes in further.")
+    console.print(f"{result.cells:,} cells in {result.seconds:.1f} s. About the {result.semantics}.")
+
+
+def below(share: float) -> str:
+    """Return a share in percent, rounded down."""
+    return f"{np.floor(1e6 * share) / 1e4:.4f}%"
 
 
 def _parts(result: PartitionResult, console: Console) -> None:

@@ -1,0 +1,47 @@
+"""The certified share of Fairify's networks: strict signs, the main protected attribute, the whole domain, certificates checked.
+
+Beside it what FairQuant (Kim et al., ICSE 2025; float32, not rigorous) certifies as fair, and the CPU seconds that it took on a
+machine like ours. Seconds are of the processor, one process; `check s` as well.
+
+    python -m benchmarks.run shares --nets AC-1 AC-6 --seconds 10       a shorter run
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.fairness.networks import FAMILIES, Subject, subjects
+from benchmarks.shared import data_folder, measured
+from solvers.outcome import Budget
+from verifair.checker.check import check
+from verifair.engine.share import certify_share
+
+FAIRQUANT = {"AC-1": (0.907, 1.1), "AC-2": (0.799, 15.0), "AC-6": (0.588, 2.8)}
+"""Certified fair share and CPU seconds."""
+
+
+def run(
+    folder: Path, *, seconds: float = 300.0, tolerance: float = 1e-3, nets: Sequence[str] = ()
+) -> pd.DataFrame:
+    """seconds: the most that one network gets, on the clock."""
+    lines = (_line(one, folder, seconds, tolerance) for one in subjects(data_folder(), nets=nets, families=FAMILIES))
+    return measured(f"Certified shares, at most {seconds:g} s a network, tolerance {tolerance:g}", lines, folder)
+
+
+def _line(subject: Subject, folder: Path, seconds: float, tolerance: float) -> dict[str, Any]:
+    query, store = subject.fairness(subject.main), folder / f"share-{subject.name}.json.gz"
+    started = time.process_time()
+    found = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)
+    used = time.process_time() - started
+    report = check(store, network=query.network, schema=query.schema)
+    theirs = FAIRQUANT.get(subject.name, (float("nan"), float("nan")))
+    return {
+        "net": subject.name, "protected": subject.main, "fair": found.fair, "unfair": found.unfair, "open": found.width,
+        "cells": found.cells, "cpu s": used, "check": report.verdict, "check s": time.process_time() - started - used,
+        "FairQuant fair": theirs[0], "FairQuant cpu s": theirs[1],
+    }

@@ -1,0 +1,261 @@
+"""The certified share: every bracket holds the share by enumeration, at tolerance 0 it is that share, and forgeries are refused."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import verifair as vf
+from encoders.exact.dyadic import exact
+from encoders.network import Network
+from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
+from verifair.checker.check import check
+from verifair.checker.share_certificate import ShareCertificate
+from verifair.checker.tree import Tree
+from verifair.engine import share
+from verifair.engine.share import CertifiedShare, certify_share, row_shares
+from verifair.engine.verdict import Reason
+from verifair.errors import DataError, QueryError
+from verifair.schema.schema import Schema
+
+FEATURES = (integer("sex", 0, 1), integer("race", 0, 2), integer("b", 0, 6, scale="minmax"), one_hot("c", "x", "y", "z"))
+SCHEMA = schema_of(*FEATURES, integer("a", -3, 4))
+TWO = schema_of(*FEATURES, integer("a", -3, 4), positive="class = 1")
+PAIRS = (("sex",), ("race",), ("sex", "race"))
+BUDGET = vf.Budget(seconds=60)
+
+
+def integers(seed: int, inputs: int = 7, outputs: int = 1) -> Network:
+    """A network of small whole weights: many margins are exactly 0."""
+    rng = np.random.default_rng(seed)
+    shapes = [(4, inputs), (3, 4), (outputs, 3)] if seed % 2 else [(5, inputs), (outputs, 5)]
+    layers = [(rng.integers(-2, 3, shape), rng.integers(-2, 3, shape[0])) for shape in shapes]
+    return network_of(*layers, source_sha256=f"{seed:064d}")
+
+
+def signs_at(network: Network, schema: Schema, raw: Any) -> Any:
+    logits = network.forward(exact(schema.domain.encode(raw))).to_fractions()
+    values = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
+    return np.array([(value > 0) - (value < 0) for value in values])
+
+
+def truth(query: vf.IndividualFairness) -> Fraction:
+    """The share of points without protected features where no compared pair flips, point by point."""
+    schema, names = query.schema, [one.name for one in query.schema.features]
+    protected = [names.index(name) for name in query.protected]
+    values = [schema.values(name) if names.index(name) in protected else schema.values(name)[:1] for name in names]
+    everyone = [schema.values(name) if names.index(name) not in protected else schema.values(name)[:1] for name in names]
+    combinations = [np.array(one)[protected] for one in product(*values)]
+    points = np.array(list(product(*everyone)), dtype=float)
+    copies = []
+    for combination in combinations:
+        rows = points.copy()
+        rows[:, protected] = combination
+        copies.append(signs_at(query.network, schema, rows))
+    every = all if query.differ == "all" else any
+    flips = np.zeros(len(points), dtype=bool)
+    for one, first in zip(combinations, copies, strict=True):
+        for two, second in zip(combinations, copies, strict=True):
+            if every(one != two):
+                flips |= (first > 0) & ((second < 0) if query.signs == "strict" else (second <= 0))
+    return Fraction(int((~flips).sum()), len(points))
+
+
+def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairness) -> str:
+    certificate = found.certificate if isinstance(found, CertifiedShare) else found
+    return "; ".join(map(str, check(certificate, network=query.network, schema=query.schema).rejections))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("signs", ["deployed", "strict"])
+def test_bracket_at_tolerance_0_is_the_share_by_enumeration(seed: int, signs: str) -> None:
+    network, schema = integers(seed, outputs=1 + seed % 3 % 2), TWO if seed % 3 % 2 else SCHEMA
+    for protected, differ in product(PAIRS, ("all", "any")):
+        query: Any = vf.IndividualFairness(network=network, schema=schema, protected=protected, differ=differ, signs=signs)
+        found = certify_share(query, tolerance=0, budget=BUDGET)
+        expected = truth(query)
+        assert found.reason is None
+        assert (found.certificate.fair, 1 - found.certificate.unfair) == (expected, expected)
+        assert not accepted(found, query)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_bracket_holds_the_share_by_enumeration_and_is_accepted(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = replace(random_network(rng, (7, 6, 4, 1), slope=0.25 * (seed % 2)), source_sha256="1" * 64)
+    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["race"])
+    expected = truth(query)
+    for nodes in (1, 5, 20, 100):
+        found = certify_share(query, tolerance=0, budget=vf.Budget(seconds=60, nodes=nodes))
+        assert found.certificate.fair <= expected <= 1 - found.certificate.unfair
+        assert Fraction(found.fair) <= expected <= 1 - Fraction(found.unfair)
+        assert not accepted(found, query)
+
+
+def test_all_ties() -> None:
+    """A margin of exactly 0 everywhere is negative for the deployed rule, and on neither side by strict signs: nobody flips."""
+    network = network_of(([[0.0] * 5], [0.0]), source_sha256="2" * 64)
+    small = schema_of(*(integer(f"f{v}", 0, 1) for v in range(5)))
+    for signs in ("deployed", "strict"):
+        query: Any = vf.IndividualFairness(network=network, schema=small, protected=["f0"], signs=signs)
+        found = certify_share(query, tolerance=0, budget=BUDGET)
+        assert (found.fair, found.unfair) == (1.0, 0.0)
+        assert not accepted(found, query)
+
+
+def test_tie_flips_by_the_deployed_rule_alone() -> None:
+    network = network_of(([[1.0, 0.0]], [0.0]), source_sha256="3" * 64)
+    schema = schema_of(integer("sex", 0, 1), integer("a", 0, 9))
+    for signs, fair in (("deployed", 0.0), ("strict", 1.0)):
+        query: Any = vf.IndividualFairness(network=network, schema=schema, protected=["sex"], signs=signs)
+        found = certify_share(query, tolerance=0, budget=BUDGET)
+        assert (found.fair, found.unfair) == (fair, 1 - fair)
+        assert not accepted(found, query)
+
+
+def test_real_and_one_hot_features_weigh_by_width() -> None:
+    """Flips where a + (a category's step) lies between 0 and 1: a share of lengths that is known."""
+    network = network_of(([[1.0, 1.0, 0.0, 0.5]], [-1.0]), source_sha256="4" * 64)
+    schema = schema_of(integer("sex", 0, 1), real("a", 0, 4), one_hot("c", "x", "y"))
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    found = certify_share(query, tolerance=1e-4, budget=BUDGET)
+    expected = 1 - (0.25 + 0.125) / 2  # x: a in (0, 1]; y: a in (0, 0.5]
+    assert found.reason is None
+    assert found.fair <= expected <= 1 - found.unfair
+    assert found.width <= 1e-4
+    assert not accepted(found, query)
+
+
+def test_counts_beyond_float64_are_exact() -> None:
+    """2^60 and more points: whatever is not a float any more is counted by whole numbers."""
+    schema = schema_of(integer("sex", 0, 1), *(integer(f"f{v}", 0, 4095) for v in range(6)))
+    network = network_of(([[0.0, *[1.0] * 6]], [-12285.5]), source_sha256="5" * 64)
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    found = certify_share(query, tolerance=0.05, budget=BUDGET)
+    assert found.unfair == 0
+    assert found.fair > 0.95
+    assert not accepted(found, query)
+
+
+def partly() -> tuple[vf.IndividualFairness, CertifiedShare]:
+    """A query with fair and with unfair points, and its share."""
+    for seed in range(1, 99, 2):
+        query = vf.IndividualFairness(network=integers(seed), schema=SCHEMA, protected=["race"])
+        found = certify_share(query, tolerance=0, budget=BUDGET)
+        if 0 < found.unfair < 1 and len(found.certificate.tree.feature) > 15:
+            return query, found
+    raise AssertionError("no such query among the seeds")
+
+
+QUERY, FOUND = partly()
+
+
+def forged(**changes: Any) -> str:
+    return accepted(replace(FOUND.certificate, **changes), QUERY)
+
+
+def test_forgeries_are_refused() -> None:
+    own, step = FOUND.certificate, Fraction(1, 10**6)
+    assert 0 < own.unfair < 1
+    assert len(own.tree.feature) > 3
+    assert "are fair" in forged(fair=own.fair + step)
+    assert "are unfair" in forged(unfair=own.unfair + step)
+    assert forged(fair=own.unfair, unfair=own.fair)
+    assert forged(query=replace(own.query, protected=("sex",)))
+    strict = truth(replace(QUERY, signs="strict"))
+    assert bool(forged(query=replace(own.query, signs="strict"))) == (strict < own.fair or 1 - strict < own.unfair)
+    assert "leaves the declared domain" in forged(query=replace(own.query, box={**own.query.box, "a": (-9.0, 4.0)}))
+    assert forged(query=replace(own.query, box={**own.query.box, "a": (-3.0, 0.0)}))
+    inner = np.flatnonzero(own.tree.feature >= 0)[0]
+    tree = own.tree
+    outside = np.where(np.arange(len(tree.cut)) == inner, 99.0, tree.cut)
+    for feature, cut in ((tree.feature, outside), (tree.feature[:-1], tree.cut[:-1])):
+        assert forged(tree=Tree(feature=feature, cut=cut, bound=np.full(len(cut), np.nan)))
+    split = tree.feature.copy()
+    split[inner] = 1
+    assert "protected" in forged(tree=replace(tree, feature=split))
+    coarse = Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.full(1, np.nan))
+    assert "its leaves show" in forged(tree=coarse)
+    assert not forged(fair=own.fair - step)  # a weaker statement is still true
+
+
+def test_another_network_or_schema_is_refused() -> None:
+    other = replace(QUERY, network=integers(900))
+    assert "another network" in accepted(FOUND, other)
+    wider = schema_of(*FEATURES, integer("a", -3, 5))
+    assert "another schema" in accepted(FOUND, replace(QUERY, schema=wider))
+
+
+def test_changed_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "share.json"
+    FOUND.certificate.save(path)
+    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    text = path.read_text()
+    numerator = f'"fair":["{FOUND.certificate.fair.numerator}"'
+    path.write_text(text.replace(numerator, f'"fair":["{FOUND.certificate.fair.numerator + 1}"'))
+    assert not check(path, network=QUERY.network, schema=SCHEMA).accepted
+
+
+def test_run_goes_on_from_its_store(tmp_path: Path) -> None:
+    path = tmp_path / "share.json.gz"
+    first = certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=60, nodes=8), store=path)
+    assert first.reason is Reason.NODES
+    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    second = certify_share(QUERY, tolerance=0, budget=BUDGET, store=path, resume=True)
+    assert (second.certificate.fair, second.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
+    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    assert second.certificate.history[: len(first.certificate.history)] == first.certificate.history
+    with pytest.raises(DataError, match="another question"):
+        certify_share(replace(QUERY, protected=["sex"]), budget=BUDGET, store=path, resume=True)
+
+
+def test_interrupt_and_time_keep_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=1e-9))
+    assert late.reason is Reason.TIME
+    assert not accepted(late, QUERY)
+    calls = 0
+    look = share._ShareSearch._look
+
+    def interrupted(self: Any, *given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        return look(self, *given)
+
+    monkeypatch.setattr(share._ShareSearch, "_look", interrupted)
+    found = certify_share(QUERY, tolerance=0, budget=BUDGET)
+    assert found.reason is Reason.INTERRUPTED
+    assert found.certificate.fair <= FOUND.certificate.fair <= 1 - found.certificate.unfair
+    assert not accepted(found, QUERY)
+
+
+def test_rows_are_decided_exactly() -> None:
+    rows = np.array(list(product(*(SCHEMA.values(one.name) for one in SCHEMA.features))), dtype=float)
+    rows = np.concatenate([rows, [[0.0, 0.0, 99.0, 0.0, 0.0]]])
+    fair, unfair, outside = row_shares(QUERY, rows)
+    assert outside == 1
+    assert Fraction(fair, fair + unfair) == truth(QUERY)
+
+
+def test_other_questions_are_refused() -> None:
+    with pytest.raises(QueryError, match="epsilon"):
+        certify_share(replace(QUERY, epsilon=0.1))
+    with pytest.raises(QueryError, match="relax"):
+        certify_share(replace(QUERY, relax={"a": 1}))
+    with pytest.raises(QueryError, match="float32"):
+        certify_share(replace(QUERY, arithmetic="float32"))
+    with pytest.raises(QueryError, match="tolerance"):
+        certify_share(QUERY, tolerance=1.5)
+
+
+def test_absurd_weights_show_nothing() -> None:
+    network = network_of(([[1e120, 1.0]], [0.0]), ([[1e200]], [1.0]), source_sha256="6" * 64)
+    schema = schema_of(integer("sex", 0, 1), integer("a", 0, 3))
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    found = certify_share(query, budget=vf.Budget(seconds=5, nodes=50))
+    assert 0 <= found.fair <= 1 - found.unfair <= 1

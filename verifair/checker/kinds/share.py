@@ -1,0 +1,136 @@
+"""The independent re-checker of certified shares: is at least so much of the box fair, and at least so much of it not?
+
+The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
+once, by the affine forms of `kernel.forms` for every copy; a single network input is decided by exact arithmetic. What they show is
+counted as `verifair.checker.shares` defines it, added up exactly, and compared with the stated shares. Nothing is cut, and nothing
+is chosen.
+"""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import numpy as np
+
+from encoders.domain import Regions
+from encoders.network import Array, Integers, Network
+from verifair.checker.kernel.forms import affine_forms
+from verifair.checker.kind import Kind
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.share_certificate import FILE, ShareCertificate
+from verifair.checker.shares import CopyShapes, Counted, ShareQuestion
+from verifair.checker.tree import leaf_regions
+from verifair.checker.words import decided, where
+from verifair.schema.space import InputSpace
+
+COPIES = 4096
+"""Copies bounded at once."""
+MAX_COMBINATIONS = 1000
+
+
+def check_share(given: ShareCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+    """Prove a certificate again.
+
+    progress is called with the number of leaves done and of all leaves.
+    """
+    network.require_piecewise_linear("check of a certified share")
+    started, count = time.perf_counter(), 0
+    flaw = f"the network has {network.outputs} logits, a share is about one or two" if network.outputs > 2 else None
+    reason = next(given.misfits(network, schema, flaw), None)
+    if reason is None:
+        question = question_of(given, schema)
+        leaves = question if isinstance(question, str) else _leaves_of(given, question)
+        if isinstance(question, str) or isinstance(leaves, str):
+            reason = str(leaves)
+        else:
+            count = len(leaves)
+            reason = _confirm(given, question, leaves, network, progress)
+    rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
+    return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="brackets")
+
+
+def question_of(given: ShareCertificate, schema: InputSpace) -> ShareQuestion | str:
+    """Return what a certificate is about, or why it means nothing."""
+    query, domain = given.query, schema.domain
+    names = [feature.name for feature in schema.features]
+    if set(query.box) != set(names) or not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
+        return "the query must name every feature of the schema in its box, and each protected one once"
+    lower, upper = np.array([query.box[name] for name in names], dtype=np.float64).T
+    if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
+        return "the query's box is empty or leaves the declared domain"
+    if domain.forbidden is not None:
+        return "the schema forbids some rows, and a share counts all of a box"
+    index = [names.index(name) for name in query.protected]
+    if not domain.integer[index].all() or np.prod(upper[index] - lower[index] + 1) > MAX_COMBINATIONS:
+        return f"the protected features are real-valued, or have more than {MAX_COMBINATIONS} combinations"
+    question = ShareQuestion.of(domain, lower, upper, index, differ=query.differ, strict=query.signs == "strict")
+    return question if question.compared.any() else "the query's box leaves its protected features no two values: it claims nothing"
+
+
+def _leaves_of(given: ShareCertificate, question: ShareQuestion) -> Regions | str:
+    tree = given.tree
+    if np.isin(tree.feature, question.index).any():
+        return "the tree splits a protected feature"
+    found = leaf_regions(tree.feature, tree.cut, Regions.whole(question.lower, question.upper), question.domain)
+    return found if isinstance(found, str) else found[1]
+
+
+def _confirm(
+    given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Network, progress: Progress | None
+) -> str | None:
+    """Return why the stated shares are more than what the leaves show."""
+    sums = Counted(fair=Fraction(0), unfair=Fraction(0))
+    step = max(1, COPIES // len(question.values))
+    for start in range(0, len(leaves), step):
+        sums += _counted(question, network, leaves.lower[start : start + step], leaves.upper[start : start + step])
+        if progress is not None:
+            progress(min(start + step, len(leaves)), len(leaves))
+    for name, stated, shown in (("fair", given.fair, sums.fair), ("unfair", given.unfair, sums.unfair)):
+        if stated > shown / question.total:
+            return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown / question.total):.9%}"
+    return None
+
+
+def _counted(question: ShareQuestion, network: Network, lower: Array, upper: Array) -> Counted:
+    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
+    count = len(question.values)
+    low, high = question.domain.box(question.rows(lower), question.rows(upper))
+    slope, value, radius = affine_forms(network, margin, low, high)
+    shapes = CopyShapes(
+        slope=slope.reshape(len(lower), count, -1), value=value.reshape(-1, count), radius=radius.reshape(-1, count)
+    )
+    fair, unfair = question.shown(shapes, ((high - low) / 2)[::count])
+    point = np.asarray((low == high).all(axis=1).reshape(-1, count).all(axis=1)) & ~fair & ~unfair
+    if point.any():
+        settled = question.decided(network, margin, lower[point])
+        fair[point], unfair[point] = settled, ~settled
+    found = Counted(fair=_volumes(question, lower, upper, np.flatnonzero(fair)), unfair=Fraction(0))
+    found += Counted(fair=Fraction(0), unfair=_volumes(question, lower, upper, np.flatnonzero(unfair)))
+    for k in np.flatnonzero(~fair & ~unfair):
+        share = float(question.volume(lower[k], upper[k]) / question.total)
+        found += question.count(lower[k], upper[k], shapes.take(slice(k, k + 1)), share)
+    return found
+
+
+def _volumes(question: ShareQuestion, lower: Array, upper: Array, cells: Integers) -> Fraction:
+    return sum((question.volume(lower[k], upper[k]) for k in cells), start=Fraction(0))
+
+
+def _statement(given: ShareCertificate, schema: InputSpace, outputs: int) -> str:
+    """What the file states, in words."""
+    query = given.query
+    who = " and ".join(query.protected)
+    changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"
+    rest = 1 - given.fair - given.unfair
+    return (
+        f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all points, some decision flips for "
+        f"at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{decided(query.signs, outputs)}; "
+        f"{where(query.box, schema)}."
+    )
+
+
+KIND = Kind(
+    format=ShareCertificate.FORMAT, counts="leaves", load=ShareCertificate.load, check=check_share, statement=_statement, file=FILE,
+    title="Files of certified shares",
+)
