@@ -140,15 +140,18 @@ class RegionBounds:
         p, constant = np.concatenate([weight, -weight], axis=1), np.concatenate([bias, -bias], axis=1)
         match quantity:
             case "lower":
-                least = self._least(p, None, constant, box, k - 1)
+                least, _ = self._least(p, None, constant, box, k - 1)
             case "lower_prime":
-                least = self._least(None, p, constant, box, k - 1)
+                least, _ = self._least(None, p, constant, box, k - 1)
             case _:
-                least = self._least(p, -p, np.zeros_like(constant), box, k - 1)
+                least, _ = self._least(p, -p, np.zeros_like(constant), box, k - 1)
         return least.reshape(len(box), 2, -1)
 
-    def _least(self, p: Array | None, q: Array | None, constant: Array, box: Integers, last: int, room: int = 1) -> Array:
-        """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`.
+    def _least(
+        self, p: Array | None, q: Array | None, constant: Array, box: Integers, last: int, room: int = 1
+    ) -> tuple[Array, Array]:
+        """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`, and slopes
+        (B, R, d) in the inputs.
 
         p, q: (B, R, n), None where there is nothing of a copy.   room: how many times the rounding error is taken off.
         """
@@ -202,12 +205,12 @@ class RegionBounds:
         shift = np.broadcast_to(self._of(self.twin.shift, np.arange(len(self.question))), self.layers[0].lower.shape)
         return PairLines.of(layer, shift, self.layers[0])
 
-    def _at_inputs(self, line: Array, total: Array, box: Integers, alive: Integers) -> Array:
+    def _at_inputs(self, line: Array, total: Array, box: Integers, alive: Integers) -> tuple[Array, Array]:
         """Return the least (B, R) of line . a + total over the whole network box, a those of the first layer's pre-activations of
-        copy x that are alive."""
-        swing = _sums(np.abs(_product(line, self.twin.weights[0][alive])), self.radius[box])
-        total = total + _sums(line, self.centre[box][:, alive]) - swing - TINY
-        return np.where(np.isfinite(total), total, -np.inf)
+        copy x that are alive, and its slopes (B, R, d) in the inputs."""
+        slope = _product(line, self.twin.weights[0][alive])
+        total = total + _sums(line, self.centre[box][:, alive]) - _sums(np.abs(slope), self.radius[box]) - TINY
+        return np.where(np.isfinite(total), total, -np.inf), slope
 
     def _one_category(self, slope: Array, box: Integers) -> Array:
         """Return (N,) the least of slope . (x - middle): numbers within their radius, one category of each block."""
@@ -235,16 +238,22 @@ class RegionBounds:
 
         The rounding error is taken off twice: whoever sums in another order still finds a bound of 0 where this says so.
         """
+        return self.lines(box, rows, constants)[0]
+
+    def lines(self, box: Integers, rows: Array, constants: Array) -> tuple[Array, Array]:
+        """Return the same, and the slopes (N, d) in the moving columns of the lines that the bounds are of."""
         twin = self.twin
         error = twin.rate * (np.abs(constants) + np.abs(rows).sum(axis=1) * self._of(twin.magnitude[-1], box)[:, 0])
         total = (constants - 2 * error)[:, None]
         if not twin.depth:  # the margins are the first layer themselves
             total = total - rows[:, 1:] * self._of(twin.shift, box)[:, :1]
-            return self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))[:, 0]
+            least, slope = self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))
+            return least[:, 0], slope[:, 0]
         total = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0]
         weight = twin.weights[-1][:, self._relaxed(twin.depth - 1).alive]
         p, q = rows[:, :1, None] * weight, rows[:, 1:, None] * weight
-        return self._least(p, q, total, box, twin.depth - 1, room=2)[:, 0]
+        least, slope = self._least(p, q, total, box, twin.depth - 1, room=2)
+        return least[:, 0], slope[:, 0]
 
     @cached_property
     def empty(self) -> Booleans:

@@ -18,11 +18,13 @@ import numpy as np
 
 from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals
 from encoders.bounds.interval import interval_bounds
+from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
+from verifair.engine.search import standard
 from verifair.engine.search.boxes import (
     Nodes,
     anywhere,
@@ -36,7 +38,7 @@ from verifair.engine.search.boxes import (
     widest,
 )
 from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, ChosenRows, GoalRows
-from verifair.engine.search.standard import StandardRelaxation
+from verifair.engine.search.standard import Progress, StandardRelaxation
 from verifair.engine.search.subdivision import Open, subdivide
 
 STEP_BOXES = 1024
@@ -87,7 +89,7 @@ class _BranchAndBound:
         twin = Twin.of(problem)
         self.problem, self.goal_rows = problem, GoalRows.of(problem)
         self.twin = twin.with_room() if problem.network.piecewise_linear else twin
-        self.standard = StandardRelaxation(self.twin)
+        self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
         self.deadline, self.max_nodes = deadline, max_nodes
         self.goals = BatchDecision(twin, self.goal_rows, group)
         self.trees = self.goals.trees
@@ -168,21 +170,80 @@ class _BranchAndBound:
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
             chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[alike], margins[alike])
             narrow = [layer.take(kept[alike]) for layer in intervals]
-            self._bound_linearly(nodes.take(alike), low[alike], high[alike], narrow, chosen)
+            self._bound(nodes.take(alike), low[alike], high[alike], narrow, chosen)
 
-    def _bound_linearly(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
+    def _bound(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
+        """Bound boxes in the way that pays for their questions, where it is known; else find it out (see `standard.Progress`).
+
+        Where the time ends before they are all bounded, the others are put back.
+        """
+        ways, step = self.progress.way[nodes.question], self.progress.at_once
+        parts = [np.flatnonzero(ways == way) for way in np.unique(ways)]
+        pieces = [part[start : start + step] for part in parts for start in range(0, len(part), step)]
+        for done, at in enumerate(pieces):
+            if done and time.monotonic() > self.deadline:
+                self.open.add(nodes.take(np.concatenate(pieces[done:])))
+                return
+            way = int(ways[at[0]])
+            part, narrow, rows = nodes.take(at), [one.take(at) for one in intervals], replace(chosen, index=chosen.index[at])
+            match way:
+                case standard.FORWARD:
+                    self._close_linearly(part, self._linear(part, low[at], high[at], narrow, rows), low[at], high[at], narrow, rows)
+                case standard.UNKNOWN:
+                    self._find_out(part, low[at], high[at], narrow, rows)
+                case _:
+                    best, slope, bounds = self._backwards(part, rows, way)
+                    remaining, kept = self._close_by(part, best, narrow)
+                    score = np.abs(slope).sum(axis=1) * bounds.radius
+                    self._go_on(remaining, slope[kept], score[kept])
+
+    def _find_out(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
+        """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
+        lacks, work, left = np.zeros((len(nodes), 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(len(nodes))
+        for way in (standard.COPIES, standard.PAIRS):
+            best, _, bounds = self._backwards(nodes, chosen, way)
+            lacks[left, way], work[way] = _lack(nodes, best.lower), bounds.work / len(nodes)
+            nodes, kept = self._close_by(nodes, best, intervals)
+            if not len(nodes):
+                return
+            left, low, high, chosen = left[kept], low[kept], high[kept], replace(chosen, index=chosen.index[kept])
+            intervals = [one.take(kept) for one in intervals]
+        linear = self._linear(nodes, low, high, intervals, chosen)
+        lacks[left, standard.FORWARD] = _lack(nodes, self.goal_rows.best(linear.lower, chosen).lower)
+        self.progress.choose(nodes.question, lacks[left], work)
+        self._close_linearly(nodes, linear, low, high, intervals, chosen)
+
+    def _backwards(self, nodes: Nodes, chosen: ChosenRows, way: int) -> tuple[BestRows, Array, RegionBounds]:
+        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows."""
+        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS)
+        box, row = np.repeat(np.arange(len(nodes)), chosen.index.shape[1]), chosen.index.ravel()
+        lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
+        best = self.goal_rows.best(lower.reshape(chosen.index.shape), chosen)
+        self._note_roots(nodes, best.lower)
+        return best, slope.reshape(*chosen.index.shape, -1), bounds
+
+    def _linear(
+        self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows
+    ) -> GoalBounds:
         rows, constants = self.goal_rows.rows[chosen.index], self.goal_rows.constants[chosen.index]
         every, parts = np.ones(constants.shape), (slice(start, start + LINEAR) for start in range(0, len(nodes), LINEAR))
-        bounds = GoalBounds.join([
+        return GoalBounds.join([
             linear_goals(
                 self.twin, nodes.question[i], (low[i], high[i]), [one.take(i) for one in intervals], rows[i], constants[i], every[i]
             )
             for i in parts
         ])
+
+    def _close_linearly(
+        self, nodes: Nodes, bounds: GoalBounds, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows
+    ) -> None:
         remaining, kept = self._close_by(nodes, self._provable(nodes, bounds, intervals, chosen, (high - low) / 2), intervals)
-        for start in range(0, len(remaining), LINEAR):  # the newest boxes are looked at next: few at a time, so that it goes deep
+        self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
+
+    def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
+        for start in range(0, len(nodes), LINEAR):  # the newest boxes are looked at next: few at a time, so that it goes deep
             part = slice(start, start + LINEAR)
-            self._try_and_split(remaining.take(part), bounds.slope[kept[part]], bounds.score[kept[part]])
+            self._try_and_split(nodes.take(part), slope[part], score[part])
 
     def _try_and_split(self, nodes: Nodes, slope: Array, score: Array) -> None:
         """Look at the corners at which the bounds of rows, of slopes (N, S, d), are least: the likeliest witnesses. Split the rest.
@@ -278,3 +339,8 @@ class _BranchAndBound:
         alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
         np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
         self.open.add(divide(self.twin, replace(nodes, open=alive), variable, cut, children))
+
+
+def _lack(nodes: Nodes, lower: Array) -> Array:
+    """Return (N,) what lower bounds (N, G) of the open goals lack to 0, the most of them."""
+    return np.asarray(np.where(nodes.open, np.maximum(-lower, 0.0), 0.0).max(axis=1))

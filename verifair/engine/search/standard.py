@@ -6,6 +6,8 @@ first those of interval arithmetic, and where these do not suffice those of back
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from encoders.bounds.regions import RegionBounds
@@ -42,9 +44,44 @@ class StandardRelaxation:
         self, nodes: Nodes, intervals: list[LayerBounds] | None, box: Integers, rows: Array, constants: Array
     ) -> Array:
         used, at = np.unique(box, return_inverse=True)
-        part = nodes.take(used)
-        lower, upper = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
-        free = np.zeros((len(part), self.neurons), dtype=bool)
         known = None if intervals is None else [one.take(used) for one in intervals]
-        regions = RegionBounds(self.twin, Regions(lower=lower, upper=upper, active=free, inactive=free), part.question, known)
-        return regions.rows(at, rows, constants)
+        return self.regions(nodes.take(used), known).rows(at, rows, constants)
+
+    def regions(self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True) -> RegionBounds:
+        """Return the bounds of some boxes, no sign fixed."""
+        lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
+        free = np.zeros((len(nodes), self.neurons), dtype=bool)
+        whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
+        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences)
+
+
+FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
+"""Ways to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy; and for
+their differences as well."""
+MULTIPLICATIONS = 1 << 31
+"""So many are done between two looks at the clock: about a second."""
+DEEP = 3
+"""Hidden layers from which on backward substitution finds more than forward forms do."""
+EXPONENT = 2.4
+"""A search takes about (what a bound lacks)^EXPONENT boxes: halving one leaves about 3/4 of that, and 2.4 = log 2 / log (4 / 3)."""
+
+
+class Progress:
+    """Which way the boxes of each question (Q,) are bounded, UNKNOWN where nobody knows yet: the one whose work to the end is
+    least, as the question's whole box tells it by what each bound lacks to prove the goals and by its multiplications.
+
+    forward: those of a box by forward forms.   at_once: boxes that are bounded between two looks at the clock.
+    """
+
+    def __init__(self, twin: Twin, questions: int) -> None:
+        deep = twin.problem.network.piecewise_linear and twin.depth >= DEEP
+        self.way = np.full(questions, UNKNOWN if deep else FORWARD)
+        widths, inputs = [len(layer.bias) for layer in twin.hidden], len(twin.moving)
+        self.forward = 4 * (inputs + 1) * sum(one * two for one, two in pairwise(widths))
+        below = np.cumsum([inputs * widths[0], *(one * two for one, two in pairwise(widths))]) if widths else np.zeros(1)
+        most = 6 * sum(width * int(size) for width, size in zip(widths[1:], below, strict=False))
+        self.at_once = max(1, MULTIPLICATIONS // max(1, most))
+
+    def choose(self, question: Integers, lacks: Array, work: Array) -> None:
+        """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""
+        self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
