@@ -30,8 +30,10 @@ from encoders.network import Array, Booleans, Integers, Network
 
 SLACK = 2.0**-40
 """Of the sizes met in a cell: far more than the sums over its columns can lose."""
-BINS = ((1e-4, 2048), (1e-6, 1024), (0.0, 512))
+BINS = ((1e-3, 2048), (1e-5, 1024), (0.0, 512))
 """Units that a cell's direction is rounded to, by the cell's share of the box."""
+FEW = 12
+"""Values of a feature that are added one by one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,10 +104,16 @@ class ShareQuestion:
 
     def volume(self, lower: Array, upper: Array) -> Fraction:
         """Return how much one cell (V,) holds: its values, times the widths of real features that the box leaves a width."""
-        whole = self.domain.integer
-        points = prod(int(n) for n in (upper - lower + 1)[whole].tolist())
-        wide = np.flatnonzero(~whole & (self.upper > self.lower)).tolist()
-        return prod((Fraction(upper[v]) - Fraction(lower[v]) for v in wide), start=Fraction(points))
+        points = prod(int(n) for n in (upper - lower + 1)[self.domain.integer].tolist())
+        return self._widths(lower, upper) * points
+
+    def _widths(self, lower: Array, upper: Array) -> Fraction:
+        """Return the volume of a cell's real features that the box leaves a width."""
+        return prod((Fraction(upper[v]) - Fraction(lower[v]) for v in self._wide), start=Fraction(1))
+
+    @cached_property
+    def _wide(self) -> list[int]:
+        return np.flatnonzero(~self.domain.integer & (self.upper > self.lower)).tolist()
 
     def shown(self, shapes: CopyShapes, radius: Array) -> tuple[Booleans, Booleans]:
         """Return which cells (B,) are fair throughout, and which are unfair throughout. radius: (B, n_0) of the network box."""
@@ -130,7 +138,7 @@ class ShareQuestion:
         flips = (sign > 0)[:, :, None] & self.negative(sign)[:, None] & self.compared
         return np.asarray(~flips.any(axis=(1, 2)))
 
-    def count(self, lower: Array, upper: Array, shapes: CopyShapes, share: float) -> Counted:
+    def count(self, lower: Array, upper: Array, shapes: CopyShapes) -> Counted:
         """Return what the forms of one cell (V,) show of its points, where it is neither fair nor unfair throughout."""
         low, high = (end[0] for end in self.domain.box(lower[None], upper[None]))
         middle, radius = (low + high) / 2, (high - low) / 2
@@ -142,17 +150,15 @@ class ShareQuestion:
         size = span + float(np.abs(slope).max(axis=0) @ (radius + np.abs(middle))) + float((np.abs(value) + shapes.radius[0]).max())
         if not (0 < span < np.inf and np.isfinite(size)):
             return Counted(fair=Fraction(0), unfair=Fraction(0))
+        every, widths = prod(map(len, along)), self._widths(lower, upper)
+        share = every / float(self.total / widths)
         unit = span / next(bins for least, bins in BINS if share >= least)
-        points, least, rest = np.ones(1), 0.0, 0.0
-        exactly = prod((upper - lower + 1)[self.counted].tolist()) < 2**53
-        others = self.volume(lower, upper)
-        for one in along:
-            others /= len(one)
+        points, least, rest = np.ones(1, dtype=np.float64 if every < 2**53 else object), 0.0, 0.0
+        for one in sorted(along, key=lambda one: float(one.max() - one.min())):
             steps = np.rint((one - one.min()) / unit)
             rounded = one - unit * steps
             least, rest = least + float(rounded.min()), rest + float(rounded.max())
-            number = np.bincount(steps.astype(np.int64)).astype(np.float64 if exactly else object)
-            points = np.convolve(points, number) if exactly else _product(points, number)
+            points = _product(points, steps.astype(np.int64))
         apart = (np.abs(slope - direction) @ radius) + shapes.radius[0]
         slack = self.slack * size
         line = unit * np.arange(len(points))
@@ -161,7 +167,7 @@ class ShareQuestion:
         pairs = np.where(self.compared, lowest[:, None] - highest[None], -np.inf)
         i, j = np.unravel_index(int(pairs.argmax()), pairs.shape)
         unfair = points[(line + lowest[i] > 0) & self.negative(line + highest[j])].sum() if pairs[i, j] > 0 else 0
-        return Counted(fair=others * int(fair), unfair=others * int(unfair))
+        return Counted(fair=widths * int(fair), unfair=widths * int(unfair))
 
     def _along(self, v: int, direction: Array, middle: Array, lower: Array, upper: Array) -> Array:
         """Return what each value of feature v in a cell adds to  direction . (x - middle)."""
@@ -172,10 +178,12 @@ class ShareQuestion:
         return np.asarray(direction[block] * (inputs.astype(np.float64) - middle[block]))
 
 
-def _product(one: Array, two: Array) -> Array:
-    """Return the product of two polynomials whose coefficients are Python's integers."""
-    out = np.zeros(len(one) + len(two) - 1, dtype=object)
-    for k, factor in enumerate(two.tolist()):
-        if factor:
-            out[k : k + len(one)] += int(factor) * one.astype(object)
+def _product(points: Array, steps: Integers) -> Array:
+    """Return the numbers of points at each t when a feature whose values add `steps` joins: a product of polynomials."""
+    if len(steps) > FEW and points.dtype != object:
+        return np.convolve(points, np.bincount(steps).astype(np.float64))
+    out = np.zeros(len(points) + int(steps.max()), dtype=points.dtype)
+    number = np.bincount(steps)
+    for k in np.flatnonzero(number).tolist():
+        out[k : k + len(points)] += points * int(number[k])
     return out

@@ -398,9 +398,9 @@ class _ShareSearch:
         started, question = time.monotonic(), self.question
         shapes = self._shapes(cells.lower, cells.upper)[0]
         for k, (node, lower, upper) in enumerate(zip(cells.node.tolist(), cells.lower, cells.upper, strict=True)):
-            share = float(question.volume(lower, upper) / question.total)
-            self.shown[node] = question.count(lower, upper, shapes.take(slice(k, k + 1)), share)
-        self.counting = max(0.9 * self.counting, (time.monotonic() - started) / len(cells))
+            self.shown[node] = question.count(lower, upper, shapes.take(slice(k, k + 1)))
+        took = (time.monotonic() - started) / len(cells)
+        self.counting = (self.counting + took) / 2 if self.counting else took
 
     def _volumes(self, lower: Array, upper: Array) -> Fraction:
         """Return the sum of the cells' volumes, exactly."""

@@ -108,8 +108,7 @@ def _counted(question: ShareQuestion, network: Network, lower: Array, upper: Arr
     found = Counted(fair=_volumes(question, lower, upper, np.flatnonzero(fair)), unfair=Fraction(0))
     found += Counted(fair=Fraction(0), unfair=_volumes(question, lower, upper, np.flatnonzero(unfair)))
     for k in np.flatnonzero(~fair & ~unfair):
-        share = float(question.volume(lower[k], upper[k]) / question.total)
-        found += question.count(lower[k], upper[k], shapes.take(slice(k, k + 1)), share)
+        found += question.count(lower[k], upper[k], shapes.take(slice(k, k + 1)))
     return found
 
 
