@@ -34,6 +34,7 @@ def run(
 
 
 def _line(subject: Subject, folder: Path, seconds: float, tolerance: float) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
     query, store = subject.fairness(subject.main), folder / f"share-{subject.name}.json.gz"
     started = time.process_time()
     found = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)

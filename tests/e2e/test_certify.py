@@ -386,6 +386,31 @@ def test_the_largest_gap_is_bracketed(scale: str, tiny: list[object], verifair: 
 # The whole domain
 
 
+def test_the_share_of_people_is_bracketed_resumed_drawn_and_checked(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"sex": "Male", "age": ROWS[:, 0] + 2, "hours": ROWS[:, 1]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    store = tmp_path / "new" / "share.json.gz"
+    command = ["certify", *tiny, "--signs", "strict", "--share", "--tolerance", "0", "--store", store]
+    command += ["--json", tmp_path / "s.json"]
+    code, out, err = verifair(*command, "--nodes", 5)
+    assert (code, "--resume" in err) == (0, True)
+    assert verifair("check", store, *about(tiny))[0] == 0
+    assert strict(tmp_path / "s.json")["reason"] == "nodes"
+    code, _, err = verifair(*command)
+    assert (code, "is there already" in err) == (2, True)
+    code, out, _ = verifair(*command, "--resume", "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png")
+    answer, true, old = strict(tmp_path / "s.json"), flips(ROWS).mean(), frame["age"].to_numpy() > 20
+    assert (code, answer["reason"]) == (0, None)
+    assert (answer["fair"], answer["unfair"]) == (pytest.approx(1 - true, abs=1e-12), pytest.approx(true, abs=1e-12))
+    hit = int(flips(frame[["age", "hours"]].to_numpy()[~old]).sum())
+    assert answer["rows"] == {"fair": int((~old).sum()) - hit, "unfair": hit, "outside": int(old.sum())}
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = verifair("check", store, *about(tiny))
+    assert (code, "no decision flips for at least" in out, "ACCEPTED" in out) == (0, True, True)
+    more = tampered(store, lambda payload: payload.update(fair=["1", "1"]))
+    assert verifair("check", more, *about(tiny))[0] == 1
+
+
 def test_the_certified_share_is_the_true_one(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
     size = 4
     frame = pd.DataFrame({"sex": "Male", "age": ROWS[:, 0] + 2, "hours": ROWS[:, 1]}).sample(300, random_state=0)
@@ -525,6 +550,16 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--maximise", "--tolerance", "1e-9"], "--tolerance 1e-09: expected a number of at least 1e-06 and below 1, such as 0.0001"),
     (["--tolerance", "1e-3"], "--tolerance belongs to --maximise"),
     (["--tolerance", "0.0001"], "--tolerance belongs to --maximise: add --maximise, or drop --tolerance"),  # the default, given
+    (["--share", "--maximise"], "different questions"),
+    (["--share", "--epsilon", "0.1"], "drop --epsilon"),
+    (["--share", "--relax", "age=1"], "drop --relax"),
+    (["--share", "--exit-verdict"], "drop --exit-verdict"),
+    (["--share", "--solver", "highs"], "drop --solver"),
+    (["--share", "--arithmetic", "float32"], "drop --arithmetic float32"),
+    (["--share", "--certificate", "x.json"], "drop --certificate"),
+    (["--share", "--resume", "--store", "no.json"], "no.json is not there"),
+    (["--share", "--tolerance", "1"], "--tolerance 1: expected a number of at least 0 and below 1"),
+    (["--share", "--jobs", "1"], "--jobs belongs to --partition"),
     (["--jobs", "1"], "--jobs belongs to --partition"),
     (["--logit"], "--logit belongs to --maximise"),
     (["--plot", "x.png"], "--plot belongs to --partition"),

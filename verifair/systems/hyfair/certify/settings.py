@@ -67,7 +67,8 @@ class CertifySettings(FairnessSettings):
             which = next((f"--{name}" for name, given in yes_or_no.items() if given), "--exit-verdict")
             raise ValueError(f"--maximise asks how large the gap can be, which is no yes or no: drop {which}")
         if mode == "maximise" and self.tolerance is not None and self.tolerance < 1e-6:
-            raise ValueError("--tolerance: expected at least 1e-6 with --maximise, whose bounds are rounded outwards")
+            low = f"--tolerance {self.tolerance:g}: expected a number of at least 1e-06 and below 1, such as 0.0001"
+            raise ValueError(f"{low} (bounds of --maximise are rounded outwards)")
         if mode == "share" and (self.epsilon is not None or self.relax or run.exit_verdict):
             which = "--epsilon" if self.epsilon is not None else "--relax" if self.relax else "--exit-verdict"
             raise ValueError(f"--share asks how many people's decisions never flip, all else equal: drop {which}")
