@@ -141,6 +141,20 @@ def test_counts_beyond_float64_are_exact() -> None:
     assert not accepted(found, query)
 
 
+def test_features_of_a_billion_values_are_not_listed() -> None:
+    """Flips where b - 5 lies in (-1, 0]: one point in ten of b, whatever the other one is."""
+    schema = schema_of(integer("sex", 0, 1), integer("a", 0, 10**9), integer("b", 0, 9))
+    network = network_of(([[1.0, 0.0, 1.0]], [-5.5]), source_sha256="7" * 64)
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    found = certify_share(query, tolerance=0, budget=BUDGET)
+    assert (found.certificate.fair, found.certificate.unfair) == (Fraction(9, 10), Fraction(1, 10))
+    assert not accepted(found, query)
+    sloped = network_of(([[1.0, 2.0**-26, 1.0]], [-5.5]), source_sha256="8" * 64)
+    found = certify_share(replace(query, network=sloped), tolerance=0.01, budget=BUDGET)
+    assert found.reason is None
+    assert not accepted(found, replace(query, network=sloped))
+
+
 def partly() -> tuple[vf.IndividualFairness, CertifiedShare]:
     """A query with fair and with unfair points, and its share."""
     for seed in range(1, 99, 2):

@@ -32,6 +32,8 @@ SLACK = 2.0**-40
 """Of the sizes met in a cell: far more than the sums over its columns can lose."""
 BINS = ((1e-3, 2048), (1e-5, 1024), (0.0, 512))
 """Units that a cell's direction is rounded to, by the cell's share of the box."""
+MOST = 1 << 16
+"""Values of a feature in a cell that are listed; a longer one is no part of the direction until it is cut."""
 FEW = 12
 """Values of a feature that are added one by one."""
 
@@ -144,13 +146,16 @@ class ShareQuestion:
         middle, radius = (low + high) / 2, (high - low) / 2
         slope, value = shapes.slope[0], shapes.value[0]
         direction = np.zeros(slope.shape[1])
-        direction[self.columns] = slope[:, self.columns].mean(axis=0)
-        along = [self._along(v, direction, middle, lower, upper) for v in self.counted[lower[self.counted] < upper[self.counted]]]
+        many = (upper - lower + 1)[self.counted]
+        listed = self.counted[(many > 1) & (many <= MOST)]
+        columns = self.domain.columns_of(listed)
+        direction[columns] = slope[:, columns].mean(axis=0)
+        along = [self._along(v, direction, middle, lower, upper) for v in listed]
         span = float(sum(one.max() - one.min() for one in along))
         size = span + float(np.abs(slope).max(axis=0) @ (radius + np.abs(middle))) + float((np.abs(value) + shapes.radius[0]).max())
         if not (0 < span < np.inf and np.isfinite(size)):
             return Counted(fair=Fraction(0), unfair=Fraction(0))
-        every, widths = prod(map(len, along)), self._widths(lower, upper)
+        every, widths = prod(map(len, along)), self._widths(lower, upper) * prod(int(n) for n in many if n > MOST)
         share = every / float(self.total / widths)
         unit = span / next(bins for least, bins in BINS if share >= least)
         points, least, rest = np.ones(1, dtype=np.float64 if every < 2**53 else object), 0.0, 0.0

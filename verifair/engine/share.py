@@ -26,7 +26,7 @@ from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
-from verifair.checker.shares import SLACK, CopyShapes, Counted, ShareQuestion
+from verifair.checker.shares import MOST, SLACK, CopyShapes, Counted, ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, margin
@@ -344,13 +344,11 @@ class _ShareSearch:
         columns = question.columns
         direction = np.zeros(radius.shape)
         direction[:, columns] = shapes.slope[:, :, columns].mean(axis=1)
-        apart = np.abs(shapes.slope - direction[:, None])
-        width = (apart @ radius[:, :, None])[:, :, 0] + shapes.radius
-        low, high = shapes.value - width, shapes.value + width
         many = upper - lower + 1
         centre, variance = np.zeros(len(lower)), np.zeros(len(lower))
         for v in question.counted.tolist():
             block, one = slice(domain.start[v], domain.start[v] + domain.width[v]), many[:, v]
+            direction[one > MOST, block] = 0.0
             if domain.one_hot[v]:
                 possible, slopes = radius[:, block] > 0, direction[:, block]
                 mean = (slopes * possible).sum(axis=1) / one
@@ -360,7 +358,9 @@ class _ShareSearch:
                 step = 2 * direction[:, block.start] * radius[:, block.start] / np.maximum(one - 1, 1)
                 variance += step**2 * (one**2 - 1) / 12
         sigma = np.sqrt(variance) + np.finfo(float).tiny
-        low, high = low + centre[:, None], high + centre[:, None]
+        apart = np.abs(shapes.slope - direction[:, None])
+        width = (apart @ radius[:, :, None])[:, :, 0] + shapes.radius
+        low, high = shapes.value - width + centre[:, None], shapes.value + width + centre[:, None]
         with np.errstate(all="ignore"):
             fair = ndtr(low.min(axis=1) / sigma) + ndtr(-high.max(axis=1) / sigma)
             unfair = np.maximum(ndtr(-high.min(axis=1) / sigma) - ndtr(-low.max(axis=1) / sigma), 0.0)
