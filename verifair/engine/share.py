@@ -239,16 +239,16 @@ class _ShareSearch:
             if now - told > 1 or (not self.counting and self.nodes > SAMPLE):
                 told = now
                 self._note()
-                self._count(self.cells.take(np.flatnonzero(self.cells.kind == STRIP)[-SAMPLE:]))
+                self._measure()
                 if progress is not None:
                     progress(float(self.cells.fair.sum()), float(1 - self.cells.unfair.sum()))
             left = float(self.cells.open.sum())
             if left <= 0.98 * self.tolerance and (self.tolerance > 0 or not self.cells.open.any()):
                 return True
-            strips = int((self.cells.kind == STRIP).sum())
-            if now + 1.2 * strips * self.counting > self.deadline:
-                reason = Reason.TIME
-            elif self.budget.nodes is not None and self.nodes >= self.budget.nodes:
+            if self._late():
+                self._measure()  # cells may have become smaller
+                reason = Reason.TIME if self._late() else None
+            if reason is None and self.budget.nodes is not None and self.nodes >= self.budget.nodes:
                 reason = Reason.NODES
             return reason is not None
 
@@ -265,6 +265,17 @@ class _ShareSearch:
                 self._again()
         except KeyboardInterrupt:
             return Reason.INTERRUPTED
+
+    def _late(self) -> bool:
+        """Return whether it is time to count what there is."""
+        strips = int((self.cells.kind == STRIP).sum())
+        return time.monotonic() + 1.2 * strips * self.counting > self.deadline
+
+    def _measure(self) -> None:
+        """Count some cells, all over the list, to know how long all will take."""
+        strips = np.flatnonzero(self.cells.kind == STRIP)
+        self.counting = 0.0
+        self._count(self.cells.take(strips[:: len(strips) // SAMPLE + 1]))
 
     def _open(self) -> Booleans:
         return np.asarray((self.cells.kind == STRIP) & (self.cells.variable >= 0) & (self.cells.open > 0))
@@ -400,7 +411,7 @@ class _ShareSearch:
         for k, (node, lower, upper) in enumerate(zip(cells.node.tolist(), cells.lower, cells.upper, strict=True)):
             self.shown[node] = question.count(lower, upper, shapes.take(slice(k, k + 1)))
         took = (time.monotonic() - started) / len(cells)
-        self.counting = (self.counting + took) / 2 if self.counting else took
+        self.counting = 0.9 * self.counting + 0.1 * took if self.counting else took
 
     def _volumes(self, lower: Array, upper: Array) -> Fraction:
         """Return the sum of the cells' volumes, exactly."""
