@@ -37,6 +37,7 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
+from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, ChosenRows, GoalRows
 from verifair.engine.search.standard import Progress, StandardRelaxation
 from verifair.engine.search.subdivision import Open, subdivide
@@ -96,6 +97,7 @@ class _BranchAndBound:
         self.open = Open(STEP_BOXES, self._needed)
 
     def start(self, rng: np.random.Generator) -> None:
+        self.descent = Descent(self.goals, rng, self.deadline)
         everything = roots(self.twin)
         # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
         guesses = GUESSES if time.monotonic() < self.deadline and not self.goal_rows.single.any() else 0
@@ -108,6 +110,7 @@ class _BranchAndBound:
 
     def step(self, nodes: Nodes) -> None:
         """Look at some boxes, and keep the halves of those that are left."""
+        nodes = self.descent.look(nodes)
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
         nodes = self._without_impossible(nodes)
         margins = self.goals.look_at(nodes, self.twin.local.middle(nodes.lower, nodes.upper))

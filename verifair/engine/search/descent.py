@@ -1,0 +1,186 @@
+"""Looking for points against goals: moves of a few variables at once, whose effect gradients foretell, in batches.
+
+A goal fails where all of its rows do. For a decision flip that is a strip between g = 0 and g' = 0, often narrower than what one
+unit of any single variable moves g by, while the moves of several together come to almost any amount. Therefore some points of
+every open question, the best of random ones by the worst row and by |g - g'|, take turns of this kind: the gradients of both copies
+say what each variable's other values add to g and to g'; sums of up to MOVES of these foretell the margins after thousands of
+moves, all drawn from one table; the few that come closest to breaking every row are evaluated, and the best of them is the next
+point, be it better than the last one or not: points that only climb get stuck.
+Sound? It evaluates in float64; `BatchDecision.look_at` confirms exactly what seems to fail.  Complete? no.
+Results depend on the seed and the boxes looked at, not on time, but where the deadline ends the search.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from encoders.evaluate import at_once, pair
+from encoders.gradients import gradients
+from encoders.network import Array, Integers
+from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at
+from verifair.engine.search.open_goals import BatchDecision
+
+FIRST_LOOK, AGAIN = 100, 8
+"""Boxes of a question after which its points are looked for, and how many times as many until they are looked for again."""
+PAYS = 1 / 20
+"""Share of the questions looked at that have to be refuted, a block more or less: otherwise cutting boxes is left to do it."""
+BLOCK = 16
+"""Questions looked at together: their tables of foretold margins fit the cache."""
+POINTS, CLIMBERS = 200, 8
+"""Random points that a question begins with, and those of them that move."""
+ROUNDS = 10
+"""Turns of a wave."""
+TABLE, MOVES, VALUES = 1000, 4, 8
+"""Moves foretold a turn, variables that a move changes at most, and other values of each variable."""
+EVALUATED = 16
+"""Of the foretold moves, those that are evaluated."""
+GROSS = 0.1
+"""Share of what a move adds and takes away in all that counts against it: what is foretold is worth less far off."""
+
+
+class Descent:
+    """The search beside a branch-and-bound: what it finds goes to `goals`."""
+
+    def __init__(self, goals: BatchDecision, rng: np.random.Generator, deadline: float) -> None:
+        self.goals, self.twin, self.problem, self.rng, self.deadline = goals, goals.twin, goals.problem, rng, deadline
+        self.whole = roots(self.twin)
+        self.due = np.full(len(self.whole), FIRST_LOOK)
+        self.looked = self.refuted = 0
+        together = at_once(self.problem.network, BLOCK * POINTS)  # of a large network less, for the deadline's sake
+        self.block, self.points = max(together // POINTS, 1), min(together, POINTS)
+        self.climbers = min(max(together // EVALUATED, 2), CLIMBERS)
+
+    def look(self, nodes: Nodes) -> Nodes:
+        """Look for points of the questions of some boxes that it is time for; returns the boxes that are open after that."""
+        question = np.unique(nodes.question)
+        question = question[self.goals.nodes[question] >= self.due[question]]
+        if not len(question) or not self.problem.network.piecewise_linear:
+            return nodes
+        self.due[question] = AGAIN * self.goals.nodes[question]
+        self.run(question)
+        return self.goals.still_open(nodes)
+
+    def run(self, question: Integers) -> None:
+        """Look for points of these questions, in waves, as long as that pays."""
+        left, before = self.goals.still_open(self.whole.take(question)), np.inf
+        while 0 < len(left) <= (1 - PAYS) * before:
+            before = len(left)
+            for start in range(0, before, self.block):
+                if PAYS * self.looked > self.refuted + 1 or time.monotonic() > self.deadline:
+                    return
+                block = left.take(slice(start, start + self.block))
+                self._wave(block)
+                self.looked += len(block)
+                self.refuted += len(block) - len(self.goals.still_open(block))
+            left = self.goals.still_open(left)
+
+    def _wave(self, block: Nodes) -> None:
+        nodes, point = self._start(block)
+        for _ in range(ROUNDS):
+            nodes, kept = self.goals.alive(nodes)
+            if not len(nodes) or time.monotonic() > self.deadline:
+                return
+            point = self._turn(nodes, point[kept])
+
+    def _start(self, block: Nodes) -> tuple[Nodes, Array]:
+        """Return the best of random points of each question: half by their score, half by |g - g'|."""
+        nodes = block.take(np.repeat(np.arange(len(block)), self.points))
+        point = anywhere(self.twin, nodes, self.rng)
+        margins, score = self._evaluate(nodes, point)
+        apart = np.where(np.isfinite(score), np.abs(margins[:, 0] - margins[:, 1]), -np.inf)
+        half = self.climbers // 2
+        best = [np.argsort(order.reshape(-1, self.points), axis=1, kind="stable")[:, :half] for order in (score, -apart)]
+        index = (np.concatenate(best, axis=1) + np.arange(len(block))[:, None] * self.points).ravel()
+        return nodes.take(index), point[index]
+
+    def _evaluate(self, nodes: Nodes, point: Array) -> tuple[Array, Array]:
+        """Return the margins (N, 2) and the scores (N,) of points: the least, over the open goals, of the goal's best row, inf
+        where a copy is not legal. What fails is confirmed."""
+        margins = self.twin.evaluate(nodes.question, self.twin.local.encode(point))
+        best = self.goals.goal_rows.largest(margins @ self.problem.rows.T + self.problem.constants)
+        score = np.where(nodes.open, best, np.inf).min(axis=1)
+        score[~(legal_pairs(self.twin, nodes.question, point) & np.isfinite(margins).all(axis=1))] = np.inf
+        failing = np.flatnonzero(score <= self.goals.noise[nodes.question])
+        if len(failing):
+            self.goals.look_at(nodes.take(failing), point[failing])
+        return margins, score
+
+    def _turn(self, nodes: Nodes, point: Array) -> Array:
+        """Return the points (N, v) after the best move that was evaluated of each."""
+        count, variables = point.shape
+        values = self._other_values(nodes, point)
+        effect = self._effects(nodes, point, values)
+        index, best = self._foretold(nodes, self.twin.evaluate(nodes.question, self.twin.local.encode(point)), effect)
+        most = best.shape[1]
+        moved = np.repeat(point[:, None], most, axis=1)
+        for step in range(index.shape[1]):  # at most one value of each variable
+            chosen = index[best, step]  # (N, m)
+            k, m = np.nonzero(chosen < variables * VALUES)
+            variable, which = np.divmod(chosen[k, m], VALUES)
+            moved[k, m, variable] = values[k, variable, which]
+        again = nodes.take(np.repeat(np.arange(count), most))
+        _, score = self._evaluate(again, moved.reshape(count * most, variables))
+        score = score.reshape(count, most)
+        first = score.argmin(axis=1)
+        legal = np.isfinite(score[np.arange(count), first])
+        return np.where(legal[:, None], moved[np.arange(count), first], point)
+
+    def _other_values(self, nodes: Nodes, point: Array) -> Array:
+        """Return (N, v, VALUES) values of each variable within the box: all of them where there are few; else a number's
+        neighbours and random ones, any categories, and of a real interval its ends and steps of all sizes."""
+        shape = (*point.shape, VALUES)
+        lower, upper, here = nodes.lower[..., None], nodes.upper[..., None], point[..., None]
+        width = upper - lower
+        anything = self.rng.random(shape)
+        steps = np.broadcast_to([-3, -2, -1, 1, 2, 3, np.nan, np.nan], shape)  # NaN: a random value
+        local = self.twin.local
+        random = lower + np.floor(anything * (width + 1))
+        near = np.where(np.isnan(steps) | local.one_hot[:, None], random, here + np.nan_to_num(steps))
+        whole = np.where(width < VALUES, lower + np.arange(VALUES) % (width + 1), near)
+        sign = np.where(np.arange(VALUES) % 2, 1.0, -1.0)
+        real = here + sign * width * 10 ** (-3 * anything)
+        real[..., :2] = np.concatenate([lower, upper], axis=-1)
+        return np.asarray(np.clip(np.where(local.integer[:, None], whole, real), lower, upper))
+
+    def _effects(self, nodes: Nodes, point: Array, values: Array) -> Array:
+        """Return (2, N, v VALUES + 1) what each other value adds to g and g', to first order; the last one: nothing changes."""
+        local, inputs = self.twin.local, pair(self.problem, nodes.question, rows_at(self.twin, nodes.question, point))
+        slope = np.stack([gradients(self.problem.network, self.problem.margin, x)[:, self.twin.moving] for x in inputs])
+        effect = np.zeros((2, len(point), point.shape[1] * VALUES + 1))
+        added = effect[..., :-1].reshape(2, *values.shape)
+        number = np.flatnonzero(~local.one_hot)
+        by_unit = slope[..., local.start[number]] / local.scale[number]
+        added[:, :, number] = by_unit[..., None] * (values[:, number] - point[:, number, None])
+        for v in np.flatnonzero(local.one_hot):
+            block = slope[..., local.start[v] : local.start[v] + local.width[v]]
+            there, here = values[None, :, v].astype(np.int64), point[None, :, v, None].astype(np.int64)
+            added[:, :, v] = np.take_along_axis(block, there, axis=2) - np.take_along_axis(block, here, axis=2)
+        effect[..., :-1] = added.reshape(2, len(point), -1)
+        return effect
+
+    def _foretold(self, nodes: Nodes, margins: Array, effect: Array) -> tuple[Integers, Integers]:
+        """Return a table of moves (T, s), positions of other values, and the most promising of them for each point (N, m)."""
+        variables = (effect.shape[2] - 1) // VALUES
+        most = min(MOVES, variables)
+        order = np.argsort(self.rng.random((TABLE, variables)), axis=1)[:, :most]
+        index = order * VALUES + self.rng.integers(VALUES, size=order.shape)
+        first = np.arange(most) * TABLE // most  # the first moves change one variable, the next ones two, ...
+        index[np.arange(TABLE)[:, None] < first] = variables * VALUES
+        foretold = np.repeat(margins.T[:, :, None], TABLE, axis=2)
+        gross, size = np.zeros(foretold.shape[1:]), GROSS * np.abs(effect).max(axis=0)
+        for step in range(most):
+            part = slice(first[step], None)
+            foretold[:, :, part] += effect[:, :, index[part, step]]
+            gross[:, part] += size[:, index[part, step]]
+        known = self.goals.goal_rows
+        score = np.full(gross.shape, np.inf)
+        for goal, start in enumerate(known.first):
+            mine = slice(start, start + len(self.problem.goals[goal].rows))
+            one = np.full(gross.shape, -np.inf)
+            for row, constant in zip(known.rows[mine], known.constants[mine], strict=True):
+                np.maximum(one, row[0] * foretold[0] + row[1] * foretold[1] + constant, out=one)
+            np.minimum(score, one, out=score, where=nodes.open[:, goal, None])
+        score += gross
+        return index, np.argpartition(score, EVALUATED, axis=1)[:, :EVALUATED]
