@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoders.domain import Domain
+from encoders.domain import Domain, Regions
 from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
-from verifair.checker.kernel.phases import PhaseClaim
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.leaves import Boxes, Forest, LeafRule, Leaves, replay
+from verifair.checker.kernel.multipliers import lagrange
+from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
+from verifair.checker.tree import Tree
 from verifair.schema.schema import Schema
 
 SHA = "0" * 64
@@ -136,11 +140,52 @@ def sample(rng: np.random.Generator, problem: TwinProblem, count: int) -> Array:
     return np.where(problem.domain.integer, np.rint(raw), raw)
 
 
-def claim_of(problem: TwinProblem) -> PhaseClaim:
+def claim_of(problem: TwinProblem) -> Task:
     """The only goal of the only question as the checker takes it."""
     batch, goal = problem.batch, problem.goals[0]
-    return PhaseClaim(
+    rows = np.column_stack([goal.rows, goal.constants])
+    return Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=np.where(batch.protected, batch.prime[0], 0.0), differs=batch.protected,
-        offset=None if batch.offset is None else batch.offset[0], margin=problem.margin, rows=goal.rows, constants=goal.constants,
-        strict=goal.strict_rows, gap=goal.gap,
+        offset=np.zeros(len(batch.protected)) if batch.offset is None else batch.offset[0], margin=problem.margin,
+        asked=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), gap=goal.gap),
     )
+
+
+def tree_flaw(
+    network: Network, domain: Domain, claim: Task, tree: Tree, *, float32: bool = False, margin: float | None = None
+) -> str | None:
+    """Why the checker does not take a tree for a proof of a claim, or None."""
+    return tree.misfit or replay(network, domain, Tasks.of([claim]), Forest.of([tree], [float32], [margin])).get(0)
+
+
+def by_multipliers(
+    network: Network, domain: Domain, claim: Task, regions: Regions, weights: Array, slopes: Array, own: Array | None = None
+) -> tuple[Array, Array, Array]:
+    """The checker's bounds (B,) over regions by weights (B, R) of rows and slopes (B, 2 H), NaN where left out; where it finds no
+    point (B,), and what it takes for proved (B,). own: (B,) slopes of lines of their own."""
+    entries = []
+    for k in range(len(regions)):
+        given = np.flatnonzero(~np.isnan(slopes[k]))
+        index, value = np.arange(weights.shape[1]) + slopes.shape[1], weights[k]
+        if own is not None:
+            index, value = np.append(index, slopes.shape[1] + weights.shape[1]), np.append(value, own[k])
+        entries.append((np.concatenate([given, index]), np.concatenate([slopes[k, given], value])))
+    count, tasks = len(regions), Tasks.of([claim])
+    forest = Forest(
+        size=np.array([count]), feature=np.full(count, -1), cut=np.zeros(count),
+        start=np.cumsum([0, *(len(i) for i, _ in entries)]), index=np.concatenate([i for i, _ in entries]),
+        value=np.concatenate([v for _, v in entries]), float32=np.array([False]), margin=np.array([np.nan]),
+    )
+    first, nodes = np.zeros(count, dtype=np.int64), np.arange(count)
+    leaves = Leaves(
+        tree=first, node=nodes, lower=regions.lower, upper=regions.upper, active=regions.active, inactive=regions.inactive
+    )
+    ends = [regions.lower, regions.upper, *(tasks.second(first, end) for end in (regions.lower, regions.upper))]
+    (low, high), (low2, high2) = domain.box(*ends[:2]), domain.box(*ends[2:])
+    rule = LeafRule(network, domain, tasks, forest)
+    with np.errstate(all="ignore"):
+        bounds = TwinBounds(network, low, high, low2, high2, close=True, signs=(regions.active, regions.inactive))
+        rows, _ = rule.rows_of(leaves)
+        bound, nowhere = lagrange(bounds, domain, (low, high), rows, slopes)
+        proved = rule.proved(leaves, Boxes(low=low, high=high, low2=low2, high2=high2), True, 0.0)
+        return bound - rows.charge(bounds, np.tile(claim.margin, (count, 1))), nowhere | bounds.empty, proved

@@ -51,19 +51,16 @@ def pieces(chunk: Chunk, query: IndividualFairness, size: int, most: int) -> Ite
     lower, upper = partition.boxes(chunk.first + np.flatnonzero(status == PROVED))
     _, which, _ = Pairs.of(query, *box).batch(query.schema.domain, lower, upper, box)
     part = np.flatnonzero(status == PROVED)[which]
-    nodes, trees = _ends(chunk.size), 2 * _ends(chunk.size == 0)
-    phase_nodes, entries, found = _ends(chunk.phase_size), _ends(chunk.phase_start), _ends(status == VIOLATED)
+    nodes, entries, found = _ends(chunk.size), _ends(chunk.count), _ends(status == VIOLATED)
     for a in range(0, len(chunk), most):
         b = min(a + most, len(chunk))
-        q, w = slice(*np.searchsorted(part, [a, b])), slice(found[a], found[b])
-        n, t = slice(nodes[q.start], nodes[q.stop]), slice(trees[q.start], trees[q.stop])
-        m = slice(phase_nodes[t.start], phase_nodes[t.stop])
-        e = slice(entries[m.start], entries[m.stop])
+        q, w = slice(*(2 * np.searchsorted(part, [a, b]))), slice(found[a], found[b])
+        n = slice(nodes[q.start], nodes[q.stop])
+        e = slice(entries[n.start], entries[n.stop])
         yield replace(
             chunk, first=chunk.first + a, status=status[a:b], reason=chunk.reason[a:b], float32=chunk.float32[a:b],
-            size=chunk.size[q], feature=chunk.feature[n], cut=chunk.cut[n],
-            phase_size=chunk.phase_size[t], phase_feature=chunk.phase_feature[m], phase_cut=chunk.phase_cut[m],
-            phase_start=chunk.phase_start[m], phase_index=chunk.phase_index[e], phase_value=chunk.phase_value[e],
+            size=chunk.size[q], feature=chunk.feature[n], cut=chunk.cut[n], count=chunk.count[n], index=chunk.index[e],
+            value=chunk.value[e],
             pair=chunk.pair[w], goal=chunk.goal[w], x=chunk.x[w], margins=chunk.margins[w], agrees=chunk.agrees[w],
         )
 

@@ -44,10 +44,13 @@ class Dyadic:
 
     def to_float(self) -> Array:
         """The nearest float64 up to a few rounding errors: for display, never for a decision."""
-        with np.errstate(over="ignore", under="ignore"):
-            powers = np.arange(len(self.limbs)) * BITS + self.exponent
-            terms = np.ldexp(self.limbs, powers.reshape(-1, *[1] * (self.limbs.ndim - 1)))
-            return np.asarray(terms.sum(axis=0))
+
+        def summed(one: Dyadic) -> Array:
+            powers = np.arange(len(one.limbs)) * BITS + one.exponent
+            return np.asarray(np.ldexp(one.limbs, powers.reshape(-1, *[1] * (one.limbs.ndim - 1))).sum(axis=0))
+
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # a negative number's limbs would cancel
+            return np.where(self.limbs[-1] < 0, -summed(-self), summed(self))
 
     def to_fractions(self) -> npt.NDArray[np.object_]:
         """Python fractions of the same values."""

@@ -242,7 +242,7 @@ def test_tables_damaged_in_their_packing(name: str, content: bytes, tmp_path: Pa
 
 def test_a_certificate_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     member = gzip.compress(b" " * (1 << 20))
-    (tmp_path / "c.json.gz").write_bytes(gzip.compress(b'{"format":"verifair-certificate/2",') + member * 3)
+    (tmp_path / "c.json.gz").write_bytes(gzip.compress(b'{"format":"verifair-certificate/3",') + member * 3)
     monkeypatch.setattr(certificate_file, "MAX_BYTES", 1 << 21)
     with pytest.raises(CertificateError, match="larger than 2 MiB"):
         Certificate.load(tmp_path / "c.json.gz")

@@ -28,6 +28,7 @@ from encoders.programs.twin_box import Method, TwinBox
 from tests.builders import categorical, integer, schema_of
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
+from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.systems.cec.certified import certify_consistency
@@ -132,13 +133,17 @@ def test_branch_and_bound_decides_and_asks_no_one_else(method: str, monkeypatch:
                 assert nodes is not None or answer.status is not vf.Status.UNKNOWN
 
 
-def test_phases_of_a_certificate_prove_nothing_about_a_smooth_network() -> None:
-    from verifair.checker.kernel.phases import phase_flaw
-    from verifair.checker.tree import PhaseTree
-
-    none = np.empty(0, dtype=np.int64)
-    tree = PhaseTree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 0]), index=none, value=np.empty(0))
-    assert "smooth" in str(phase_flaw(tree, None, network(), SCHEMA))  # type: ignore[arg-type]
+def test_signs_and_slopes_of_neurons_prove_nothing_about_a_smooth_network() -> None:
+    verdict = vf.verify(fairness(box={"age": (9, 9)}, epsilon=0.999), budget=vf.Budget(seconds=20))
+    assert verdict.certificate is not None
+    good, nothing = verdict.certificate, np.empty(0, dtype=np.int64)
+    signs = Tree(feature=np.array([-2, -1, -1]), cut=np.zeros(3), start=np.zeros(4, dtype=int), index=nothing, value=np.empty(0))
+    slopes = Tree(feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, 1]), index=np.array([0]), value=np.array([0.5]))
+    for tree in (signs, slopes):
+        proofs = (replace(good.proofs[0], evidence=tree), *good.proofs[1:])
+        report = vf.check(replace(good, proofs=proofs), network=network(), schema=SCHEMA)
+        assert [one.proof for one in report.rejections] == [0]
+        assert "smooth" in str(report.rejections[0])
 
 
 def test_the_checker_rejects_a_claim() -> None:

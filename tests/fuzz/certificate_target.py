@@ -127,7 +127,7 @@ def _differences(one: Any, two: Any, path: str = "") -> list[str]:
 def _bomb(rng: random.Random) -> bytes:
     """Two gigabytes in two megabytes."""
     member = gzip.compress(rng.choice((b" ", b"[", b"0,")) * (1 << 19), 9, mtime=0)
-    return gzip.compress(b'{"format":"verifair-certificate/2","proofs":[', mtime=0) + member * 2000
+    return gzip.compress(b'{"format":"verifair-certificate/3","proofs":[', mtime=0) + member * 2000
 
 
 def _targeted(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
     with np.errstate(all="ignore"):
         for close in (False, True):
             bounds = TwinBounds(problem.network, *ends[0], *ends[1], close=close)
-            out += [bounds.lower(p, q, box, layer=len(problem.network.layers) - 1)[0], bounds.least(p, q, box)]
+            out += [bounds.by_substitution(p, q, box, layer=len(problem.network.layers) - 1), bounds.by_intervals(p, q, box)]
     return [one.reshape(len(batch), len(rows)) for one in out]
 
 
@@ -184,7 +184,7 @@ def test_forged_certificates_are_rejected(epsilon: bool) -> None:
                 continue
             box = box_of(case.schema, case.query.box)
             batch, _, _ = Pairs.of(case.query, *box).batch(case.schema.domain, box[0][None], box[1][None], box)
-            evidence = [[(Tree.leaf(0.0), False)] * 2 for _ in range(len(batch))]
+            evidence = [[(Tree.leaf(), False)] * 2 for _ in range(len(batch))]
             forgery = fairness_certificate(case.query, batch, box, evidence, epsilon=case.query.epsilon, scale="probability")
             assert vf.check(forgery, network=case.query.network, schema=case.schema).rejections
             forged += 1

@@ -319,11 +319,10 @@ def all_proved(chunk: Chunk) -> Chunk:
 
 
 def with_leaves(chunk: Chunk, questions: int) -> Chunk:
-    leaves = np.ones(questions, dtype=np.int64)
-    none = np.empty(0, dtype=np.int64)
+    leaves = np.ones(2 * questions, dtype=np.int64)
     return replace(
-        all_proved(chunk), size=leaves, feature=-leaves, cut=np.zeros(questions), phase_size=none, phase_feature=none,
-        phase_cut=np.empty(0), phase_start=none, phase_index=none, phase_value=np.empty(0),
+        all_proved(chunk), size=leaves, feature=-leaves, cut=np.zeros(len(leaves)), count=0 * leaves,
+        index=np.empty(0, dtype=np.int64), value=np.empty(0),
     )
 
 
@@ -479,7 +478,11 @@ def test_incomplete_evidence_is_rejected(style: str, gap: bool) -> None:
         for at, proof in enumerate(proofs):
             tree = proof.evidence
             if isinstance(tree, Tree) and len(tree.feature) > 1:
-                half = Tree(feature=tree.feature[:-1], cut=tree.cut[:-1], bound=tree.bound[:-1])
+                many = slice(int(tree.start[-2]))
+                half = Tree(
+                    feature=tree.feature[:-1], cut=tree.cut[:-1], start=tree.start[:-1], index=tree.index[many],
+                    value=tree.value[many],
+                )
                 rest = (*proofs[:at], replace(proof, evidence=half), *proofs[at + 1 :])
                 assert not accepted(replace(certificate, proofs=rest), case)
                 break
@@ -509,6 +512,5 @@ def test_trees_prove_nothing_false(style: str, gap: bool) -> None:
                 proofs=tuple(replace(proof, statement=replace(proof.statement, goal="no-flip")) for proof in stolen.proofs),
             )
         assert not accepted(stolen, false)
-        for bound in (None, 0.0, 1e9):
-            leaf = tuple(replace(proof, evidence=Tree.leaf(bound)) for proof in stolen.proofs)
-            assert not accepted(replace(stolen, proofs=leaf), false)
+        leaf = tuple(replace(proof, evidence=Tree.leaf()) for proof in stolen.proofs)
+        assert not accepted(replace(stolen, proofs=leaf), false)

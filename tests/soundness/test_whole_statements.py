@@ -27,7 +27,8 @@ from tests.stores import contents, pieces, state, stated, written
 from verifair.checker.certificate import Certificate, Counterexample, Proof
 from verifair.checker.check import check
 from verifair.checker.envelope import write
-from verifair.checker.kernel.boxes import LeafChecker
+from verifair.checker.kernel.leaves import replay
+from verifair.checker.kinds import partition
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk
 from verifair.checker.report import CheckReport
 from verifair.checker.statement import RowStatement
@@ -85,8 +86,7 @@ def undecided(chunk: Chunk) -> Chunk:
     """The same parts without a verdict, as a run leaves them that ran out of time."""
     none: dict[str, Any] = {
         name: getattr(chunk, name)[:0]
-        for name in ("size", "feature", "cut", "phase_size", "phase_feature", "phase_cut", "phase_start", "phase_index",
-                     "phase_value", "pair", "goal", "x", "margins", "agrees")
+        for name in ("size", "feature", "cut", "count", "index", "value", "pair", "goal", "x", "margins", "agrees")
     }
     open_ = np.full(len(chunk), UNKNOWN, dtype=np.int8)
     return replace(chunk, status=open_, float32=np.zeros(len(chunk), dtype=np.int8), **none)
@@ -189,8 +189,8 @@ def forged_store(rng: np.random.Generator, about: dict[str, Any], chunks: list[C
             other = chunks[int(rng.integers(len(chunks)))]
             chunks[k] = replace(other, first=one.first)
         case "all proved":
-            trees = len(one.size) + int(rng.integers(0, 3))
-            leaf = {"size": np.ones(trees, dtype=np.int64), "feature": -np.ones(trees, dtype=np.int64), "cut": np.zeros(trees)}
+            leaves = np.ones(len(one.size) + 2 * int(rng.integers(0, 3)), dtype=np.int64)
+            leaf = {"size": leaves, "feature": -leaves, "cut": np.zeros(len(leaves)), "count": 0 * leaves}
             chunks[k] = replace(undecided(one), status=np.full(len(one), PROVED, dtype=np.int8), **leaf)
     if what in ("size", "box") and rng.random() < 0.7:
         about["parts"] = partition_of(case.query, about["size"], raw_box(about, case)).count
@@ -199,8 +199,7 @@ def forged_store(rng: np.random.Generator, about: dict[str, Any], chunks: list[C
 
 def kept(chunk: Chunk) -> dict[str, Any]:
     """The trees of a chunk, and what they are certified for."""
-    names = ("size", "feature", "cut", "phase_size", "phase_feature", "phase_cut", "phase_start", "phase_index", "phase_value",
-             "float32")
+    names = ("size", "feature", "cut", "count", "index", "value", "float32")
     return {name: getattr(chunk, name) for name in names}
 
 
@@ -277,7 +276,7 @@ def test_a_store_of_another_version_is_refused_in_one_line(stores: list[tuple[Ca
     case, (about, chunks) = stores[0]
     path = written(tmp_path / "s.sqlite", about, chunks)
     with closing(sqlite3.connect(path)) as file:
-        file.execute("""UPDATE about SET value = replace(value, 'verifair-partition/2', 'verifair-partition/1')""")
+        file.execute("""UPDATE about SET value = replace(value, 'verifair-partition/3', 'verifair-partition/2')""")
         file.execute("DROP TABLE extent")
         file.commit()
     with pytest.raises(CertificateError, match=r"of another version .*, expected .*: write it again with this version$"):
@@ -291,14 +290,13 @@ def test_one_part_a_chunk_costs_no_more_bounds(
 ) -> None:
     """Leaves of all chunks are bounded together: as many calls as for the same parts in one chunk."""
     calls = 0
-    run = LeafChecker.run
 
-    def counted(self: LeafChecker) -> Any:
+    def counted(*given: Any) -> dict[int, str]:
         nonlocal calls
         calls += 1
-        return run(self)
+        return replay(*given)
 
-    monkeypatch.setattr(LeafChecker, "run", counted)
+    monkeypatch.setattr(partition, "replay", counted)
     counts = []
     case, (about, chunks) = stores[0]
     for size in (1, 2, 10**6):
@@ -309,7 +307,7 @@ def test_one_part_a_chunk_costs_no_more_bounds(
         assert report.accepted
         counts.append((calls, report.proofs, report.leaves))
     assert len(set(counts)) == 1
-    assert counts[0][0] == 2, "one for each direction"
+    assert counts[0][0] == 1
 
 
 # Certificates about rows
@@ -405,7 +403,7 @@ def forged_rows(rng: np.random.Generator, given: Certificate) -> tuple[str, Cert
             row[int(rng.integers(3))] = float(rng.integers(-1, 5))
             proofs[k] = replace(one, statement=replace(statement, row=tuple(row)))
         case "leaf":
-            proofs[k] = replace(one, evidence=Tree.leaf(float(rng.choice([1e-9, 0.5, 100.0]))))
+            proofs[k] = replace(one, evidence=Tree.leaf(), margin=float(rng.choice([0.0, 1e-9, 0.5, 100.0])))
         case "undecided":
             changes = {"undecided": max(0, given.undecided + int(rng.choice([-1, 1])))}
         case "total":

@@ -1,13 +1,13 @@
 """Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
 
-    {"format": "verifair-certificate/2", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
-     "proofs": [{"statement": ..., "float32": ..., "tree": ...} or {..., "phases": ...} or {..., "claim": ...} or
-                {..., "witness": ...}], "digest"}
+    {"format": "verifair-certificate/3", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
+     "proofs": [{"statement": ..., "float32": ..., "margin": ..., "tree": ...} or {..., "claim": ...} or {..., "witness": ...}],
+     "digest"}
 
-A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved (*phases*: by the signs of
-neurons as well). What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
+A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved, and by which multipliers.
+What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
 that is false has a *witness*: a point of its box where it fails. `verifair.checker.kinds.proofs` defines what each statement means;
-float32 says whether it is claimed of every float32 evaluation as well.
+float32 says whether it is claimed of every float32 evaluation as well, margin by how much it holds at least.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass as validated
 from verifair.checker.envelope import Distance, Envelope, EnvelopeFile, Number, Text, Trust
 from verifair.checker.extent import NO_MORE
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Query, Statement
-from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
+from verifair.checker.tree import Tree, TreeFile
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -46,17 +46,20 @@ class Counterexample:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proof:
     """A statement and what stands behind it, or refutes it. float32: it is certified for float32, so it holds of every float32
-    evaluation of the network as well, in whatever order that sums; else it is about the real-valued function only."""
+    evaluation of the network as well, in whatever order that sums; else it is about the real-valued function only.
+    margin: the least bound of its tree's leaves, where the goal has one row: that row is at least so much throughout; None: no more
+    than the goal itself is claimed."""
 
     statement: Statement
-    evidence: Tree | PhaseTree | Claim | Counterexample
+    evidence: Tree | Claim | Counterexample
     float32: bool = False
+    margin: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
-        name = {Claim: "claim", Counterexample: "witness", PhaseTree: "phases", Tree: "tree"}[type(self.evidence)]
+        name = {Claim: "claim", Counterexample: "witness", Tree: "tree"}[type(self.evidence)]
         plain = asdict(self.evidence) if isinstance(self.evidence, Claim | Counterexample) else self.evidence.to_dict()
-        return {"statement": asdict(self.statement), "float32": self.float32, name: plain}
+        return {"statement": asdict(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
 
     @property
     def key(self) -> str:
@@ -76,7 +79,7 @@ def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
         if isinstance(one, Proof):
             found.setdefault(one.key, one)
         else:
-            open_.add(Proof(statement=one, evidence=Tree.leaf(None)).key)
+            open_.add(Proof(statement=one, evidence=Tree.leaf()).key)
     return {"proofs": tuple(found.values()), "undecided": len(open_ - set(found))}
 
 
@@ -86,26 +89,26 @@ class ProofFile:
 
     statement: Annotated[Statement, Field(discriminator="goal")]
     float32: Annotated[bool, Field(strict=True)] = False
+    margin: Distance | None = None
     tree: TreeFile | None = None
-    phases: PhaseFile | None = None
     claim: Claim | None = None
     witness: Counterexample | None = None
 
     def proof(self) -> Proof:
         """Raises ValueError unless there is one piece of evidence that fits together."""
-        found = [one for one in (self.tree, self.phases, self.claim, self.witness) if one is not None]
+        found = [one for one in (self.tree, self.claim, self.witness) if one is not None]
         if len(found) != 1:
-            raise ValueError("needs either a tree, phases, a claim or a witness")
+            raise ValueError("needs either a tree, a claim or a witness")
         one = found[0]
-        if self.float32 and isinstance(one, Claim | Counterexample):
-            raise ValueError("a solver's claim, or a counterexample, says nothing of float32")
+        if (self.float32 or self.margin is not None) and isinstance(one, Claim | Counterexample):
+            raise ValueError("a solver's claim, or a counterexample, says nothing of float32, and has no margin")
         evidence = one if isinstance(one, Claim | Counterexample) else one.tree()
-        return Proof(statement=self.statement, evidence=evidence, float32=self.float32)
+        return Proof(statement=self.statement, evidence=evidence, float32=self.float32, margin=self.margin)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class CertificateFile(EnvelopeFile):
-    format: Literal["verifair-certificate/2"]
+    format: Literal["verifair-certificate/3"]
     query: Annotated[Query, Field(discriminator="kind")]
     proofs: list[ProofFile]
 
@@ -121,7 +124,7 @@ class Certificate(Envelope):
     not show these, and other kinds have none.
     """
 
-    FORMAT = "verifair-certificate/2"
+    FORMAT = "verifair-certificate/3"
     query: Query
     proofs: tuple[Proof, ...] = field(repr=False)
     depends: int = 0
@@ -141,7 +144,7 @@ class Certificate(Envelope):
             rows = {(s.row, s.also) for s in (one.statement for one in self.proofs) if isinstance(s, CounterfactualStatement)}
             return {"proved": len(rows), "refuted": self.depends}
         count = Counter(type(proof.evidence) for proof in self.proofs)
-        return {"proved": count[Tree] + count[PhaseTree], "claimed": count[Claim], "refuted": count[Counterexample]}
+        return {"proved": count[Tree], "claimed": count[Claim], "refuted": count[Counterexample]}
 
     def _content(self) -> dict[str, Any]:
         return {"proofs": [proof.to_dict() for proof in self.proofs]}

@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass as validated
 from encoders.network import Array, Integers
 from verifair.checker.envelope import Distance, Envelope, EnvelopeFile, Index, Number
 from verifair.checker.extent import NO_MORE
-from verifair.checker.tree import PhaseFile, PhaseTree
+from verifair.checker.tree import Tree, TreeFile
 
 Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
 
@@ -42,7 +42,7 @@ class PairFile:
     row: list[Number]
     counterpart: list[Number]
     baseline: Index
-    tree: PhaseFile
+    tree: TreeFile
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -70,7 +70,7 @@ class ConsistencyCertificate(Envelope):
     rows: Array
     counterparts: Array
     baseline: Integers
-    trees: tuple[PhaseTree, ...]
+    trees: tuple[Tree, ...]
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -48,8 +48,7 @@ class SplitsFile:
         """Raises ValueError for lists of different lengths."""
         if len(self.feature) != len(self.cut):
             raise ValueError(f"feature and cut have {len(self.feature)} and {len(self.cut)} entries")
-        none = np.full(len(self.cut), np.nan)
-        return Tree(feature=np.array(self.feature, dtype=np.int64), cut=np.array(self.cut, dtype=float), bound=none)
+        return Tree.plain(np.array(self.feature, dtype=np.int64), np.array(self.cut, dtype=float))
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

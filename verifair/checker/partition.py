@@ -34,7 +34,7 @@ from verifair.checker.envelope import of_another_version
 from verifair.checker.extent import Extent
 from verifair.errors import CertificateError, DataError
 
-FORMAT = "verifair-partition/2"
+FORMAT = "verifair-partition/3"
 FAMILY = FORMAT.rpartition("/")[0]
 WRITTEN = "a store that certify --partition wrote"
 TABLES = {
@@ -112,10 +112,9 @@ class Chunk:
 
     float32: (P,) proved parts all of whose proofs are certified for float32.
     status: (P,) UNKNOWN, PROVED, VIOLATED.   reason: (P,) position in `verdict.Reason` of unknown ones, -1 else.
-    Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`):
-    size: (Q,) nodes of its tree, 0 where neuron branching proved it; feature, cut: the trees' nodes in preorder.
-    phase_size: (2 F,) nodes of the phase trees (one for each direction) of the questions with size 0; phase_feature, phase_cut,
-    phase_start (multipliers a node), phase_index, phase_value: as in `PhaseTree`, one after the other.
+    Of the proved parts, question by question (part after part, the pairs of copies in their order; see `questions.Pairs`) one tree
+    for each direction: size: (2 Q,) its nodes; feature, cut, count (multipliers a node), index, value: as in `Tree`, one tree
+    after the other.
     Of the violated parts: pair, goal: (W,) which question fails in which direction; x: (W, V) raw witness; margins: (W, 2);
     agrees: (W,) 1 where float32 onnxruntime shows it too, 0 where not, -1 where it was not asked.
     """
@@ -126,12 +125,9 @@ class Chunk:
     size: Integers
     feature: Integers
     cut: Array
-    phase_size: Integers
-    phase_feature: Integers
-    phase_cut: Array
-    phase_start: Integers
-    phase_index: Integers
-    phase_value: Array
+    count: Integers
+    index: Integers
+    value: Array
     pair: Integers
     goal: Integers
     x: Array
@@ -146,9 +142,8 @@ class Chunk:
 
 
 ARRAYS = {
-    "reason": "<i1", "size": "<i4", "feature": "<i4", "cut": "<f8", "phase_size": "<i4", "phase_feature": "<i4", "phase_cut": "<f8",
-    "phase_start": "<i4", "phase_index": "<i4", "phase_value": "<f8", "pair": "<i4", "goal": "<i1", "x": "<f8", "margins": "<f8",
-    "agrees": "<i1", "float32": "<i1",
+    "reason": "<i1", "size": "<i4", "feature": "<i4", "cut": "<f8", "count": "<i4", "index": "<i4", "value": "<f8",
+    "pair": "<i4", "goal": "<i1", "x": "<f8", "margins": "<f8", "agrees": "<i1", "float32": "<i1",
 }
 """The arrays of a chunk that `pack` writes, in this order, and as what: the status stands in a column of its own."""
 WIDE = ("x", "margins")

@@ -1,4 +1,7 @@
-"""Proof trees as arrays: how a box was cut up until every leaf was proved, by inputs alone or by the signs of neurons as well."""
+"""Proof trees as arrays: how a box was cut up, by inputs or by the signs of neurons, and what bounds every leaf.
+
+One type for every kind of proof. A leaf says no bound: what its multipliers make of it is worked out again by who checks it.
+"""
 
 from __future__ import annotations
 
@@ -15,52 +18,25 @@ from verifair.checker.envelope import Index, Number
 from verifair.checker.extent import NO_MORE
 
 MAX_ROWS = 300
-"""Of a goal that a `PhaseTree` proves: what the rounding of its bounds allows for."""
+"""Of a goal that a leaf's multipliers combine: what the rounding of its bound allows for."""
+MULTIPLIERS = ("start", "index", "value")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tree:
-    """How a box was split, as preorder arrays over all K nodes (parent, left subtree, right subtree).
-
-    feature: (K,) int; the feature a node is split on, or -1 for a leaf.
-    cut: (K,) left = [lower, cut]; right = [cut + 1, upper] for integer and categorical features, [cut, upper] for real ones.
-    bound: (K,) the claimed lower bound of the goal's best row on a leaf; NaN (null in the file) for splits, and for a leaf
-    that is one single point, decided by exact arithmetic.
-    """
-
-    feature: Integers
-    cut: Array
-    bound: Array
-
-    @staticmethod
-    def leaf(bound: float | None) -> Tree:
-        """Return the tree of a box proved as a whole."""
-        value = np.nan if bound is None else bound
-        return Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.array([value]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the arrays as they stand in files."""
-        bound = [None if value != value else value for value in self.bound.tolist()]
-        return {"feature": self.feature.tolist(), "cut": self.cut.tolist(), "bound": bound}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PhaseTree:
-    """The proof that neuron branching leaves behind; a neuron's phase is the sign of its pre-activation a.
-
-    Preorder arrays over all K nodes (parent, first subtree, second subtree), and the leaves' multipliers in CSR form.
+    """Preorder arrays over all K nodes (parent, first subtree, second subtree), and the leaves' multipliers in CSR form.
 
     feature: (K,)  -1         a leaf;
                    v >= 0     a split of raw variable v at `cut`: [lower, cut] and [cut + 1, upper] for integer and categorical
                               variables, [cut, upper] for real ones;
-                   -2 - n     a split of hidden neuron n: a <= 0 (inactive) first, a >= 0 (active) second.
+                   -2 - n     a split of hidden neuron n: pre-activation a <= 0 (inactive) first, a >= 0 (active) second.
     cut: (K,) 0 where the node is no split of a raw variable.
     start: (K + 1,), index: (M,), value: (M,): node k has the multipliers value[i] of index[i], start[k] <= i < start[k + 1].
 
     With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
-    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. What they prove is said
-    in `verifair.checker.kernel.phases`.
+    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. What they prove, and
+    what a leaf without any does, is said in `verifair.checker.kernel.leaves`.
     """
 
     feature: Integers
@@ -68,6 +44,17 @@ class PhaseTree:
     start: Integers
     index: Integers
     value: Array
+
+    @classmethod
+    def plain(cls, feature: Integers, cut: Array) -> Tree:
+        """Return a tree without multipliers."""
+        start, index = np.zeros(len(feature) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return cls(feature=feature, cut=cut, start=start, index=index, value=np.empty(0))
+
+    @classmethod
+    def leaf(cls) -> Tree:
+        """Return the tree of a box proved as a whole, without multipliers."""
+        return cls.plain(np.array([-1]), np.zeros(1))
 
     @property
     def misfit(self) -> str | None:
@@ -80,60 +67,61 @@ class PhaseTree:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the arrays as they stand in files."""
-        return {name: getattr(self, name).tolist() for name in ("feature", "cut", "start", "index", "value")}
+        """Return the arrays as they stand in files: without any multiplier, those of multipliers are left out."""
+        names = ("feature", "cut", *(MULTIPLIERS if len(self.index) else ()))
+        return {name: getattr(self, name).tolist() for name in names}
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class TreeFile:
     """A `Tree` as it stands in a file."""
 
-    feature: list[Annotated[int, Field(strict=True, ge=-1, lt=1 << 31)]] = Field(min_length=1)
-    cut: list[Number]
-    bound: list[Number | None]
-
-    def tree(self) -> Tree:
-        """Raises ValueError for lists of different lengths."""
-        if not len(self.feature) == len(self.cut) == len(self.bound):
-            sizes = f"{len(self.feature)}, {len(self.cut)} and {len(self.bound)}"
-            raise ValueError(f"feature, cut and bound have {sizes} entries")
-        cut, bound = np.array(self.cut, dtype=float), np.array(self.bound, dtype=float)
-        return Tree(feature=np.array(self.feature, dtype=np.int64), cut=cut, bound=bound)
-
-
-@validated(frozen=True, kw_only=True, config=NO_MORE)
-class PhaseFile:
-    """A `PhaseTree` as it stands in a file."""
-
     feature: list[Annotated[int, Field(strict=True, ge=-(1 << 31), lt=1 << 31)]] = Field(min_length=1)
     cut: list[Number]
-    start: list[Index]
-    index: list[Index]
-    value: list[Number]
+    start: list[Index] | None = None
+    index: list[Index] | None = None
+    value: list[Number] | None = None
 
-    def tree(self) -> PhaseTree:
-        whole = {name: np.array(getattr(self, name), dtype=np.int64) for name in ("feature", "start", "index")}
-        return PhaseTree(**whole, cut=np.array(self.cut, dtype=float), value=np.array(self.value, dtype=float))
+    def tree(self) -> Tree:
+        """Raises ValueError for lists that do not fit together."""
+        feature, cut = np.array(self.feature, dtype=np.int64), np.array(self.cut, dtype=float)
+        if self.start is None and self.index is None and self.value is None:
+            tree = Tree.plain(feature, cut)
+        else:
+            start, index = (np.array(one or (), dtype=np.int64) for one in (self.start, self.index))
+            tree = Tree(feature=feature, cut=cut, start=start, index=index, value=np.array(self.value or (), dtype=float))
+        if tree.misfit is not None:
+            raise ValueError(tree.misfit)
+        return tree
 
 
-def leaf_regions(feature: Integers, cut: Array, root: Regions, domain: Domain) -> tuple[Integers, Regions] | str:
-    """Return the nodes (L,) and regions (L) of a tree's leaves, or why its arrays (K,), (K,) are no tree over the root (B = 1)."""
-    stray = feature[(feature >= root.lower.shape[1]) | (feature < -1 - root.active.shape[1])]
+def leaf_regions(
+    feature: Integers, cut: Array, roots: Regions, domain: Domain, size: Integers | None = None
+) -> tuple[Integers, Regions] | str:
+    """Return the nodes (L,) and regions (L) of the leaves of T trees over their roots (T), in preorder, or why the arrays (K,)
+    are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree)."""
+    stray = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
     for one in stray[:1].tolist():
         return f"the tree splits {'feature' if one >= 0 else 'neuron'} {max(one, -2 - one)}, which does not exist"
-    inner = feature != -1
-    missing = 1 + np.cumsum(np.where(inner, 1, -1))  # subtrees that are still to come, after every node
-    if (missing[:-1] == 0).any():
+    size = np.array([len(feature)]) if size is None else size
+    inner, end = feature != -1, np.cumsum(size)
+    if (size < 1).any():
+        return "the tree ends before its box is covered: 1 leaves are missing"
+    open_ = np.concatenate([[0], np.cumsum(np.where(inner, 1, -1))])
+    missing = 1 + open_[1:] - np.repeat(open_[end - size], size)  # subtrees of a tree that are still to come, after every node
+    last = np.zeros(len(feature), dtype=bool)
+    last[end - 1] = True
+    if (missing[~last] == 0).any():
         return "the tree has nodes left over after its last leaf"
-    if not len(missing) or missing[-1] != 0:
-        return f"the tree ends before its box is covered: {missing[-1] if len(missing) else 1} leaves are missing"
+    for lacking in missing[last & (missing != 0)][:1]:
+        return f"the tree ends before its box is covered: {lacking} leaves are missing"
     second, waiting = np.zeros(len(inner), dtype=np.int64), list[int]()
     for node, splits in enumerate(inner.tolist()):  # after a leaf comes the second subtree of the last node that waits for it
         if splits:
             waiting.append(node)
         elif waiting:
             second[waiting.pop()] = node + 1
-    nodes, regions, found = np.zeros(1, dtype=np.int64), root, list[tuple[Integers, Regions]]()
+    nodes, regions, found = end - size, roots, list[tuple[Integers, Regions]]()
     while True:  # level by level
         split = inner[nodes]
         found.append((nodes[~split], regions.take(~split)))

@@ -21,7 +21,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
 from verifair.checker.certificate import Claim
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import Tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
 
@@ -31,6 +31,7 @@ class GoalAnswer:
     """The answer to one goal of one question, still in arrays.
 
     tree: the proof's boxes, None for a solver's claim.   witness: (V,) raw x.   margins: g(x), g(x') there.
+    margin: of a proof by its tree the least value that its only row takes (None: it has several, or nothing is known).
     float32: whether a proof is certified for float32.
     lower, upper: bounds on the goal's best row.   agrees: whether float32 onnxruntime shows the violation (None: no file).
     """
@@ -39,7 +40,7 @@ class GoalAnswer:
     reason: Reason | None
     lower: float
     upper: float
-    tree: Tree | PhaseTree | None
+    tree: Tree | None
     witness: Array | None
     margins: tuple[float, float] | None
     agrees: bool | None
@@ -47,6 +48,7 @@ class GoalAnswer:
     outcomes: tuple[Outcome, ...]
     nodes: int
     float32: bool = False
+    margin: float | None = None
 
     @classmethod
     def blank(cls, engine: str, reason: Reason) -> GoalAnswer:
@@ -63,7 +65,7 @@ class GoalAnswer:
         return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
 
     @property
-    def evidence(self) -> Tree | PhaseTree | Claim:
+    def evidence(self) -> Tree | Claim:
         """What stands behind a proof: its tree, else a solver's word."""
         return self.claim if self.tree is None else self.tree
 

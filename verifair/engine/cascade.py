@@ -93,7 +93,7 @@ def _answer(decision: BatchDecision, q: int, g: int) -> GoalAnswer:
         tree=decision.trees.tree(q, g) if status == PROVED else None, witness=decision.witness[q, g] if violated else None,
         margins=(float(decision.margins[q, g, 0]), float(decision.margins[q, g, 1])) if violated else None, agrees=None,
         engine="branch-and-bound", outcomes=(), nodes=int(decision.nodes[q]),
-        float32=status == PROVED and bool(decision.float32[q, g]),
+        float32=status == PROVED and bool(decision.float32[q, g]), margin=decision.margin(q, g) if status == PROVED else None,
     )
 
 

@@ -29,7 +29,7 @@ from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim
 from verifair.checker.envelope import semantics
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import Tree
 from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
 from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness
@@ -123,7 +123,7 @@ class _Enumeration:
         )
         self.aside: list[Reason] = []
         """Why boxes were given up."""
-        self.evidence: list[list[tuple[Tree | PhaseTree | Claim, bool]]] = [[] for _ in range(pairs)]
+        self.evidence: list[list[tuple[Tree | Claim, bool]]] = [[] for _ in range(pairs)]
         self.found: dict[tuple[float, ...], Witness] = {}
         self.known: set[tuple[float, ...]] = set()
         """Who had been found before this round, and is in no box any more."""

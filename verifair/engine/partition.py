@@ -27,7 +27,7 @@ from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
-from verifair.checker.tree import PhaseTree
+from verifair.checker.tree import Tree
 from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
@@ -169,8 +169,7 @@ class _Chunk:
         self.status = np.zeros(count, dtype=np.int8)
         self.reason = np.full(count, -1, dtype=np.int8)
         self.nodes = 0
-        self.trees: dict[int, tuple[Integers, Array]] = {}  # by question: the tree's features and cuts
-        self.phases: dict[int, list[PhaseTree]] = {}
+        self.trees: dict[int, list[Tree]] = {}  # by question: the trees of its goals
         self.float32 = np.zeros(len(part), dtype=bool)  # by question: its proof is certified for float32
         self.short = np.zeros(len(part), dtype=bool)  # by question: no proof of it will be
         self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
@@ -186,7 +185,7 @@ class _Chunk:
 
     def _unproved(self) -> Booleans:
         """Return (Q,) questions without a proof."""
-        return np.array([q not in self.trees and q not in self.phases for q in range(len(self.part))], dtype=bool)
+        return np.array([q not in self.trees for q in range(len(self.part))], dtype=bool)
 
     def _open_questions(self) -> Integers:
         """Questions without a proof of parts that are not refuted."""
@@ -200,10 +199,8 @@ class _Chunk:
         )
         self.nodes += int(decision.nodes.sum())
         proved = np.flatnonzero((decision.status == open_goals.PROVED).all(axis=1))
-        sizes, feature, cut = decision.trees.joint(proved)
-        ends = np.cumsum(sizes)
-        for q, start, end in zip(questions[proved].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True):
-            self.trees[q] = feature[start:end], cut[start:end]
+        trees = zip(*(decision.trees.of_goal(proved, goal) for goal in range(len(problem.goals))), strict=True)
+        self.trees.update(zip(questions[proved].tolist(), map(list, trees), strict=True))
         self.float32[questions[proved]] = decision.float32[proved].all(axis=1)
         for k, goal in zip(*np.nonzero(decision.status == open_goals.VIOLATED), strict=True):
             self._refute(int(questions[k]), int(goal), decision.witness[k, goal], decision.margins[k, goal])
@@ -247,7 +244,7 @@ class _Chunk:
                 trees.append(answer.tree)
                 float32 = float32 and answer.float32
             if len(trees) == len(self.problem.goals):
-                self.phases[q], self.float32[q] = trees, float32
+                self.trees[q], self.float32[q] = trees, float32
         self._settle()
 
     def _certified(self) -> npt.NDArray[np.int8]:
@@ -258,22 +255,17 @@ class _Chunk:
 
     def result(self, first: int, seconds: float) -> Chunk:
         proved = [q for q in range(len(self.part)) if self.status[self.part[q]] == PROVED]
-        empty: tuple[Integers, Array] = (np.empty(0, dtype=np.int64), np.empty(0))
-        trees = [self.trees.get(q, empty) for q in proved]
-        phases = [tree for q in proved if q not in self.trees for tree in self.phases[q]]
+        trees = [tree for q in proved for tree in self.trees[q]]
         found = [self.witnesses[part] for part in sorted(self.witnesses)]
         question = np.array([q for q, _, _, _ in found], dtype=np.int64)
         x = np.array([x for _, _, x, _ in found]).reshape(len(found), self.problem.domain.variables)
         goal = np.array([g for _, g, _, _ in found], dtype=np.int64)
         return Chunk(
             first=first, status=self.status, reason=np.where(self.status == UNKNOWN, self.reason, -1).astype(np.int8),
-            size=np.array([len(feature) for feature, _ in trees], dtype=np.int64),
-            feature=_joined([feature for feature, _ in trees]), cut=_joined([cut for _, cut in trees]).astype(np.float64),
-            phase_size=np.array([len(tree.feature) for tree in phases], dtype=np.int64),
-            phase_feature=_joined([tree.feature for tree in phases]),
-            phase_cut=_joined([tree.cut for tree in phases]).astype(np.float64),
-            phase_start=_joined([np.diff(tree.start) for tree in phases]), phase_index=_joined([tree.index for tree in phases]),
-            phase_value=_joined([tree.value for tree in phases]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
+            size=np.array([len(tree.feature) for tree in trees], dtype=np.int64),
+            feature=_joined([tree.feature for tree in trees]), cut=_joined([tree.cut for tree in trees]).astype(np.float64),
+            count=_joined([np.diff(tree.start) for tree in trees]), index=_joined([tree.index for tree in trees]),
+            value=_joined([tree.value for tree in trees]).astype(np.float64), pair=self.pair[question], goal=goal, x=x,
             margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2), float32=self._certified(),
             agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )

@@ -162,13 +162,16 @@ def _seal(run: str, line: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps([run, *line]).encode()).hexdigest()
 
 
-def dump_tree(tree: Tree | None) -> str | None:
-    return None if tree is None else json.dumps(tree.to_dict())
+def dump_tree(tree: Tree | None, margin: float | None) -> str | None:
+    """Return a proof's tree and margin as text."""
+    return None if tree is None else json.dumps({"margin": margin, **tree.to_dict()})
 
 
-def load_tree(text: str) -> Tree:
-    """Return the tree that `dump_tree` wrote."""
-    return TreeFile(**json.loads(text)).tree()
+def load_tree(text: str) -> tuple[Tree, float | None]:
+    """Return the tree and the margin that `dump_tree` wrote."""
+    content = json.loads(text)
+    margin: float | None = content.pop("margin")
+    return TreeFile(**content).tree(), margin
 
 
 def count(frame: pd.DataFrame) -> dict[str, int]:

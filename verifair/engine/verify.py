@@ -17,7 +17,7 @@ from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import BoxQuery, BoxStatement
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import Tree
 from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, PairQuestion
@@ -81,7 +81,7 @@ DIRECTIONS = ((1, 0), (0, 1))
 
 def fairness_certificate(
     query: PairQuestion, batch: TwinBatch, box: tuple[Array, Array],
-    evidence: Sequence[Sequence[tuple[Tree | PhaseTree | Claim, bool]]], *, epsilon: float | None,
+    evidence: Sequence[Sequence[tuple[Tree | Claim, bool]]], *, epsilon: float | None,
     scale: Literal["probability", "logit"],
 ) -> Certificate:
     """evidence: [question][direction], and whether it is certified for float32.   epsilon None: no decision flips; else no gap on

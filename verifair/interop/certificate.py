@@ -1,12 +1,12 @@
 """What an unsat of a VNN-LIB query leaves behind, and its check against the query's own file and networks.
 
-    {"format": "verifair-vnnlib-certificate/1", "query_sha256", "networks": {name: sha256}, "semantics",
-     "cases": [{"way", "tree" | "phases"}], "digest"}
+    {"format": "verifair-vnnlib-certificate/2", "query_sha256", "networks": {name: sha256}, "semantics",
+     "cases": [{"way", "tree"}], "digest"}
 
 JSON (gzip when the name ends in .gz). The cases and their problems are worked out again from the query (`encoders.vnnlib.cases`,
 `verifair.interop.problems`); their trees are re-proved by the checker of all other certificates, with rigorous bounds, but
-for one thing: inputs are real numbers here, so no box is decided at float32 points alone.
-Sound? yes: a tree is confirmed leaf by leaf.  Complete? of what the engine proves, but for leaves that only such points show.
+for one thing: inputs are real numbers here, so no box is decided by its corners alone.
+Sound? yes: a tree is confirmed leaf by leaf.  Complete? of what the engine proves, but for leaves that only corners show.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ import numpy as np
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from encoders.network import Array, Integers, Network
+from encoders.network import Network
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import VnnlibQuery
 from verifair.checker.envelope import Text, read, semantics, write
 from verifair.checker.extent import NO_MORE, Sha256
-from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.boxes import LeafChecker
-from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, leaves_of
-from verifair.checker.kernel.phases import phase_flaw
-from verifair.checker.tree import PhaseFile, PhaseTree, Tree, TreeFile
+from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
+from verifair.checker.tree import Tree, TreeFile
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment
 
-FORMAT = "verifair-vnnlib-certificate/1"
+FORMAT = "verifair-vnnlib-certificate/2"
 POINT = "point"
 """The way of a case that is one single input: nothing has to be recorded."""
 
@@ -45,13 +43,11 @@ class CaseProof:
     """How one case was proved: as which of its problems (`CaseProblem.way`), and by which tree (None for a point)."""
 
     way: str
-    tree: Tree | PhaseTree | None
+    tree: Tree | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
-        if self.tree is None:
-            return {"way": self.way}
-        return {"way": self.way, "phases" if isinstance(self.tree, PhaseTree) else "tree": self.tree.to_dict()}
+        return {"way": self.way} if self.tree is None else {"way": self.way, "tree": self.tree.to_dict()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,41 +120,12 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     task = Task(
         lower=batch.lower[0], upper=batch.upper[0], prime=batch.prime[0], offset=np.zeros(len(batch.prime[0])),
         differs=batch.protected, margin=problem.margin,
-        asked=StatedGoal(rows=tuple((float(p), float(q), float(c)) for p, q, c in rows), strict=tuple(goal.strict_rows.tolist())),
+        asked=StatedGoal(rows=tuple(map(tuple, rows.tolist())), strict=tuple(goal.strict_rows.tolist()), reals=True),
     )
-    match evidence.tree:
-        case PhaseTree() as phases:
-            return phase_flaw(phases, task, problem.network, problem.domain)
-        case Tree() as tree:
-            leaves = leaves_of(tree, task, problem.domain)
-            if isinstance(leaves, str):
-                return leaves
-            lower, upper, bound = leaves
-            zeros = np.zeros(len(bound), dtype=np.int64)
-            gathered = Leaves(
-                tasks=Tasks.of([task]), task=zeros, proof=zeros, lower=lower, upper=upper, bound=bound, float32=zeros == 1,
-            )
-            wrong = RealLeafChecker(problem.network, problem.domain, gathered).run()
-            return wrong[0].reason if wrong else None
-        case None:
-            return "it has no proof"
-
-
-class RealLeafChecker(LeafChecker):
-    """The checker for real inputs: a box that bounds do not confirm is not settled at its corners."""
-
-    def _decide_corners(self, leaf: np.int64, lower: Array, upper: Array) -> None:
-        self._reject(int(leaf), "not confirmed by bounds, and too small to be cut")
-
-    def _likeliest(self, bounds: TwinBounds, box: Integers, task: Integers, which: Integers) -> Array:
-        """Return (N, 4) the row of each box with the best bound, all of them tried: here rows are no lines of a known curve."""
-        every = np.zeros(int(box.max()) + 1, dtype=np.int64)
-        every[box] = task
-        table = self.rows[self.first[0] : self.first[0] + self.count[0]]
-        bound, *_ = self._bounds_of(bounds, every, np.repeat(box, len(table)), np.tile(table, (len(box), 1)))
-        # Of a strict row a bound of 0 is not enough.
-        bound = np.where(np.tile(table[:, 3], len(box)) == 1, np.nextafter(bound, -np.inf), bound)
-        return np.asarray(table[bound.reshape(len(box), len(table)).argmax(axis=1)])
+    if evidence.tree is None:
+        return "it has no proof"
+    forest = Forest.of([evidence.tree], [False], [None])
+    return evidence.tree.misfit or replay(problem.network, problem.domain, Tasks.of([task]), forest).get(0)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -167,12 +134,11 @@ class CaseFile:
 
     way: Text
     tree: TreeFile | None = None
-    phases: PhaseFile | None = None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class VnnlibFile:
-    format: Literal["verifair-vnnlib-certificate/1"]
+    format: Literal["verifair-vnnlib-certificate/2"]
     query_sha256: Sha256
     networks: dict[str, Sha256]
     semantics: Text
@@ -185,6 +151,4 @@ FILE = TypeAdapter(VnnlibFile)
 
 def _parsed(raw: Any) -> tuple[VnnlibFile, tuple[CaseProof, ...]]:
     file = FILE.validate_python(raw)
-    trees = [one.phases or one.tree for one in file.cases]
-    cases = zip(file.cases, trees, strict=True)
-    return file, tuple(CaseProof(way=one.way, tree=None if tree is None else tree.tree()) for one, tree in cases)
+    return file, tuple(CaseProof(way=one.way, tree=None if one.tree is None else one.tree.tree()) for one in file.cases)

@@ -228,7 +228,7 @@ def _decide_case(
             case Status.PROVED if part.proves:
                 if answer.tree is None:
                     return _Decided(claimed=(answer.outcomes[-1].backend,), engines=tuple(engines))
-                if not isinstance(answer.tree, Tree) or covers_reals(answer.tree, part.problem):
+                if covers_reals(answer.tree, part.problem):
                     return _Decided(evidence=CaseProof(way=part.way, tree=answer.tree), engines=tuple(engines))
                 reason = "decided at float32 inputs alone, and inputs are real numbers here"
             case Status.UNKNOWN:
@@ -257,11 +257,13 @@ def _nearby(
 
 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
-    """Return whether a proof holds for all real inputs of its box: leaves without a bound were decided at points, so they have to
-    be single network inputs."""
-    found = leaf_regions(tree.feature, tree.cut, Regions.whole(problem.batch.lower[0], problem.batch.upper[0]), problem.domain)
+    """Return whether a proof holds for all real inputs of its box: leaves too small to be cut may have been decided at their
+    corners, so they have to be single network inputs, or to say what bounds them."""
+    box = problem.batch.lower[0], problem.batch.upper[0]
+    found = leaf_regions(tree.feature, tree.cut, Regions.whole(*box, 2 * sum(problem.network.hidden)), problem.domain)
     if isinstance(found, str):
         return False
     nodes, regions = found
     low, high = problem.domain.box(regions.lower, regions.upper)
-    return not (np.isnan(tree.bound[nodes]) & (low != high).any(axis=1)).any()
+    small = ~problem.domain.divisible(regions.lower, regions.upper).any(axis=1) & (low != high).any(axis=1)
+    return not (small & (tree.start[nodes] == tree.start[nodes + 1])).any()

@@ -1,7 +1,6 @@
 """Rigorous lower bounds for the checker: two copies of one network, over batches of input boxes.
 
-Written from the formulas alone, sharing nothing with the engine's own bounds, so that a slip in one is caught by the other (but in
-neuron branching, where the engine's search asks this kernel too).
+Written from the formulas alone, sharing nothing with the engine's own bounds, so that a slip in one is caught by the other.
 
 Notation: layer i has a = W y + b and y = slope * a + (1 - slope) * r with r = max(a, 0); a prime marks the second
 copy; D = a' - a, d = r' - r. Copies share every moving input, so x' - x is constant on a box.
@@ -12,7 +11,8 @@ Method
     al., ICSE 2020). A neuron that is unstable in either copy is replaced by the best, at the centre, of three planes: one
     per copy; copy 1 and the difference; copy 2 and the difference. In the first layer D is a constant s, and
     h(a) = p max(a, 0) + q max(a + s, 0) gets a chord of its convex hull.
-Sound? Yes, with the rounding argument below. Complete? No: the caller splits boxes.
+    Where signs of neurons are fixed, every interval is clipped by them before anything is built on it.
+Sound? Yes, with the rounding argument below. Complete? No: whoever writes a proof splits boxes and signs until they suffice.
 
 Rounding. u = 2^-53, gamma_n = n u / (1 - n u) (Higham, Accuracy and Stability, ch. 3): a sum or an inner product of n terms,
 in any order and also with fused operations, is off by at most gamma_n times the sum of the terms' sizes.
@@ -39,8 +39,8 @@ in any order and also with fused operations, is off by at most gamma_n times the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -86,6 +86,9 @@ class Span:
     def ends(self) -> tuple[Array, ...]:
         return self.low, self.high, self.low2, self.high2, self.d_low, self.d_high
 
+    def take(self, index: Integers) -> Span:
+        return Span(**{name: one[index] for name, one in vars(self).items()})
+
     def tightened(self) -> Span:
         """Each of the three enclosures cut down by the two others, one after the other, rounded outwards."""
 
@@ -106,9 +109,13 @@ class TwinBounds:
 
     `moving` columns have the same interval in both copies and move together; all others are fixed, low = high.
     close=True also substitutes backwards for every unstable inner neuron: tighter, and several times the work.
+    signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
     """
 
-    def __init__(self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool) -> None:
+    def __init__(
+        self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool,
+        signs: tuple[Booleans, Booleans] | None = None,
+    ) -> None:
         self.network = network
         self.eps = rounding_unit(network)
         centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
@@ -117,12 +124,48 @@ class TwinBounds:
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
         self.shift = (centre2 - centre) @ first.weight.T
         self._curves: dict[int, CurvePlanes | CurvePairs] = {}
-        self.spans = [self._first_span(centre, centre2)]
+        ends = np.cumsum(network.hidden)[:-1]
+        copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
+        self._signs = list(zip(*(np.split(one, ends, axis=1) for copy in copies for one in copy), strict=True))
+        self.spans = [self._clipped(self._first_span(centre, centre2), 0)]
         for k, layer in enumerate(network.layers[1:], start=1):
-            span = self._next_span(k)
+            span = self._clipped(self._next_span(k), k)
             if close and k + 1 < len(network.layers):
-                span = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer))
+                closer = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer))
+                span = self._clipped(closer, k)
             self.spans.append(span)
+
+    def _clipped(self, span: Span, k: int) -> Span:
+        """Return the enclosures of layer k that the signs leave, tightened against each other."""
+        if k >= len(self._signs):
+            return span
+        on, on2, off, off2 = self._signs[k]
+        return replace(
+            span, low=np.where(on, np.maximum(span.low, 0.0), span.low), high=np.where(off, np.minimum(span.high, 0.0), span.high),
+            low2=np.where(on2, np.maximum(span.low2, 0.0), span.low2),
+            high2=np.where(off2, np.minimum(span.high2, 0.0), span.high2),
+        ).tightened()
+
+    @cached_property
+    def in_range(self) -> Booleans:
+        """(B,) boxes whose numbers are all within the range of the rounding argument; NaN is not."""
+        within = [(span.size <= LARGEST).all(axis=1) for span in self.spans]
+        return np.asarray(np.logical_and.reduce(within) & np.isfinite(self.eps))
+
+    @cached_property
+    def empty(self) -> Booleans:
+        """(B,) regions that surely hold no point: two ends of an enclosure have crossed."""
+        crossed = np.zeros(len(self.radius), dtype=bool)
+        for span in self.spans:
+            for low, high in ((span.low, span.high), (span.low2, span.high2), (span.d_low, span.d_high)):
+                crossed |= (low > high).any(axis=1)
+        return crossed & self.in_range
+
+    def alike(self, margin: Array) -> Booleans:
+        """(B,) where margin . f, of weights (B, n_N), is exactly the same number in both copies."""
+        last = self.spans[-1]
+        same = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1)
+        return np.asarray(same & self.in_range)
 
     def _first_span(self, centre: Array, centre2: Array) -> Span:
         layer = self.network.layers[0]
@@ -180,41 +223,29 @@ class TwinBounds:
         rows, bias = layer.weight[neuron], layer.bias[neuron]
         none, zero = np.zeros_like(rows), np.zeros_like(bias)
         copies = [(rows, none, bias), (-rows, none, -bias), (none, rows, bias), (none, -rows, -bias)]
-        least = self._least_of([*copies, (-rows, rows, zero), (rows, -rows, zero)], box, k - 1)
+        forms = [*copies, (-rows, rows, zero), (rows, -rows, zero)]
+        p, q, constant = (np.concatenate(part) for part in zip(*forms, strict=True))
+        least = self.by_substitution(p, q, np.tile(box, len(forms)), layer=k - 1, constant=constant).reshape(len(forms), -1)
         ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
         for (name, end), value in zip(ends.items(), least, strict=True):
             end[at] = np.minimum(end[at], -value) if "high" in name else np.maximum(end[at], value)
         return replace(span, **ends).tightened()
 
-    def _least_of(self, forms: list[tuple[Array, Array, Array]], box: Integers, layer: int) -> Sequence[Array]:
-        """Return lower bounds (N,) of some forms p.y + q.y' + constant, N rows each, over the boxes `box` (N,)."""
-        return [self.lower(p, q, box, layer=layer, constant=constant)[0] for p, q, constant in forms]
-
-    def lower(
-        self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n].
-
-        Returns (bound, error, slope, weight): the rounding error that the bound allows for; and, at the first layer's
-        moving inputs (N, moving), the slope of the linear form and the total weight of its paths, for the choice of splits.
-        """
+    def by_substitution(self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None) -> Array:
+        """Return lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n]."""
         constant = np.zeros(len(p)) if constant is None else constant
         step = max(1, BLOCK // max(len(one.bias) for one in self.network.layers))
         parts = [
             self._lower(p[i : i + step], q[i : i + step], box[i : i + step], layer, constant[i : i + step])
             for i in range(0, len(p), step)
         ]
-        if not parts:
-            empty = np.zeros((0, len(self.moving)))
-            return np.zeros(0), np.zeros(0), empty, empty
-        bound, error, slope, weight = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return bound, error, slope, weight
+        return np.concatenate([np.zeros(0), *parts])
 
-    def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> tuple[Array, Array, Array, Array]:
+    def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> Array:
         total, error = constant.copy(), self.eps * np.abs(constant)
         for k in range(last, -1, -1):
             layer = self.network.layers[k]
-            error = error + self._rounding(np.abs(p) + np.abs(q), self._charge(k)[box])
+            error = error + self.rounding(np.abs(p) + np.abs(q), self._charge(k)[box])
             if isinstance(layer, SmoothLayer):
                 p, q, offset = self._relaxed_curves(k, layer, p, q, box)
             else:
@@ -224,14 +255,11 @@ class TwinBounds:
                 total += p @ layer.bias + q @ layer.bias
                 p, q = p @ layer.weight, q @ layer.weight
         total += np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
-        moved = self.network.layers[0].weight[:, self.moving]
-        slope = (p + q) @ moved
-        weight = (np.abs(p) + np.abs(q)) @ np.abs(moved)
+        slope = (p + q) @ self.network.layers[0].weight[:, self.moving]
         bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
-        safe = np.isfinite(bound) & np.isfinite(error)
-        return np.where(safe, bound, -np.inf), error, slope, weight
+        return np.where(np.isfinite(bound) & np.isfinite(error), bound, -np.inf)
 
-    def least(self, p: Array, q: Array, box: Integers) -> Array:
+    def by_intervals(self, p: Array, q: Array, box: Integers) -> Array:
         """Return lower bounds (N,) of p.f + q.f' over box[n] from the enclosures of the outputs f, f' and f' - f alone.
 
         What p and q have in common with opposite signs, t (f' - f), is bounded by the difference. Every term is off by at most 2 u
@@ -250,7 +278,7 @@ class TwinBounds:
         bound = total - 2.0**-50 * (p.shape[1] + 3) * size - TINY
         return np.where(np.isfinite(bound) & (size <= LARGEST), bound, -np.inf)
 
-    def _rounding(self, coefficient: Array, size: Array) -> Array:
+    def rounding(self, coefficient: Array, size: Array) -> Array:
         """EPS T + TINY of one layer, for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""
         total = np.einsum("nj,nj->n", coefficient, size)
         zero = total == 0

@@ -1,329 +1,339 @@
-"""From statements and trees to leaves: what has to be shown, on which box of raw values, for the checker to accept a proof.
+"""The leaf rule: does a tree prove its task? Nothing is searched: every leaf is bounded once, as its multipliers say.
 
-Every function here returns the reason for a rejection as text, or the thing asked for: a certificate that is wrong is an
-ordinary result of checking, no exception.
+A tree has to cover its task's box: every cut lies within the box it cuts, both signs of a neuron have a subtree. A leaf is proved
+    where no row of its box is legal, or no partner of one is;
+    where its box is one network input, or its real features have two neighbouring float64 each: points decide (`kernel.points`);
+    where no point of the box has its signs: some interval is empty;
+    where both margins are the same number and a row says no more than that;
+    else by a bound (`kernel.bounds`), above 0, or 0 where that is enough:
+        without multipliers of each row of its goal by itself, which may have up to FEW rows: from intervals alone, then by the
+        standard relaxation, with intervals of the hidden layers, then with closer ones;
+        with weights of rows (or the slope of a line of its own) of what they make of the rows, in the same three ways, then by the
+        defaults of slopes of neurons;
+        with slopes of neurons of the same by these (`kernel.multipliers`).
+Where a margin is claimed the bound has to reach it, where float32 is, to exceed (sum of |p| + |q|) E over the leaf's box.
+Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves where this rule does, with room for rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
-from encoders.domain import Domain, Regions
+from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Network
-from encoders.probability import SMALLEST, GapGoal, gap_rows
-from verifair.checker.certificate import Proof
-from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
-from verifair.checker.tree import Tree, leaf_regions
-from verifair.schema.space import InputSpace
+from encoders.probability import STEEPEST, line_of
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
+from verifair.checker.kernel.multipliers import Rows, lagrange
+from verifair.checker.kernel.points import Points
+from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.tree import MAX_ROWS, Tree, leaf_regions
 
-GOALS = {
-    "observed": ((1.0, -1.0),),
-    "flipped": ((-1.0, 1.0),),
-    "robust": ((1.0, 0.0),),
-    "no-flip": ((-1.0, 0.0), (0.0, 1.0), (-0.5, 0.5)),
-    "no-gap": (),
-}
-"""Rows (p, q) of each goal: at every point of the box some row must have  p g(x) + q g(x') > 0, or >= 0 where it is not strict (see
-`_strict`). The rows of "no-gap" depend on epsilon, see `encoders.probability`."""
-DENSE = 4095
-"""Lines of a gap that are looked at where its rows do not suffice."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatedGoal:
-    """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 where it is not strict).
-
-    For a probability gap the rows are lines that suffice, and single points are decided by the probabilities themselves.
-    """
-
-    rows: tuple[tuple[float, float, float], ...]
-    strict: tuple[bool, ...]
-    gap: GapGoal | None = None
-
-    @classmethod
-    def of(cls, goal: str, classes: tuple[int, int], signs: Signs, gap: GapGoal | None = None) -> StatedGoal:
-        """Return the goals of GOALS by name; "no-gap" needs its gap."""
-        if gap is not None:
-            rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
-            return cls(
-                rows=tuple(map(tuple, np.column_stack([rows, constants]).tolist())), strict=(False,) * len(rows), gap=gap
-            )
-        return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=_strict(goal, classes, signs))
-
-    @cached_property
-    def denser(self) -> Array:
-        """(N, 3) many more lines of a gap, by slope; none for other goals."""
-        if self.gap is None:
-            return np.empty((0, 3))
-        rows, constants = gap_rows(self.gap.epsilon, rise=self.gap.rise, count=DENSE)
-        return np.column_stack([rows, constants])[2:]
-
-
-def _strict(goal: str, classes: tuple[int, int], signs: Signs) -> tuple[bool, ...]:
-    """Return whether each row of a goal has to be positive.
-
-    Class i = classes[0] is decided over j where g > 0, and at g = 0 too where i < j: ties go to the smaller index. So a flip from i
-    to j is g > 0 >= g' where i > j, and g >= 0 > g' where i < j; with Fairify's strict signs it is g > 0 > g' either way.
-    """
-    higher = classes[0] > classes[1]
-    if goal == "no-flip":
-        return (False, False, False) if signs == "strict" else (not higher, higher, False)
-    return (goal != "robust" or higher,)
+BOUNDED, LEAVES_HELD = 128, 2048
+"""Leaves bounded, and leaves whose boxes are laid out, at once."""
+SLACK = 1e-6
+"""A claimed margin may exceed the proved one by this share of itself: two programs, two roundings."""
+MAX_WIDE = 10
+"""Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
+FEW = 3
+"""Goals of up to so many rows have all of them bounded; of more, a leaf names its own."""
+UNIT = 2.0**-50
+SMALLEST = 1e-200
+"""Weights of rows below it could vanish in a product, and count as 0."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Task:
-    """A statement as numbers: x in [lower, upper] (V,), x' = prime where `differs`, else x + offset; g = margin.f."""
+class Forest:
+    """T trees, one after the other: size (T,) their nodes; the other arrays as in `Tree`. float32: (T,) what they claim to hold in;
+    margin: (T,) what they claim the least bound to be, NaN where nothing."""
 
-    lower: Array
-    upper: Array
-    prime: Array
-    offset: Array
-    differs: Booleans
+    size: Integers
+    feature: Integers
+    cut: Array
+    start: Integers
+    index: Integers
+    value: Array
+    float32: Booleans
     margin: Array
-    asked: StatedGoal
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tasks:
-    """T tasks without their boxes: prime, offset, differs (T, V), margin (T, n_N), and which (T,) of the things asked."""
-
-    prime: Array
-    offset: Array
-    differs: Booleans
-    margin: Array
-    asked: tuple[StatedGoal, ...]
-    which: Integers
 
     @classmethod
-    def of(cls, tasks: list[Task]) -> Tasks:
-        asked = tuple(dict.fromkeys(task.asked for task in tasks))
+    def of(cls, trees: Sequence[Tree], float32: Sequence[bool], margin: Sequence[float | None]) -> Forest:
+        """Join trees whose arrays fit together (`Tree.misfit`)."""
+        ends = np.cumsum([0, *(len(tree.index) for tree in trees)])
+        starts = [np.zeros(1, dtype=np.int64), *(tree.start[1:] + end for tree, end in zip(trees, ends.tolist(), strict=False))]
+        arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in ("feature", "cut", "index", "value")}
         return cls(
-            prime=np.array([task.prime for task in tasks]), offset=np.array([task.offset for task in tasks]),
-            differs=np.array([task.differs for task in tasks]), margin=np.array([task.margin for task in tasks]), asked=asked,
-            which=np.array([asked.index(task.asked) for task in tasks]),
+            size=np.array([len(tree.feature) for tree in trees]), start=np.concatenate(starts), **arrays, float32=np.array(float32),
+            margin=np.array(margin, dtype=float),
         )
 
-    def second(self, task: Integers, raw: Array) -> Array:
-        """x' (N, V) of raw points x (N, V) of the given tasks."""
-        return np.where(self.differs[task], self.prime[task], raw + self.offset[task])
+    def nodes(self, trees: Integers) -> Integers:
+        """Return the positions of the nodes of some trees, one tree after the other."""
+        end = np.cumsum(self.size)
+        return _ranges(end[trees] - self.size[trees], end[trees])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Leaves:
-    """Leaves (L) of several proofs: their raw boxes (L, V), claimed bounds (NaN: a point, or no legal row), tasks, and whether they
-    are claimed to be certified for float32."""
+class Leaves(Batched):
+    """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`."""
 
-    tasks: Tasks
-    task: Integers
-    proof: Integers
+    tree: Integers
+    node: Integers
     lower: Array
     upper: Array
-    bound: Array
-    float32: Booleans
+    active: Booleans
+    inactive: Booleans
 
 
-def classes_of(network: Network) -> int:
-    return max(2, network.outputs)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Boxes(Batched):
+    """Network inputs (L, n_0) of both copies: low, high those of x, low2, high2 those of x'."""
+
+    low: Array
+    high: Array
+    low2: Array
+    high2: Array
 
 
-def task_of(
-    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: InputSpace
-) -> Task | str:
-    """Return what a statement asks for, or why it may not be asked."""
-    domain, names = schema.domain, [feature.name for feature in schema.features]
-    allowed = {
-        "persistent-bias": ("observed", "flipped"),
-        "robustness": ("robust",),
-        "individual-fairness": ("no-flip",) if getattr(query, "epsilon", None) is None else ("no-gap",),
-    }
-    if statement.goal not in allowed[query.kind]:
-        return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
-    stray = set(statement.prime) - (set(query.protected) & set(names))
-    if stray:
-        return f"prime names {', '.join(sorted(stray))}, no protected feature of the query"
-    if bool(statement.prime) == (statement.goal == "robust"):
-        return f"prime is {'out of place' if statement.prime else 'missing'} in a {statement.goal} statement"
-    if query.kind == "persistent-bias" and set(statement.prime) != set(query.protected):
-        return f"prime names {', '.join(statement.prime)}, not all of {', '.join(query.protected)}"
-    i, j = statement.classes
-    if i == j or max(i, j) >= classes_of(network):
-        return f"classes {i} and {j} are no two classes of the network"
-    differs = np.array([name in statement.prime for name in names])
-    box = _row_box(statement, query, schema) if isinstance(statement, RowStatement) else _given_box(statement, differs, schema)
-    if isinstance(box, str):
-        return box
-    lower, upper = box
-    prime = np.array([statement.prime.get(name, value) for name, value in zip(names, lower.tolist(), strict=True)])
-    offset = np.zeros(len(names))
-    gap = None
-    if isinstance(statement, BoxStatement) and isinstance(query, BoxQuery):
-        if set(statement.offset) - set(query.relax):
-            return "the statement shifts a feature that the query does not relax"
-        offset = np.array([float(statement.offset.get(name, 0)) for name in names])
-        logit = query.scale == "logit"
-        gap = None if query.epsilon is None or logit else GapGoal(epsilon=query.epsilon, rise=False)
-    ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
-    if not domain.within(ends).all():
-        return "the statement lies outside the declared domain"
-    unscaled = (~domain.one_hot & (domain.offset == 0) & (domain.scale == 1) & domain.integer) | (offset == 0)
-    unscaled &= (offset == 0) | (np.maximum(np.abs(domain.lower), np.abs(domain.upper)) <= 2**24)  # where float32 counts exactly
-    if not unscaled.all():
-        return "the statement shifts a feature that the network does not take as it is"
-    signs = query.signs if isinstance(query, BoxQuery) else None
-    asked, margin = asked_of(statement.goal, (i, j), gap, network, signs or "deployed")
-    if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=(False,))
-    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
+def replay(network: Network, domain: Domain, tasks: Tasks, forest: Forest) -> dict[int, str]:
+    """Return why trees do not prove the tasks with their numbers; those that do are left out."""
+    with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
+        rule = LeafRule(network, domain, tasks, forest)
+        found = rule.misfits() | tasks.flaws(domain)
+        for leaves in rule.leaves(found):
+            for start in range(0, len(leaves), LEAVES_HELD):
+                part = leaves.take(slice(start, start + LEAVES_HELD))
+                for k, text in rule.unproved(part):
+                    signs = int(part.active[k].sum() + part.inactive[k].sum())
+                    fixed = f" with {signs} signs fixed" if signs else ""
+                    found.setdefault(
+                        int(part.tree[k]), f"leaf {part.lower[k].tolist()} .. {part.upper[k].tolist()}{fixed}: {text}"
+                    )
+    return dict(sorted(found.items()))
 
 
-def asked_of(
-    goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Network, signs: Signs = "deployed"
-) -> tuple[StatedGoal, Array]:
-    """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
+class LeafRule:
+    """The rule for the leaves of some trees. rows: (A, R, 3) of the things asked, padded, and whether each is strict (A, R)."""
 
-    A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
-    rise are those that the multipliers of neuron branching belong to.
-    """
-    i, j = classes
-    if gap is not None and i < j:
-        i, j, gap = j, i, GapGoal(epsilon=gap.epsilon, rise=not gap.rise)
-    margin = np.zeros(network.outputs)
-    if network.outputs == 1:
-        margin[0] = 1.0 if i > j else -1.0
-    else:
-        margin[i], margin[j] = 1.0, -1.0
-    return StatedGoal.of(goal, (i, j), signs, gap), margin
+    def __init__(self, network: Network, domain: Domain, tasks: Tasks, forest: Forest) -> None:
+        self.network, self.domain, self.tasks, self.forest = network, domain, tasks, forest
+        self.neurons = 2 * sum(network.hidden)
+        self.points = Points(network, domain, tasks)
+        self.count = np.array([len(one.rows) for one in tasks.asked])
+        self.rows = np.zeros((len(tasks.asked), self.count.max(), 3))
+        self.strict = np.ones(self.rows.shape[:2], dtype=bool)
+        for k, one in enumerate(tasks.asked):
+            self.rows[k, : len(one.rows)], self.strict[k, : len(one.rows)] = one.rows, one.strict
+        equal = (self.rows[:, :, :2].sum(axis=2) == 0) & self.rows[:, :, :2].any(axis=2)
+        enough = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
+        # What a row says where both margins are the same number: its constant; -inf where that is not enough.
+        self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
+        self.target = np.where(np.isnan(forest.margin), 0.0, forest.margin * (1 - SLACK))
+
+    def misfits(self) -> dict[int, str]:
+        """Return why some trees claim what none proves here, or have multipliers of nothing."""
+        forest, rows, smooth = self.forest, self.count[self.tasks.which], not self.network.piecewise_linear
+        tree = np.repeat(np.arange(len(rows)), forest.size)
+        of, stated = np.repeat(tree, np.diff(forest.start)), ~np.isnan(forest.margin)
+        slopes = (forest.index >= 0) & (forest.index < self.neurons)
+        wrong = (
+            (of[~np.isfinite(forest.value)], "a multiplier is not a finite number"),
+            (of[(forest.index < 0) | (forest.index > self.neurons + rows[of])],
+             f"a multiplier belongs to none of the {self.neurons} neurons and to no row of its goal"),
+            (of[~slopes & (forest.value < 0)], "a row has a negative weight"),
+            (of[smooth & slopes], "it has slopes of neurons, and some of the network's are smooth"),
+            (tree[smooth & (forest.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
+            (np.flatnonzero(forest.margin < 0), "its margin is below 0"),
+            (np.flatnonzero(stated & (rows > 1)), "it claims a margin, and its goal has several rows"),
+            (np.flatnonzero(forest.float32 & (not known(self.network))), NOTHING_KNOWN),
+        )
+        return {number: text for numbers, text in wrong for number in numbers.tolist()}
+
+    def leaves(self, found: dict[int, str]) -> Iterator[Leaves]:
+        """Yield the leaves of all trees that have no flaw; those that cut up nothing get theirs."""
+        forest = self.forest
+        signed = np.zeros(len(forest.size), dtype=bool)
+        signed[np.repeat(np.arange(len(signed)), forest.size)[forest.feature < -1]] = True
+        for neurons, mine in ((0, ~signed), (self.neurons, signed)):
+            trees = np.array([number for number in np.flatnonzero(mine).tolist() if number not in found], dtype=np.int64)
+            decoded = self._decoded(trees, neurons)
+            if isinstance(decoded, str):
+                flaws = {one: self._decoded(np.array([one]), neurons) for one in trees.tolist()}
+                found |= {one: flaw for one, flaw in flaws.items() if isinstance(flaw, str)}
+                decoded = self._decoded(np.array([one for one in trees.tolist() if one not in found], dtype=np.int64), neurons)
+            if isinstance(decoded, Leaves):
+                yield decoded
+
+    def _decoded(self, trees: Integers, neurons: int) -> Leaves | str:
+        forest, nodes = self.forest, self.forest.nodes(trees)
+        free = np.zeros((len(trees), neurons), dtype=bool)
+        roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
+        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees])
+        if isinstance(found, str):
+            return found
+        at, regions = found
+        return Leaves(
+            tree=np.repeat(trees, forest.size[trees])[at], node=nodes[at], lower=regions.lower, upper=regions.upper,
+            active=regions.active, inactive=regions.inactive,
+        )
+
+    def unproved(self, leaves: Leaves) -> list[tuple[int, str]]:
+        """Return which leaves, by number, are not proved, and why."""
+        domain, tree = self.domain, leaves.tree
+        other = self.tasks.second(tree, leaves.lower), self.tasks.second(tree, leaves.upper)
+        outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
+        nobody = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*other) | outside.any(axis=1)
+        (low, high), (low2, high2) = domain.box(leaves.lower, leaves.upper), domain.box(*other)
+        fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
+        found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
+        point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
+        at = np.flatnonzero(point & fits & ~nobody)
+        if len(at):
+            found |= {int(at[k]): text for k, text in self._at_points(tree[at], leaves.lower[at]).items()}
+        left = np.flatnonzero(~point & fits & ~nobody)
+        boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
+        for k in left[~self._bounded(leaves.take(left), boxes)].tolist():
+            flaw = self._at_corners(leaves.take(slice(k, k + 1)))
+            if flaw is not None:
+                found[k] = flaw
+        return list(found.items())
+
+    def _at_points(self, tree: Integers, raw: Array) -> dict[int, str]:
+        return self.points.flaws(tree, raw, self.target[tree], self.forest.float32[tree])
+
+    def _at_corners(self, leaf: Leaves) -> str | None:
+        """Return why the corners of a leaf (L = 1) that no bound proves do not do so either: they do where its real features hold
+        two neighbouring float64 each, and nothing else is left in it."""
+        tree = int(leaf.tree[0])
+        wide = np.flatnonzero(leaf.lower[0] < leaf.upper[0])
+        whole = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.asked[self.tasks.which[tree]].reals
+        if whole or len(wide) > MAX_WIDE:
+            margin, float32 = self.forest.margin[tree], self.forest.float32[tree]
+            of = " of every float32 evaluation" * bool(float32) + ("" if np.isnan(margin) else f" with the margin {margin:g}")
+            return f"nothing that it names proves its goal{of}"
+        corners = np.tile(leaf.lower, (1 << len(wide), 1))
+        for bit, v in enumerate(wide):
+            corners[(np.arange(len(corners)) >> bit) & 1 == 1, v] = leaf.upper[0, v]
+        trees = np.full(len(corners), tree)
+        legal = self.domain.legal(corners) & self.domain.legal(self.tasks.second(trees, corners))
+        flaws = self._at_points(trees[legal], corners[legal])
+        return next(iter(flaws.values()), None)
+
+    def _bounded(self, leaves: Leaves, boxes: Boxes) -> Booleans:
+        """Return (L,) which leaves a bound proves."""
+        proved = np.zeros(len(leaves), dtype=bool)
+        if not len(leaves):
+            return proved
+        start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
+        entries, of = _ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
+        sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
+        widest = self._error(leaves, boxes, together=True)
+        deep = len(self.network.layers) > 2
+        for group, closes in ((np.flatnonzero(~sloped), (False, True)[: 1 + deep]), (np.flatnonzero(sloped), (True,))):
+            for close in closes:
+                left = group[~proved[group]]
+                for k in range(0, len(left), BOUNDED):
+                    part = left[k : k + BOUNDED]
+                    proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
+        return proved
+
+    def proved(self, leaves: Leaves, boxes: Boxes, close: bool, widest: float) -> Booleans:
+        """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger."""
+        tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
+        signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
+        bounds = TwinBounds(self.network, boxes.low, boxes.high, boxes.low2, boxes.high2, close=close, signs=signs)
+        said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
+        proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
+        rows, slopes = self.rows_of(leaves)
+        ways = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
+        for way in ways if slopes is None else ("slopes",):
+            part = rows.take(~proved[rows.leaf] & (rows.mixed | (way != "slopes")))
+            if not len(part):
+                continue
+            if way == "intervals":
+                bound = bounds.by_intervals(part.p, part.q, part.leaf) + part.constant - UNIT * np.abs(part.constant)
+            elif way == "relaxation":
+                last = len(self.network.layers) - 1
+                bound = bounds.by_substitution(part.p, part.q, part.leaf, layer=last, constant=part.constant)
+            else:
+                given = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
+                bound, nowhere = lagrange(bounds, self.domain, (boxes.low, boxes.high), part, given)
+                proved[part.leaf[nowhere]] = True
+            enough = self._enough(part, bound - part.charge(bounds, margin[part.leaf]), leaves, boxes, widest)
+            proved[part.leaf[enough]] = True
+        return proved
+
+    def _enough(self, rows: Rows, bound: Array, leaves: Leaves, boxes: Boxes, widest: float) -> Booleans:
+        """Return (N,) which bounds of rows prove their leaves."""
+        tree = leaves.tree[rows.leaf]
+        met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
+        short = met & self.forest.float32[tree] & ~(bound > rows.size * widest)
+        if short.any():
+            left = np.unique(rows.leaf[short])
+            error = np.full(len(leaves), np.inf)
+            error[left] = self._error(leaves.take(left), boxes.take(left))
+            met &= ~short | (bound > rows.size * error[rows.leaf])
+        return np.asarray(met)
+
+    def _error(self, leaves: Leaves, boxes: Boxes, *, together: bool = False) -> Any:
+        """Return (L,) the float32 error of both copies' margins over each leaf, or one number: over all that claim float32."""
+        low, high, margin = np.minimum(boxes.low, boxes.low2), np.maximum(boxes.high, boxes.high2), self.tasks.margin[leaves.tree]
+        if together:
+            mine = self.forest.float32[leaves.tree]
+            if not mine.any():
+                return 0.0
+            low, high = low[mine].min(axis=0)[None], high[mine].max(axis=0)[None]
+            margin = np.abs(margin[mine]).max(axis=0)[None]
+        error = margin_errors(self.network, margin, low, high)
+        return error[0] if together else error
+
+    def rows_of(self, leaves: Leaves) -> tuple[Rows, Array | None]:
+        """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""
+        which = self.tasks.which[leaves.tree]
+        start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
+        few = np.flatnonzero((start == end) & (self.count[which] <= FEW))
+        leaf, row = np.repeat(few, self.count[which[few]]), _ranges(np.zeros(len(few), dtype=np.int64), self.count[which[few]])
+        plain, one = self.rows[which[leaf], row], np.ones(len(leaf))
+        named = np.flatnonzero(start < end)
+        entries, of = _ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
+        index, value = self.forest.index[entries] - self.neurons, self.forest.value[entries]
+        weights, own = np.zeros((len(named), self.count.max() + 1)), index == self.count[which[named]][of]
+        slopes = None
+        if (index < 0).any():
+            slopes = np.full((len(named), self.neurons), np.nan)
+            slopes[of[index < 0], index[index < 0]] = value[index < 0]
+        weights[of[(index >= 0) & ~own], index[(index >= 0) & ~own]] = value[(index >= 0) & ~own]
+        weights = np.where(weights < SMALLEST, 0.0, weights)[:, :-1]  # any weights do
+        weights[(weights > 0).sum(axis=1) > MAX_ROWS] = np.nan  # more than the rounding allows for
+        table = self.rows[which[named]]
+        mixed, size = np.einsum("nr,nri->ni", weights, table), np.einsum("nr,nri->ni", weights, np.abs(table))
+        strict = np.asarray(~((weights > 0) & ~self.strict[which[named]]).any(axis=1))  # one that is not makes 0 enough
+        weight = weights.sum(axis=1)
+        for k, slope in zip(of[own].tolist(), value[own].tolist(), strict=True):  # it takes the place of all rows
+            mixed[k], strict[k], weight[k] = self._line(int(which[named[k]]), slope), False, 1.0
+            size[k] = np.abs(mixed[k])
+        both, sizes = np.concatenate([plain, mixed]), np.concatenate([np.abs(plain), size])
+        leaf = np.concatenate([leaf, named])
+        margin = self.tasks.margin[leaves.tree[leaf]]
+        return Rows(
+            leaf=leaf, p=both[:, :1] * margin, q=both[:, 1:2] * margin, constant=both[:, 2],
+            strict=np.concatenate([self.strict[which[leaf[: len(one)]], row], strict]), weight=np.concatenate([one, weight]),
+            size=sizes[:, 0] + sizes[:, 1], size_of_constant=sizes[:, 2], mixed=np.arange(len(leaf)) >= len(one),
+        ), slopes
+
+    def _line(self, which: int, m: float) -> tuple[float, float, float]:
+        """Return the line (p, q, c) of slope m under the curve of a probability gap, NaN where there is none."""
+        gap = self.tasks.asked[which].gap
+        if gap is None or not 1 / STEEPEST <= m <= STEEPEST:
+            return np.nan, np.nan, np.nan
+        return (m, -1.0, line_of(gap.epsilon, m)) if gap.rise else (-1.0, m, line_of(gap.epsilon, m))
 
 
-def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: InputSpace) -> tuple[Array, Array] | str:
-    domain, row = schema.domain, np.array(statement.row)
-    if len(row) != domain.variables:
-        return f"the row has {len(row)} values, the schema {domain.variables} features"
-    partner = np.array([statement.prime.get(feature.name, value) for feature, value in zip(schema.features, row, strict=True)])
-    if not domain.legal(np.stack([row, partner])).all():
-        return "the row, or its counterfactual, lies outside the declared domain or cannot be"
-    if isinstance(query, RowsQuery) and statement.delta not in query.delta:
-        return f"delta {statement.delta:g} is none of the query's"
-    lower, upper = row.copy(), row.copy()
-    for v, feature in enumerate(schema.features):
-        still = feature.change == "fixed" or feature.protected or feature.name in query.protected
-        if still or not feature.numeric or feature.unit is None:
-            continue
-        low, high = row[v] - statement.delta * feature.unit, row[v] + statement.delta * feature.unit
-        if domain.integer[v]:
-            low, high = np.ceil(low), np.floor(high)
-        lower[v], upper[v] = max(low, domain.lower[v]), min(high, domain.upper[v])
-    return lower, upper
-
-
-def _given_box(statement: BoxStatement, differs: Booleans, schema: InputSpace) -> tuple[Array, Array] | str:
-    lower, upper = np.array(statement.lower), np.array(statement.upper)
-    if not len(lower) == len(upper) == schema.domain.variables:
-        return f"the box has {len(lower)} and {len(upper)} ends, the schema {schema.domain.variables} features"
-    if (lower > upper).any():
-        return "the box is empty: a lower end lies above its upper end"
-    if (differs & (lower != upper)).any():
-        return "a protected feature is not fixed in the box"
-    return lower, upper
-
-
-def leaves_of(tree: Tree, task: Task, domain: Domain) -> tuple[Array, Array, Array] | str:
-    """Return the leaves' boxes (L, V), (L, V) and claimed bounds (L,), or why the arrays are no tree over the statement's box."""
-    # Of several rows a bound says no more than that one of them holds, and 0 is all that may be claimed of it.
-    strict = len(task.asked.rows) == 1 and task.asked.strict[0]
-    useless = (tree.feature == -1) & ((tree.bound < 0) | ((tree.bound == 0) & strict))
-    if useless.any():
-        return f"a leaf claims the bound {tree.bound[useless][0]:g}, which does not show the goal"
-    found = leaf_regions(tree.feature, tree.cut, Regions.whole(task.lower, task.upper), domain)
-    return found if isinstance(found, str) else (found[1].lower, found[1].upper, tree.bound[found[0]])
-
-
-def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: InputSpace) -> str | None:
-    """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
-    domain, names = schema.domain, [feature.name for feature in schema.features]
-    unknown = (set(query.box) | set(query.protected)) - set(names)
-    if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
-        return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
-    if (query.signs is None) != (query.epsilon is not None):
-        return "the query has to name either the signs by which decisions flip, or an epsilon"
-    if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
-        return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"
-    lower, upper = domain.lower.copy(), domain.upper.copy()
-    for name, (low, high) in query.box.items():
-        v = names.index(name)
-        if not domain.lower[v] <= low <= high <= domain.upper[v]:
-            return f"the query's box of {name} lies outside the declared domain"
-        lower[v], upper[v] = (np.ceil(low), np.floor(high)) if domain.integer[v] else (low, high)
-    protected = [names.index(name) for name in query.protected]
-    if not domain.integer[protected].all():
-        return "a protected feature is real-valued: its pairs cannot be counted"
-    classes = classes_of(network)
-    if (lower > upper).any():
-        return "the query's box is empty"
-    stray = [name for name in query.relax if name not in names or name in query.protected]
-    if stray:
-        return f"the query relaxes {stray}: unknown or protected"
-    relaxed = [names.index(name) for name in query.relax]
-    if not (domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == 0))[relaxed].all():
-        return "the query relaxes a feature that the network does not take as it is, in whole numbers"
-    if query.epsilon is not None and network.outputs > 2:
-        return "gaps are between two classes, the network has more"
-    reach = [min(width, int(upper[names.index(name)] - lower[names.index(name)])) for name, width in query.relax.items()]
-    sizes = upper[protected] - lower[protected] + 1
-    count = float(np.prod(sizes))
-    partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
-    needed = count * partners * classes * (classes - 1) / 2 * float(np.prod([2 * most + 1 for most in reach]))
-    if needed > len(proofs):
-        return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
-    if needed == 0:
-        return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
-    values = [np.arange(lower[v], upper[v] + 1) for v in protected]
-    shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
-    covered: dict[Direction, list[tuple[Array, Array]]] = {}
-    for proof in proofs:
-        one = proof.statement
-        fits = isinstance(one, BoxStatement) and len(one.lower) == len(one.upper) == len(names)
-        if fits and isinstance(one, BoxStatement) and set(one.prime) == set(query.protected):
-            key, box = _direction(one, protected, query, names)
-            covered.setdefault(key, []).append(box)
-    points = [tuple(map(float, point)) for point in product(*values)]
-    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # those that leave both copies room in the box
-    for z, other, shift in product(points, points, shifts):
-        same = [a == b for a, b in zip(z, other, strict=True)]
-        if any(same) if query.differ == "all" else all(same):
-            continue
-        need_lower, need_upper = lower.copy(), upper.copy()
-        for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
-            v = names.index(name)
-            need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
-        for i, j in combinations(range(classes - 1, -1, -1), 2):
-            boxes = covered.get((z, other, shift, i, j), [])
-            if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
-                pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"
-                return f"no proof covers {pair}, shifts {shift}, class {i} to {j}, on the query's box"
-    return None
-
-
-Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, int]
-
-
-def _direction(
-    statement: BoxStatement, protected: list[int], query: BoxQuery, names: list[str]
-) -> tuple[Direction, tuple[Array, Array]]:
-    """Return (z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same
-    as from j to i between x' and x = x' - shift."""
-    z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
-    shift = tuple(statement.offset.get(name, 0) for name in query.relax)
-    i, j = statement.classes
-    lower, upper = np.array(statement.lower), np.array(statement.upper)
-    if i > j:
-        return (z, other, shift, i, j), (lower, upper)
-    for name, step in zip(query.relax, shift, strict=True):
-        lower[names.index(name)] += step
-        upper[names.index(name)] += step
-    return (other, z, tuple(-step for step in shift), j, i), (lower, upper)
+def _ranges(start: Integers, end: Integers) -> Integers:
+    """Return start[0] ... end[0] - 1, start[1] ... end[1] - 1, and so on."""
+    size = end - start
+    return np.asarray(np.arange(size.sum()) + np.repeat(start - (np.cumsum(size) - size), size))

@@ -29,7 +29,7 @@ from verifair.checker.consistency_certificate import FILE, ConsistencyCertificat
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
-from verifair.checker.tree import PhaseTree, leaf_regions
+from verifair.checker.tree import Tree, leaf_regions
 from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 
@@ -115,7 +115,7 @@ def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, 
     return reasons
 
 
-def _leaves(tree: PhaseTree, baseline: int, root: Regions, domain: Domain) -> Array | str:
+def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array | str:
     """Return the leaves (L, 2, 2 + 2 V) of a tree, or why there are none: of each side its slices, its baseline, and the ends
     of its raw box."""
     both = domain.take(np.tile(np.arange(domain.variables), 2))

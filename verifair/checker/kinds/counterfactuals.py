@@ -18,7 +18,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.network import Array, Network
 from verifair.checker.certificate import Certificate, Proof
-from verifair.checker.kernel.leaves import Task, asked_of, classes_of
+from verifair.checker.kernel.tasks import Task, asked_of, classes_of
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.words import category, exactly
 from verifair.schema.space import InputSpace

@@ -138,7 +138,7 @@ class _KmaxChecker:
         plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
         layer = len(self.network.layers) - 1
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
-        ends = [bounds.lower(p, q, pair, layer=layer)[0].reshape(shape) for p, q in rows]
+        ends = [bounds.by_substitution(p, q, pair, layer=layer).reshape(shape) for p, q in rows]
         low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
         # g_z - g_r is exactly 0 where no output that counts can differ between the copies.
         last = bounds.spans[-1]

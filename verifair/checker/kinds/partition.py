@@ -19,15 +19,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from encoders.domain import Batched, Regions
-from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Network
-from encoders.probability import SMALLEST, GapGoal, exceeds
+from encoders.domain import Batched
+from encoders.network import Array, Integers, Network
+from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.envelope import about_another
 from verifair.checker.extent import Extent
-from verifair.checker.kernel.boxes import LeafChecker, witnessed
-from verifair.checker.kernel.leaves import Leaves, StatedGoal, Task, Tasks, asked_of
-from verifair.checker.kernel.phases import phase_flaw
+from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.points import Points
+from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of
 from verifair.checker.kind import Kind
 from verifair.checker.partition import (
     ARRAYS,
@@ -43,7 +42,6 @@ from verifair.checker.partition import (
 )
 from verifair.checker.report import NOTHING_DECIDED, CheckReport, Progress, Rejection
 from verifair.checker.statement import Signs
-from verifair.checker.tree import PhaseTree, leaf_regions
 from verifair.checker.words import decided, where
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
@@ -96,11 +94,15 @@ class _StoredQuery:
     signs: Signs | None
     float32: bool
 
-    @property
-    def differs(self) -> Booleans:
-        out = np.zeros(len(self.partition.lower), dtype=bool)
-        out[self.index] = True
-        return out
+    def tasks(self, asked: _PartQuestions, direction: Integers) -> Tasks:
+        """Return what questions (T) claim in a direction (T,) each, its number in DIRECTIONS."""
+        differs = np.zeros(asked.lower.shape, dtype=bool)
+        differs[:, self.index] = True
+        return Tasks(
+            lower=asked.lower, upper=asked.upper, prime=asked.prime, offset=asked.offset, differs=differs,
+            margin=np.array([margin for _, margin in self.asked])[direction], asked=tuple(goal for goal, _ in self.asked),
+            which=direction.astype(np.int64),
+        )
 
     def questions(self, parts: Integers) -> _PartQuestions:
         """Return the questions about some parts."""
@@ -170,7 +172,7 @@ def _joined(store: PartitionStore, schema: InputSpace, certified: dict[int, int]
         if certified[chunk.first] != int(chunk.float32.sum()):
             found.append(Rejection(proof=chunk.first, reason="its proofs certified for float32 are counted wrongly"))
         held.append(chunk)
-        parts, nodes = parts + len(chunk), nodes + len(chunk.feature) + len(chunk.phase_feature)
+        parts, nodes = parts + len(chunk), nodes + len(chunk.feature)
         if parts >= PARTS_HELD or nodes >= NODES_HELD:
             yield _Parts.of(held)
             held, parts, nodes = [], 0, 0
@@ -280,49 +282,28 @@ def _check_parts(
     if flaw is not None:
         return [Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0
     asked = query.questions(joined.part[chunk.status == PROVED])
-    if len(chunk.size) != len(asked):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} proofs for {len(asked)} questions")], 0, 0, 0
+    if len(chunk.size) != 2 * len(asked):
+        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(asked)} questions")], 0, 0, 0
     float32 = chunk.float32[np.searchsorted(joined.part, asked.part)] == 1
-    boxes: list[tuple[Array, Array]] = []
-    ends = np.cumsum(chunk.size)
-    phases = _phase_trees(chunk)
-    for q, part in enumerate(asked.part.tolist()):
-        lower, upper, reasons = asked.lower[q : q + 1], asked.upper[q : q + 1], []
-        if chunk.size[q] == 0:
-            for goal, margin in query.asked:
-                tree = next(phases, None)
-                task = Task(
-                    lower=lower[0], upper=upper[0], prime=asked.prime[q], offset=asked.offset[q], differs=query.differs,
-                    margin=margin, asked=goal,
-                )
-                why = "its proof is missing" if tree is None else phase_flaw(
-                    tree, task, network, schema.domain, float32=bool(float32[q])
-                )
-                reasons += [] if why is None else [why]
-            lower, upper = lower[:0], upper[:0]
-        elif chunk.size[q] > 1:
-            nodes = slice(int(ends[q] - chunk.size[q]), int(ends[q]))
-            found_leaves = leaf_regions(chunk.feature[nodes], chunk.cut[nodes], Regions.whole(lower[0], upper[0]), schema.domain)
-            if isinstance(found_leaves, str):
-                reasons.append(found_leaves)
-            else:
-                lower, upper = found_leaves[1].lower, found_leaves[1].upper
-        elif chunk.feature[ends[q] - 1] != -1:
-            reasons.append("its tree has no leaf")
-        found += [Rejection(proof=part, reason=reason) for reason in reasons]
-        boxes.append((lower, upper))
-    if next(phases, None) is not None:
-        found.append(Rejection(proof=chunk.first, reason="it holds proofs that belong to no question"))
-    leaves = sum(len(low) for low, _ in boxes)
-    if leaves:
-        found += _confirm(boxes, asked, float32, query, network, schema)
+    if len(asked):
+        forest = Forest(
+            size=chunk.size, feature=chunk.feature, cut=chunk.cut, start=np.concatenate([[0], np.cumsum(chunk.count)]),
+            index=chunk.index, value=chunk.value, float32=np.repeat(float32, 2), margin=np.full(len(chunk.size), np.nan),
+        )
+        each = asked.take(np.repeat(np.arange(len(asked)), 2))
+        flaws = replay(network, schema.domain, query.tasks(each, np.tile([0, 1], len(asked))), forest)
+        found += [Rejection(proof=int(asked.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
     found += _check_witnesses(joined, query, network, schema)
-    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), 2 * leaves, 2 * int(float32.sum())
+    leaves = int((chunk.feature == -1).sum())
+    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), leaves, 2 * int(float32.sum())
 
 
 def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
     """Return what is wrong with joined chunks before anything is proved, or None."""
-    if (chunk.size < 0).any() or chunk.size.sum() != len(chunk.feature) or len(chunk.feature) != len(chunk.cut):
+    counts = ((chunk.size, chunk.feature, 1), (chunk.count, chunk.index, 0))
+    if not len(chunk.feature) == len(chunk.cut) == len(chunk.count) or len(chunk.index) != len(chunk.value) or any(
+        (size < least).any() or size.sum() != len(held) for size, held, least in counts
+    ):
         return "its trees do not fit together"
     whole = len(chunk.float32) == len(chunk) and np.isin(chunk.float32, (0, 1)).all()
     if not whole or (chunk.status[chunk.float32 == 1] != PROVED).any():
@@ -330,59 +311,6 @@ def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
     if query.float32 and (chunk.float32[chunk.status == PROVED] == 0).any():
         return "the query asks for float32, and a proof is not certified for it"
     return None
-
-
-def _confirm(
-    boxes: list[tuple[Array, Array]], asked: _PartQuestions, float32: Booleans, query: _StoredQuery, network: Network,
-    schema: InputSpace,
-) -> list[Rejection]:
-    """Confirm both directions on every leaf. float32: (Q,) questions whose proofs claim to be certified for float32."""
-    low, high = (np.concatenate(one) for one in zip(*boxes, strict=True))
-    question = np.repeat(np.arange(len(boxes)), [len(one) for one, _ in boxes])
-    found: list[Rejection] = []
-    for goal, margin in query.asked:
-        tasks = Tasks(
-            prime=asked.prime, offset=asked.offset, differs=np.tile(query.differs, (len(asked), 1)),
-            margin=np.tile(margin, (len(asked), 1)), asked=(goal,), which=np.zeros(len(asked), dtype=np.int64),
-        )
-        proof, bound = asked.part[question], np.zeros(len(low))
-        leaves = Leaves(tasks=tasks, task=question, proof=proof, lower=low, upper=high, bound=bound, float32=float32[question])
-        found += LeafChecker(network, schema.domain, leaves).run()
-    return found
-
-
-def _phase_trees(chunk: Chunk) -> Iterator[PhaseTree]:
-    """Yield the phase trees of a chunk, one after the other; what does not fit together ends them early."""
-    node = entry = 0
-    for size in chunk.phase_size.tolist():
-        if size < 1 or node + size > len(chunk.phase_start) or (chunk.phase_start[node : node + size] < 0).any():
-            return
-        start = np.concatenate([[0], np.cumsum(chunk.phase_start[node : node + size])])
-        if entry + start[-1] > len(chunk.phase_index):
-            return
-        many = slice(entry, entry + int(start[-1]))
-        yield PhaseTree(
-            feature=chunk.phase_feature[node : node + size], cut=chunk.phase_cut[node : node + size], start=start,
-            index=chunk.phase_index[many], value=chunk.phase_value[many],
-        )
-        node, entry = node + size, entry + int(start[-1])
-
-
-def _refuted(query: _StoredQuery, network: Network, x: Array, prime: Array, goal: Integers) -> Booleans:
-    """Return (N,) whether a decision falls from x to x' (goal 0) or rises (1), or the probability by more than epsilon: exactly, or
-    by balls where the network is smooth."""
-    if not network.piecewise_linear:
-        asked = query.epsilon, query.signs
-        pairs = zip(goal.tolist(), x, prime, strict=True)
-        return np.array([witnessed(network, *asked, towards == 0, one, two) for towards, one, two in pairs], dtype=bool)
-    logits = network.forward(exact(np.concatenate([x, prime]))).to_fractions()
-    g = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
-    found = np.zeros(len(goal), dtype=bool)
-    for k, (a, b) in enumerate(zip(g[: len(goal)], g[len(goal) :], strict=True)):
-        from_, to = (a, b) if goal[k] == 0 else (b, a)
-        flips = from_ > 0 and (to < 0 if query.signs == "strict" else to <= 0)
-        found[k] = flips if query.epsilon is None else exceeds(from_, to, query.epsilon)
-    return found
 
 
 def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, schema: InputSpace) -> list[Rejection]:
@@ -401,8 +329,13 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, sche
     prime[:, query.index] = query.z_prime[chunk.pair]
     good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
     good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
-    x, prime = np.where(good[:, None], chunk.x, low), np.where(good[:, None], prime, low)  # what is no row is not evaluated
-    good &= _refuted(query, network, domain.encode(x), domain.encode(prime), chunk.goal)
+    at = np.flatnonzero(good)  # what is no row is not evaluated
+    if len(at):
+        asked = _PartQuestions(
+            lower=chunk.x[at], upper=chunk.x[at], prime=prime[at], offset=query.shift[chunk.pair[at]], part=parts[at]
+        )
+        tasks = query.tasks(asked, chunk.goal[at])
+        good[at] = Points(network, domain, tasks).failing(np.arange(len(at)), chunk.x[at])
     return [
         Rejection(proof=part, reason=f"its witness x = {chunk.x[k].tolist()} is none")
         for k, part in enumerate(parts.tolist())

@@ -9,10 +9,9 @@ For two copies x and x' (x' = x but for the protected features in `prime`) and g
                -g(x) > 0, or g(x') >= 0, or (g(x') - g(x)) / 2 >= 0. With the query's signs "strict" all three may be 0
     factual, counterfactual    as robust: of a row, and of all that a causal model may make of it (`kinds.counterfactuals`)
 
-at every point of the statement's box. The tree must cover the box, and on every leaf the checker proves that the
-claimed bound is one: by its own bounds (`kernel.bounds`), else by cutting the leaf further, down to single points that
-exact arithmetic decides. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds the
-statement false. Every proof is about the real-valued function of the stored weights, at every input that the
+at every point of the statement's box. The tree must cover the box, and the leaf rule (`kernel.leaves`) hold at every leaf, with the
+margin that the proof states. A counterexample has to be a legal row of the box, with its partner, at which exact arithmetic finds
+the statement false. Every proof is about the real-valued function of the stored weights, at every input that the
 raw box maps to; one that claims to be certified for float32 is confirmed only where its rows exceed the rounding of every float32
 evaluation (`kernel.float32`).
 """
@@ -20,25 +19,26 @@ evaluation (`kernel.float32`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from encoders.network import Array, Network
 from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
-from verifair.checker.kernel.boxes import LeafChecker
-from verifair.checker.kernel.leaves import Leaves, Task, Tasks, leaves_of, pairs_missing, task_of
-from verifair.checker.kernel.phases import phase_flaw
+from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.points import Points
+from verifair.checker.kernel.tasks import Task, Tasks
 from verifair.checker.kind import Kind
 from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
+from verifair.checker.kinds.statements import pairs_missing, task_of
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
-from verifair.checker.tree import PhaseTree
+from verifair.checker.tree import Tree
 from verifair.checker.words import counted, decided, exactly, where
 from verifair.schema.space import InputSpace
 
-LEAVES_HELD = 2048
-"""Leaves held in memory at once, unless one tree has more."""
+NODES_HELD = 4096
+"""Nodes of trees that are checked at once, unless one tree has more."""
 
 
 def check_proofs(given: Certificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
@@ -48,12 +48,13 @@ def check_proofs(given: Certificate, *, network: Network, schema: InputSpace, pr
     """
     started = time.perf_counter()
     count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
-    leaves = sum(int((p.evidence.feature == -1).sum()) for p in given.proofs if isinstance(p.evidence, PhaseTree))
+    leaves = 0
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     if not found:
-        for done, group in _groups(given, network, schema, found):
-            leaves += len(group.task)
-            found += LeafChecker(network, schema.domain, group).run()
+        for done, numbers, tasks, forest in _groups(given, network, schema, found):
+            leaves += int((forest.feature == -1).sum())
+            flaws = replay(network, schema.domain, tasks, forest)
+            found += [Rejection(proof=numbers[k], reason=flaw) for k, flaw in flaws.items()]
             if progress is not None:
                 progress(done, len(given.proofs))
         found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
@@ -79,36 +80,38 @@ def _misfits(certificate: Certificate, network: Network, schema: InputSpace) -> 
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
-def _groups(certificate: Certificate, network: Network, schema: InputSpace, found: list[Rejection]) -> Iterator[tuple[int, Leaves]]:
-    """Yield (proofs done, leaves) in groups of bounded size; what cannot be turned into leaves goes to `found`."""
-    held: list[tuple[int, bool, Task, tuple[Array, Array, Array]]] = []
-    count = 0
+def _groups(
+    certificate: Certificate, network: Network, schema: InputSpace, found: list[Rejection]
+) -> Iterator[tuple[int, list[int], Tasks, Forest]]:
+    """Yield (proofs done, numbers of some, their tasks and trees) in groups of bounded size; what cannot be checked goes to
+    `found`."""
+    held: list[tuple[int, Task, Tree, bool, float | None]] = []
+    nodes = 0
     for number, proof in enumerate(certificate.proofs):
         if isinstance(proof.evidence, Counterexample):
             continue  # see _wrong_counterexamples
         task = _task(proof.statement, certificate.query, network, schema)
-        leaves: tuple[Array, Array, Array] | str
         if isinstance(task, str):
-            leaves = task
-        elif isinstance(proof.evidence, PhaseTree):
-            flaw = phase_flaw(proof.evidence, task, network, schema.domain, float32=proof.float32)
-            if flaw is None:
-                continue
-            leaves = flaw
+            flaw: str | None = task
         elif isinstance(proof.evidence, Claim):
-            leaves = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
+            flaw = f"claimed by {proof.evidence.backend} {proof.evidence.version}, not re-provable"
         else:
-            leaves = leaves_of(proof.evidence, task, schema.domain)
-        if isinstance(leaves, str) or isinstance(task, str):
-            found.append(Rejection(proof=number, reason=str(leaves)))
-        else:
-            held.append((number, proof.float32, task, leaves))
-            count += len(leaves[2])
-        if count >= LEAVES_HELD:
-            yield number + 1, _gathered(held)
-            held, count = [], 0
+            flaw = proof.evidence.misfit
+        if flaw is not None:
+            found.append(Rejection(proof=number, reason=flaw))
+        elif isinstance(task, Task) and isinstance(proof.evidence, Tree):
+            held.append((number, task, proof.evidence, proof.float32, proof.margin))
+            nodes += len(proof.evidence.feature)
+        if nodes >= NODES_HELD:
+            yield number + 1, *_joined(held)
+            held, nodes = [], 0
     if held:
-        yield len(certificate.proofs), _gathered(held)
+        yield len(certificate.proofs), *_joined(held)
+
+
+def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, Forest]:
+    numbers, tasks, trees, float32, margin = zip(*held, strict=True)
+    return list(numbers), Tasks.of(tasks), Forest.of(trees, float32, margin)
 
 
 def _repeated(certificate: Certificate) -> Iterator[Rejection]:
@@ -135,13 +138,12 @@ def _wrong_counterexamples(certificate: Certificate, network: Network, schema: I
             yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} lies outside the statement's box")
         else:
             asked.append((number, task, x))
-    for start in range(0, len(asked), LEAVES_HELD):
-        part = asked[start : start + LEAVES_HELD]
-        points = _gathered([(number, False, task, (x[None], x[None], np.zeros(1))) for number, task, x in part])
-        second = points.tasks.second(points.task, points.lower)
-        good = schema.domain.legal(points.lower) & schema.domain.legal(second)
-        good &= LeafChecker(network, schema.domain, points).failing(good)
-        for (number, _, x), is_good in zip(part, good, strict=True):
+    for start in range(0, len(asked), NODES_HELD):
+        numbers, claims, points = zip(*asked[start : start + NODES_HELD], strict=True)
+        tasks, raw, which = Tasks.of(claims), np.array(points), np.arange(len(claims))
+        good = schema.domain.legal(raw) & schema.domain.legal(tasks.second(which, raw))
+        good[good] = Points(network, schema.domain, tasks).failing(which[good], raw[good])
+        for number, x, is_good in zip(numbers, points, good, strict=True):
             if not is_good:
                 yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
 
@@ -153,14 +155,6 @@ def _task(statement: Statement, query: Query, network: Network, schema: InputSpa
     if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):
         return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
     return task_of(statement, query, network, schema)
-
-
-def _gathered(held: Sequence[tuple[int, bool, Task, tuple[Array, Array, Array]]]) -> Leaves:
-    lower, upper, bound = (np.concatenate(part) for part in zip(*(leaves for *_, leaves in held), strict=True))
-    task = np.repeat(np.arange(len(held)), [len(leaves[2]) for *_, leaves in held])
-    proof, tasks = np.array([number for number, *_ in held], dtype=np.int64), Tasks.of([one for _, _, one, _ in held])
-    float32 = np.array([claimed for _, claimed, _, _ in held], dtype=bool)[task]
-    return Leaves(tasks=tasks, task=task, proof=proof[task], lower=lower, upper=upper, bound=bound, float32=float32)
 
 
 def _statement(given: Certificate, schema: InputSpace, outputs: int) -> str:

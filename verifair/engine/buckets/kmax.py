@@ -332,4 +332,4 @@ class KmaxTree(Trees):
         """Preorder arrays, cut off wherever a node's own bound is at most `upper`."""
         leaf = (self.feature[: self.size] == -1) | (self.known["bound"][: self.size] <= upper)
         feature, cut = self.splits(self.preorder([0], leaf), leaf)
-        return Tree(feature=feature, cut=cut, bound=np.full(len(cut), np.nan))
+        return Tree.plain(feature, cut)

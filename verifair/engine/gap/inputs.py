@@ -63,7 +63,7 @@ class InputSearch:
         self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem), logit, tolerance
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
-        self.trees = ProofTrees(len(self.start), 2)
+        self.trees = ProofTrees(len(self.start), 2, 2 * sum(problem.network.hidden))
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
         self.left: list[LeftBoxes] = []
@@ -202,7 +202,7 @@ class InputSearch:
     def _close(self, ids: Integers, directions: Booleans) -> None:
         """Leaves of the proof: boxes (N,) in some directions (N, 2)."""
         box, direction = np.nonzero(directions)
-        self.trees.close(ids[box], direction, np.zeros(len(box)))
+        self.trees.close(ids[box], direction)
 
     def bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
         """Bound boxes in their open directions, look for better points in them, and keep those that may hold one.

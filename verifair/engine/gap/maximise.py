@@ -19,7 +19,6 @@ from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
 from verifair.checker.envelope import semantics
-from verifair.checker.tree import PhaseTree
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
@@ -81,12 +80,11 @@ def maximise(
     if found.evidence:
         evidence = [[(one, False) for one in row] for row in found.evidence]  # about the real-valued function only
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.claim, scale=query.scale)
-    neurons = any(isinstance(one, PhaseTree) for row in found.evidence for one in row)
     upper = found.claim if found.evidence or logit else 1.0
     return MaximumGap(
         lower=lower, upper=upper, witness=witness, certificate=certificate,
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
-        engine="branch-and-bound" + ", neuron-branching" * neurons,
+        engine="branch-and-bound" + ", neuron-branching" * found.by_neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
     )
 

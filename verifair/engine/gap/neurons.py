@@ -19,7 +19,7 @@ from scipy.special import expit
 from encoders.domain import Regions
 from encoders.network import Array, Booleans
 from encoders.problem import Goal, TwinProblem
-from verifair.checker.tree import MAX_ROWS, PhaseTree
+from verifair.checker.tree import MAX_ROWS, Tree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
@@ -196,7 +196,7 @@ class PhaseSearch:
             low, high = (low, middle) if proved(middle) else (middle, high)
         return high
 
-    def proof(self, epsilon: float) -> PhaseTree | None:
+    def proof(self, epsilon: float) -> Tree | None:
         """Return a tree that proves "at most epsilon" (see `least_claim`), or None."""
         claim = self._claim(epsilon)
         if claim is None or not self.nodes:

@@ -24,7 +24,7 @@ import numpy as np
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.search.neuron_lp import seconds_a_region
@@ -49,6 +49,7 @@ class Extreme:
     """What was found of the largest gap: a bound on it, and the best point met (raw x (V,), its question and direction).
 
     evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
+    by_neurons: some of them are of neuron branching.
     out_of: what the search ran out of, if the bound is not within the tolerance.
     """
 
@@ -58,7 +59,8 @@ class Extreme:
     question: int
     direction: int
     point: Array
-    evidence: list[list[Tree | PhaseTree]]
+    evidence: list[list[Tree]]
+    by_neurons: bool
     nodes: int
     out_of: OutOf
 
@@ -86,10 +88,10 @@ def largest_gap(
             if not search.closed:
                 inputs.attack(ANEW * turn)
         out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
-        upper, evidence = search.proofs()
+        upper, evidence, by_neurons = search.proofs()
     return Extreme(
         upper=upper, claim=upper + spare, value=inputs.value, question=inputs.where[0], direction=inputs.where[1],
-        point=inputs.point, evidence=evidence, nodes=search.nodes, out_of=out_of,
+        point=inputs.point, evidence=evidence, by_neurons=by_neurons, nodes=search.nodes, out_of=out_of,
     )
 
 
@@ -201,15 +203,16 @@ class _GapSearch:
         q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
-    def proofs(self) -> tuple[float, list[list[Tree | PhaseTree]]]:
-        """Return the least common bound, and proofs of it with something to spare; none where there is nothing to prove."""
+    def proofs(self) -> tuple[float, list[list[Tree]], bool]:
+        """Return the least common bound, and proofs of it with something to spare, none where there is nothing to prove; and
+        whether some are of neuron branching."""
         of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
         self.inputs.close_all()
-        trees: dict[tuple[int, int], PhaseTree | None] = {}
+        trees: dict[tuple[int, int], Tree | None] = {}
         while True:
             claim = upper + self.spare
             if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
-                return float(upper), []
+                return float(upper), [], False
             needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
             least = {at: self.phases[at].least_claim(claim) for at in needed}
             larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
@@ -220,7 +223,8 @@ class _GapSearch:
                 break
             upper = max(float(np.nextafter(upper, np.inf)), *larger)
         of_boxes = self.inputs.trees.tree
-        return float(upper), [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
+        evidence = [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
+        return float(upper), evidence, bool(trees)
 
 
 @contextmanager

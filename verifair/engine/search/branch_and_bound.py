@@ -322,9 +322,7 @@ class _BranchAndBound:
         closed &= ~short
         index, goal = np.nonzero(closed)
         lower, ids = best.lower[index, goal], nodes.ids[index]
-        # Only a goal of one row has a bound worth recording: of several it says no more than "some row holds".
-        bound = np.where(self.goal_rows.single[goal], lower, 0.0)
-        self.goals.close(ids, nodes.question[index], goal, bound, lower, float32[index, goal])
+        self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
         named, rows, weights = self.goal_rows.named(best, index, goal)
         self.trees.name(ids[named], goal[named], rows, weights)
         left = nodes.open & ~closed

@@ -49,7 +49,7 @@ class RelaxedRegion:
     nobody: no legal row in it, or no point.
     value: the LP's minimum, -inf where it has none; raw: (V,) its point, not rounded, or None.
     weights (R,), slopes (2 H,): the multipliers;  bound: what they prove of the rows' combination, error: the rounding in it.
-    feature, cut: where to split next, as in `PhaseTree`; -1: nowhere.   basis: to start the halves' LPs from.
+    feature, cut: where to split next, as in `Tree`; -1: nowhere.   basis: to start the halves' LPs from.
     """
 
     proved: bool
@@ -189,7 +189,7 @@ class RegionRelaxation:
         return np.asarray(np.clip(raw, lower, upper))
 
     def _split(self, region: Regions, leaf: RegionBound, b: int, values: Array | None, raw: Array | None) -> tuple[int, float]:
-        """Return where to split: (feature, cut) as in `PhaseTree`, (-1, 0) where nothing can be."""
+        """Return where to split: (feature, cut) as in `Tree`, (-1, 0) where nothing can be."""
         if values is None:  # no point and no proof: numerical trouble, so halve the box and see
             return self._input(region, None, np.zeros(self.domain.columns))
         neuron = None if self._few(region) else self._neuron(leaf, b, region, values)

@@ -22,7 +22,7 @@ from encoders.domain import Regions
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array
 from encoders.problem import TwinProblem
-from verifair.checker.tree import MAX_ROWS, PhaseTree
+from verifair.checker.tree import MAX_ROWS, Tree
 from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.subdivision import Objects, Open, subdivide
@@ -37,7 +37,7 @@ class PhaseAnswer:
 
     status: Status
     reason: Reason | None
-    tree: PhaseTree | None
+    tree: Tree | None
     witness: Array | None
     margins: Array | None
     nodes: int

@@ -50,7 +50,7 @@ class BatchDecision:
         self.margins = np.full((count, goals, 2), np.nan)
         self.nodes = np.zeros(count, dtype=np.int64)
         self.out_of = np.full(count, "", dtype="<U5")
-        self.trees = ProofTrees(count, goals)
+        self.trees = ProofTrees(count, goals, 2 * sum(self.problem.network.hidden))
         self.rule = Float32Rule.of(twin)
         self.float32 = np.full((count, goals), self.rule.error is not None)
         self.extra_cuts = np.zeros((count, goals), dtype=np.int64)
@@ -135,11 +135,10 @@ class BatchDecision:
         return met, values - self.noise[question, None], margins
 
     def close(
-        self, ids: Integers, question: Integers, goal: Integers, bound: Array, lower: Array, float32: Booleans | bool
+        self, ids: Integers, question: Integers, goal: Integers, lower: Array, float32: Booleans | bool
     ) -> None:
-        """Record a proof: the bound for the certificate (NaN: none is needed), the best lower bound (inf: no row is legal), and
-        whether the goal holds in float32."""
-        self.trees.close(ids, goal, bound)
+        """Record a proof: the best lower bound (inf: no row is legal), and whether the goal holds in float32."""
+        self.trees.close(ids, goal)
         np.minimum.at(self.leaf_lower, (question, goal), lower)
         np.logical_and.at(self.float32, (question, goal), float32)
         np.subtract.at(self.pending, (question, goal), 1)
@@ -149,14 +148,14 @@ class BatchDecision:
 
     def close_impossible(self, ids: Integers, question: Integers, goal: Integers) -> None:
         """Record that boxes hold no legal row: nothing is claimed there, and nothing bounded."""
-        self.close(ids, question, goal, np.full(len(ids), np.nan), np.full(len(ids), np.inf), self.rule.error is not None)
+        self.close(ids, question, goal, np.full(len(ids), np.inf), self.rule.error is not None)
 
     def close_one(self, one: Nodes, met: Booleans, lower: Array, float32: Booleans) -> None:
         """Record the goals (G,) that exact evaluation has shown to be met throughout a single box, with their least rows (G,), and
         whether they hold in float32."""
         goals = np.flatnonzero(met & one.open[0] & (self.status[one.question[0]] == OPEN))
         ids, question = np.repeat(one.ids, len(goals)), np.repeat(one.question, len(goals))
-        self.close(ids, question, goals, np.full(len(goals), np.nan), lower[goals], float32[goals])
+        self.close(ids, question, goals, lower[goals], float32[goals])
 
     def decide_corners(self, nodes: Nodes) -> None:
         """Boxes whose real features hold two neighbouring float64 each: their corners are all their points."""
@@ -176,6 +175,12 @@ class BatchDecision:
                     met, lower = met & here[0], np.minimum(lower, value[0])
                     float32 = float32 & self.surely_at(one.question, point, margins)[0]
             self.close_one(one, met, lower, float32)
+
+    def margin(self, question: int, goal: int) -> float | None:
+        """Return by how much the row of a proved goal exceeds 0 at least, None of a goal of several rows: of those a bound says no
+        more than that one of them does."""
+        least = float(self.leaf_lower[question, goal])
+        return (max(least, 0.0) if np.isfinite(least) else 0.0) if self.goal_rows.single[goal] else None
 
     @cached_property
     def lower(self) -> Array:

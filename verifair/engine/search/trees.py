@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Booleans, Integers
-from verifair.checker.tree import PhaseTree, Tree
+from verifair.checker.tree import Tree
 
 
 class Trees:
@@ -58,47 +59,51 @@ class Trees:
         ends = leaf[order]
         return np.where(ends, -1, self.feature[order]), np.where(ends, 0.0, self.cut[order])
 
-
-def _longer(one: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
-    return np.concatenate([one, np.zeros((more, *one.shape[1:]), dtype=one.dtype)])
+    def written(self, roots: Integers, leaf: Booleans, multipliers: Mapping[int, tuple[Integers, Array]]) -> list[Tree]:
+        """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have."""
+        order = self.preorder(roots.tolist(), leaf)
+        ends, (feature, cut) = leaf[order].tolist(), self.splits(order, leaf)
+        nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        parts = [multipliers.get(node, nothing) if end else nothing for node, end in zip(order.tolist(), ends, strict=True)]
+        start = np.cumsum([0, *(len(index) for index, _ in parts)])
+        index, value = (np.concatenate([nothing[k], *(part[k] for part in parts if len(part[k]))]) for k in (0, 1))
+        first = np.flatnonzero(order < self.roots).tolist()
+        return [
+            Tree(
+                feature=feature[a:b], cut=cut[a:b], start=start[a : b + 1] - start[a], index=index[start[a] : start[b]],
+                value=value[start[a] : start[b]],
+            )
+            for a, b in pairwise([*first, len(order)])
+        ]
 
 
 class ProofTrees(Trees):
-    """The proof trees of Q questions with G goals each: which nodes close which goals, by which bounds and which rows.
+    """The proof trees of Q questions with G goals each: which nodes close which goals, and what they name for that.
 
-    weights: by (node, goal) the rows of the goal that close it and their weights, where a proof names them.
+    multipliers: by goal, of the nodes that name some: as in a `Tree`.   neurons: of both copies, 2 H, that rows are counted from.
     """
 
-    def __init__(self, roots: int, goals: int) -> None:
-        super().__init__(roots, bound=np.full((roots, goals), np.nan), closed=np.zeros((roots, goals), dtype=bool))
-        self.weights: dict[tuple[int, int], tuple[Integers, Array]] = {}
+    def __init__(self, roots: int, goals: int, neurons: int) -> None:
+        super().__init__(roots, closed=np.zeros((roots, goals), dtype=bool))
+        self.neurons = neurons
+        self.multipliers: list[dict[int, tuple[Integers, Array]]] = [{} for _ in range(goals)]
 
-    def close(self, nodes: Integers, goals: Integers, bound: Array) -> None:
-        """Record that `goals` hold throughout `nodes` by these lower bounds (NaN: exact evaluation of a single point)."""
+    def close(self, nodes: Integers, goals: Integers) -> None:
+        """Record that `goals` hold throughout `nodes`."""
         self.known["closed"][nodes, goals] = True
-        self.known["bound"][nodes, goals] = bound
 
     def name(self, nodes: Integers, goals: Integers, rows: Integers, weights: Array) -> None:
         """Record what closes goals (N,) at nodes (N,): rows (N, K) of theirs, counted within the goal, with weights (N, K)."""
-        for at, row, weight in zip(zip(nodes.tolist(), goals.tolist(), strict=True), rows, weights, strict=True):
-            self.weights[at] = row[weight > 0], weight[weight > 0]
+        for node, goal, row, weight in zip(nodes.tolist(), goals.tolist(), rows, weights, strict=True):
+            self.multipliers[goal][node] = self.neurons + row[weight > 0], weight[weight > 0]
 
     def tree(self, root: int, goal: int) -> Tree:
-        """Return the proof tree of one goal of one question: cut below the first node that closes the goal."""
-        leaf = self.known["closed"][:, goal]
-        order = self.preorder([root], leaf)
-        feature, cut = self.splits(order, leaf)
-        return Tree(feature=feature, cut=cut, bound=np.where(leaf[order], self.known["bound"][order, goal], np.nan))
+        """Return the proof tree of one goal of one question."""
+        return self.of_goal(np.array([root]), goal)[0]
 
-    def joint(self, roots: Integers) -> tuple[Integers, Integers, Array]:
-        """Proof trees of all goals at once, for many questions: a node is a leaf where every goal is closed, by it or above it.
-
-        Returns the trees' sizes (T,) and their nodes one tree after the other, in preorder: feature (-1 for leaves) and cut.
-        """
-        leaf = np.asarray(self.known["closed"].all(axis=1))
-        order = self.preorder(roots.tolist(), leaf)
-        sizes = np.diff(np.append(np.flatnonzero(order < self.roots), len(order)))
-        return sizes, *self.splits(order, leaf)
+    def of_goal(self, roots: Integers, goal: int) -> list[Tree]:
+        """Return the proof trees of one goal of many questions: each cut below the first node that closes the goal."""
+        return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal])
 
 
 class NeuronTree(Trees):
@@ -121,13 +126,9 @@ class NeuronTree(Trees):
         index = np.concatenate([given, self.neurons + used])
         self.multipliers[node] = index, np.concatenate([slopes[given], weights[used]])
 
-    def tree(self) -> PhaseTree:
-        leaf = np.asarray(self.feature == -1)
-        order = self.preorder([0], leaf)
-        feature, cut = self.splits(order, leaf)
-        nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        parts = [self.multipliers.get(node, nothing) for node in order.tolist()]
-        return PhaseTree(
-            feature=feature, cut=cut, start=np.cumsum([0, *(len(index) for index, _ in parts)]),
-            index=np.concatenate([index for index, _ in parts]), value=np.concatenate([value for _, value in parts]),
-        )
+    def tree(self) -> Tree:
+        return self.written(np.zeros(1, dtype=np.int64), np.asarray(self.feature == -1), self.multipliers)[0]
+
+
+def _longer(one: npt.NDArray[Any], more: int) -> npt.NDArray[Any]:
+    return np.concatenate([one, np.zeros((more, *one.shape[1:]), dtype=one.dtype)])

@@ -29,7 +29,7 @@ from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
 from verifair.checker.kinds.consistency import SLICES, ExplanationBounds, explanation_bounds, leaf_flaw
-from verifair.checker.tree import PhaseTree
+from verifair.checker.tree import Tree
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
@@ -152,7 +152,7 @@ def certify_consistency(
     raw, other = raw_rows(schema, people.x), raw_rows(schema, reference.people.x)
     status, reason = np.full(len(audit.score), UNKNOWN, dtype="<U15"), np.full(len(audit.score), ELSEWHERE, dtype="<U15")
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
-    trees: dict[int, PhaseTree] = {}
+    trees: dict[int, Tree] = {}
     for start in range(0, len(candidates), PAIRS):
         part = candidates[start : start + PAIRS]
         person, counterpart = audit.individual[part], audit.counterpart[part]

@@ -227,7 +227,7 @@ def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Ite
         if answer.witness is not None:
             yield Proof(statement=statement, evidence=Counterexample(x=tuple(answer.witness.tolist())))
         elif answer.status is Status.PROVED:
-            yield Proof(statement=statement, evidence=answer.evidence)
+            yield Proof(statement=statement, evidence=answer.evidence, margin=answer.margin)
         else:
             yield statement
 

@@ -48,8 +48,10 @@ def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Pro
     )
     match line.status:
         case Status.PROVED.value:
-            evidence = load_tree(line.tree) if line.trust == "checked" else Claim(**json.loads(line.claim))
-            return Proof(statement=statement, evidence=evidence, float32=bool(line.float32))
+            if line.trust != "checked":
+                return Proof(statement=statement, evidence=Claim(**json.loads(line.claim)))
+            tree, margin = load_tree(line.tree)
+            return Proof(statement=statement, evidence=tree, float32=bool(line.float32), margin=margin)
         case Status.VIOLATED.value:
             return Proof(statement=statement, evidence=Counterexample(x=tuple(json.loads(line.witness))))
     return statement

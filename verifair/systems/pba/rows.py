@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Array, Integers, Network
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree
+from verifair.checker.certificate import Certificate
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve
 from verifair.engine.parallel import Deadline, Shared, as_done
@@ -218,6 +218,7 @@ def describe(query: PersistentBias | Robustness, table: Table, method: str, solv
         "schema_sha256": query.schema.sha256,
         "data_sha256": hashlib.sha256(table.raw.tobytes() + table.labels.tobytes()).hexdigest(),
         "rows": len(table.raw),
+        "proofs": Certificate.FORMAT,  # those of another version are not continued
     }
 
 
@@ -285,7 +286,7 @@ def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) 
                 nodes=answer.nodes,
                 witness=None if answer.witness is None else json.dumps(answer.witness.tolist()),
                 margins=None if answer.margins is None else json.dumps(answer.margins),
-                tree=dump_tree(answer.tree if isinstance(answer.tree, Tree) else None),  # strict goals: no other trees
+                tree=dump_tree(answer.tree, answer.margin),
                 claim=json.dumps(asdict(answer.claim)) if proved and answer.tree is None else None,
                 float32=answer.float32 if proved else None,
             )

@@ -102,8 +102,8 @@ def test_no_bound_of_the_checker_lies_above_a_point(style: str, seed: int) -> No
     exactly = [exact_rows(problem, k, lower[k], upper[k], rng) for k in range(len(batch))]
     for close in (False, True):
         bounds = TwinBounds(problem.network, *ends, close=close)
-        linear = bounds.lower(p, q, box, layer=last, constant=problem.constants[row])[0].reshape(-1, ROWS)
-        outputs = bounds.least(p, q, box).reshape(-1, ROWS)
+        linear = bounds.by_substitution(p, q, box, layer=last, constant=problem.constants[row]).reshape(-1, ROWS)
+        outputs = bounds.by_intervals(p, q, box).reshape(-1, ROWS)
         for k, values in enumerate(exactly):
             assert_below(linear[k], values, "lines")
             assert_below(outputs[k], values - fractions(problem.constants), "outputs alone")

@@ -132,7 +132,7 @@ def test_another_network_of_the_same_name_is_refuted() -> None:
 
 
 def test_a_leaf_that_is_not_shown_at_once_is_rejected() -> None:
-    assert "cannot be ruled out" in report(replace(CERTIFICATE, tree=Tree.leaf(None)))
+    assert "cannot be ruled out" in report(replace(CERTIFICATE, tree=Tree.leaf()))
 
 
 @pytest.mark.parametrize(("change", "reason"), [

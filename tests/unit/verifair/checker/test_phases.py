@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Layer, Link, Network
-from encoders.probability import exceeds
+from encoders.probability import exceeds, line_of
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
-from tests.builders import claim_of
-from verifair.checker.kernel.phases import PhaseBounds, PhaseClaim, check_phases
-from verifair.checker.tree import PhaseTree
+from tests.builders import by_multipliers, claim_of, tree_flaw
+from verifair.checker.kernel.tasks import Task
+from verifair.checker.tree import Tree
 from verifair.engine.questions import no_gap
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.verdict import Status
@@ -47,15 +47,19 @@ def problem_of(seed: int, hidden: tuple[int, ...] = (5, 4), slope: float = 0.0) 
     return TwinProblem(network=network, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
 
 
-def points(claim: PhaseClaim) -> Array:
+def points(claim: Task) -> Array:
     axes = [np.arange(a, b + 1) for a, b in zip(claim.lower, claim.upper, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def second(claim: Task, raw: Array) -> Array:
+    return np.where(claim.differs, claim.prime, raw + claim.offset)
 
 
 def exact_copies(problem: TwinProblem, raw: Array) -> tuple[list[np.ndarray], np.ndarray]:
     """Pre-activations (P, 2 H) of the hidden neurons in the tree's numbering, and g, g' (P, 2): fractions."""
     hidden, margins = [], []
-    for copy in (raw, claim_of(problem).second(raw)):
+    for copy in (raw, second(claim_of(problem), raw)):
         x = fractions(problem.domain.encode(copy))
         for layer in problem.network.layers:
             a = x @ fractions(layer.weight).T + fractions(layer.bias)
@@ -72,15 +76,15 @@ def shifted(problem: TwinProblem, by: float) -> TwinProblem:
     return replace(problem, goals=(Goal(rows=ROWS, strict=False, constant=np.full(3, by - least)),))
 
 
-def proof_of(problem: TwinProblem) -> PhaseTree:
+def proof_of(problem: TwinProblem) -> Tree:
     answer = decide_by_phases(problem, 0, 0, seconds=60, max_nodes=20_000)
     assert answer.status is Status.PROVED
     assert answer.tree is not None
     return answer.tree
 
 
-def verdict(problem: TwinProblem, tree: PhaseTree) -> str | None:
-    return check_phases(problem.network, problem.domain, claim_of(problem), tree)
+def verdict(problem: TwinProblem, tree: Tree) -> str | None:
+    return tree_flaw(problem.network, problem.domain, claim_of(problem), tree)
 
 
 @settings(max_examples=60)
@@ -99,17 +103,16 @@ def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tupl
     regions = Regions(
         lower=np.tile(claim.lower, (count, 1)), upper=np.tile(claim.upper, (count, 1)), active=signs > 0, inactive=signs < 0
     )
-    bounds = PhaseBounds(problem.network, problem.domain, claim, regions)
     slopes = np.where(rng.random((count, neurons)) < 0.3, np.nan, size * rng.standard_normal((count, neurons)))
     weights = rng.random((count, 3)) * (rng.random((count, 1)) < 0.8)
-    found = bounds.lagrange(weights, slopes)
+    bound, nowhere, proved = by_multipliers(problem.network, problem.domain, claim, regions, weights, slopes)
     for k in range(count):
         inside = ((a >= 0) | (signs[k] <= 0)).all(axis=1) & ((a <= 0) | (signs[k] >= 0)).all(axis=1)
-        assert not (bounds.empty[k] and inside.any())
+        assert not (nowhere[k] and inside.any())
         values = margins[inside] @ fractions(ROWS).T
-        if not np.isinf(found.bound[k]) and len(values):
-            assert Fraction(float(found.bound[k])) <= (values @ fractions(weights[k])).min()
-        if found.proved[k] and len(values):
+        if not np.isinf(bound[k]) and len(values):
+            assert Fraction(float(bound[k])) <= (values @ fractions(weights[k])).min()
+        if proved[k] and len(values):
             assert (values.max(axis=1) >= 0).all()
 
 
@@ -121,23 +124,32 @@ def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise
     claim = claim_of(problem)
     (_,), margins = exact_copies(problem, points(claim))
     slope, rng = 2.0**m, np.random.default_rng(seed)
-    bounds = PhaseBounds(problem.network, problem.domain, claim, claim.whole(problem.network))
+    whole = Regions.whole(claim.lower, claim.upper, 18)
     slopes = np.where(rng.random((1, 18)) < 0.5, np.nan, rng.standard_normal((1, 18)))
-    found = bounds.lagrange(np.zeros((1, len(claim.rows))), slopes, np.array([slope]))
-    (p, q), constant = claim.own_row(slope)
+    slopes[0, 0] = 0.5
+    rows = np.zeros((1, len(claim.asked.rows)))
+
+    def bounded(m: float) -> tuple[Array, Array, Array]:
+        return by_multipliers(problem.network, problem.domain, claim, whole, rows, slopes, np.array([m]))
+
+    bound, _, proved = bounded(slope)
+    (p, q), constant = ((slope, -1.0) if rise else (-1.0, slope)), line_of(epsilon, slope)
     values = [Fraction(p) * a + Fraction(q) * b + Fraction(constant) for a, b in margins.tolist()]
-    assert Fraction(float(found.bound[0])) <= min(values)
-    if found.proved[0]:
+    assert Fraction(float(bound[0])) <= min(values)
+    if proved[0]:
         assert not any(exceeds(*((b, a) if rise else (a, b)), epsilon) for a, b in margins.tolist())
     for none in (0.0, -1.0, np.inf, 2.0**31):
-        assert not bounds.lagrange(np.zeros((1, len(claim.rows))), slopes, np.array([none])).proved[0] or bounds.empty[0]
+        _, nowhere, proved = bounded(none)
+        assert not proved[0] or nowhere[0]
 
 
 def test_no_other_goal_has_lines_of_its_own() -> None:
     problem = problem_of(0, (5, 4), 0.0)
     claim = claim_of(problem)
-    bounds = PhaseBounds(problem.network, problem.domain, claim, claim.whole(problem.network))
-    assert bounds.lagrange(np.zeros((1, 3)), np.full((1, 18), np.nan), np.array([1.0])).bound[0] == -np.inf
+    whole = Regions.whole(claim.lower, claim.upper, 18)
+    slopes = np.where(np.arange(18) == 0, 0.5, np.nan)[None]
+    bound, *_ = by_multipliers(problem.network, problem.domain, claim, whole, np.zeros((1, 3)), slopes, np.array([1.0]))
+    assert not bound[0] > -np.inf
 
 
 @settings(max_examples=15)
@@ -169,7 +181,7 @@ def test_what_is_wrong_with_a_tree_is_said() -> None:
     assert len(tree.feature) > 2
     first = int(tree.start[-2])
     cases = {
-        "leaves are missing": PhaseTree(
+        "leaves are missing": Tree(
             feature=tree.feature[:-1], cut=tree.cut[:-1], start=tree.start[:-1], index=tree.index[:first], value=tree.value[:first]
         ),
         "left over": replace(
@@ -180,7 +192,7 @@ def test_what_is_wrong_with_a_tree_is_said() -> None:
         "not in order": replace(tree, start=np.append(1, tree.start[1:])),
         "belongs to none": replace(tree, index=np.append(22, tree.index[1:])),
         "not a finite number": replace(tree, value=np.append(np.nan, tree.value[1:])),
-        "prove nothing": replace(tree, value=np.where(tree.index < 18, 1e40, tree.value)),
+        "proves its goal": replace(tree, value=np.where(tree.index < 18, 1e40, tree.value)),
         "negative weight": replace(tree, value=np.where(tree.index >= 18, -1.0, tree.value)),
     }
     for text, broken in cases.items():
@@ -194,7 +206,7 @@ def test_a_cut_outside_the_box_is_rejected() -> None:
     leaf = proof_of(problem)
     for feature, cut in ((1, 3.0), (1, 0.5), (1, -4.0), (2, np.nan), (9, 0.0)):
         start = np.array([0, 0, 0, 0])
-        tree = PhaseTree(
+        tree = Tree(
             feature=np.array([feature, -1, -1]), cut=np.array([cut, 0, 0]), start=start, index=leaf.index[:0], value=leaf.value[:0]
         )
         reason = verdict(problem, tree)
@@ -203,19 +215,33 @@ def test_a_cut_outside_the_box_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"prime": np.zeros(3)}, "features"),
-    ({"constants": np.array([np.nan, 0, 0])}, "not finite"),
-    ({"rows": np.zeros((400, 2)), "constants": np.zeros(400), "strict": np.zeros(400, dtype=bool)}, "at most"),
-    ({"strict": np.zeros(2, dtype=bool)}, "do not fit together"),
+    ({"lower": np.array([0.0, -np.inf, -3, 0])}, "not finite"),
+    ({"upper": np.array([0.0, -4, 3, 2])}, "empty"),
+    ({"margin": np.array([np.nan])}, "not finite"),
     ({"upper": np.array([1.0, 3, 3, 2])}, "protected feature is not fixed"),
-    ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifted"),
-    ({"offset": np.array([0.0, 0, 0, 1])}, "shifted"),
+    ({"offset": np.array([0.0, 0.5, 0, 0])}, "shifts"),
+    ({"offset": np.array([0.0, 0, 0, 1])}, "shifts"),
+    ({"offset": np.array([0.0, 2.0**24, 0, 0])}, "shifts"),
 ])
 def test_claims_that_are_not_covered_are_refused(change: dict[str, Array], text: str) -> None:
     problem = shifted(problem_of(1), 1.0)
-    reason = check_phases(problem.network, problem.domain, replace(claim_of(problem), **change), proof_of(problem))
+    reason = tree_flaw(problem.network, problem.domain, replace(claim_of(problem), **change), proof_of(problem))
     assert reason is not None
     assert text in reason
+
+
+def test_more_rows_than_the_rounding_allows_for_prove_nothing() -> None:
+    problem = shifted(problem_of(5), 1.0)
+    task, tree = claim_of(problem), proof_of(problem)
+    many = replace(task, asked=replace(task.asked, rows=task.asked.rows * 200, strict=task.asked.strict * 200))
+    for count, accepted in ((300, True), (301, False)):
+        weights = Tree(
+            feature=np.array([-1]), cut=np.zeros(1), start=np.array([0, count]), index=18 + np.arange(count),
+            value=np.full(count, 1.0),
+        )
+        flaw = tree_flaw(problem.network, problem.domain, many, weights)
+        assert not (flaw is None and not accepted)
+    assert verdict(problem, tree) is None
 
 
 def test_numbers_out_of_range_prove_nothing() -> None:

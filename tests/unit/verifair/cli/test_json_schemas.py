@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
@@ -116,7 +117,10 @@ def test_an_unknown_name_is_told_what_there_is() -> None:
 
 def test_a_saved_certificate_is_as_its_schema_says(tmp_path: Path) -> None:
     statement = BoxStatement(goal="no-flip", lower=(0.0,), upper=(1.0,), prime={"sex": 1.0}, classes=(0, 1))
-    proofs = [Proof(statement=statement, evidence=Tree.leaf(bound)) for bound in (0.5, None)]
+    tree = Tree(
+        feature=np.array([-2, -1, -1]), cut=np.zeros(3), start=np.array([0, 0, 1, 1]), index=np.array([7]), value=np.array([0.5])
+    )
+    proofs = [Proof(statement=statement, evidence=one, margin=margin) for one, margin in ((Tree.leaf(), 0.5), (tree, None))]
     claim = Proof(statement=statement, evidence=Claim(backend="highs", version="1.13.1", tolerance=1e-7))
     saved = Certificate(
         network_sha256="0" * 64, schema_sha256="1" * 64, semantics="real-valued", features=("sex",), proofs=(*proofs, claim),

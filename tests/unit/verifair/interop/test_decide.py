@@ -137,11 +137,18 @@ def test_between_two_neighbouring_float32_there_are_real_numbers(tmp_path: Path)
 def test_a_proof_by_float32_points_does_not_count(tmp_path: Path) -> None:
     (case,) = cases(query(tmp_path, old(1, 1, "(<= Y_0 -2.0)")))
     (part,) = case_problems(query(tmp_path, old(1, 1, "(<= Y_0 -2.0)")), case, [IDENTITY])
-    assert covers_reals(Tree.leaf(0.5), part.problem)
-    assert not covers_reals(Tree.leaf(None), part.problem)
-    split = Tree(feature=np.array([0, -1, -1]), cut=np.array([-1.0, 0.0, 0.0]), bound=np.array([np.nan, np.nan, 0.1]))
+    assert covers_reals(Tree.leaf(), part.problem)
+    split = Tree.plain(np.array([0, -1, -1]), np.array([-1.0, 0.0, 0.0]))
     assert covers_reals(split, part.problem)  # [-1, -1] is a point
-    assert not covers_reals(replace(split, bound=np.array([np.nan, 0.1, np.nan])), part.problem)
+    ends = np.array([0, 0, -1, -1, -1]), np.array([0.5, np.nextafter(0.5, 0), 0.0, 0.0, 0.0])
+    assert covers_reals(Tree.plain(*ends), part.problem)  # two float64, one float32
+    ends[1][:2] = np.nextafter(0.5, 1) + 2.0**-25, np.nextafter(0.5, 1) + 2.0**-25 - 2.0**-53
+    box = part.problem.domain.box(ends[1][1:2, None], ends[1][:1, None])
+    assert (box[0] != box[1]).any(), "two float64 with a rounding of float32 between them"
+    small = Tree.plain(*ends)
+    assert not covers_reals(small, part.problem)
+    named = replace(small, start=np.array([0, 0, 0, 0, 1, 1]), index=np.array([0]), value=np.ones(1))
+    assert covers_reals(named, part.problem)  # its bound says something of all of it
 
 
 @pytest.mark.parametrize("seed", range(12))

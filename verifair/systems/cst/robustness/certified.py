@@ -35,6 +35,7 @@ from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import CounterfactualStatement
 from verifair.checker.tree import Tree
+from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
 from verifair.engine.search.subdivision import Objects, Open, subdivide
@@ -179,7 +180,7 @@ class _Search:
         self.deadline = started + budget.seconds
         self.cells = Cells(people, most=cells)
         self.query = people.query(low, high, "")
-        self.proved: dict[int, list[tuple[Part, Tree]]] = {}
+        self.proved: dict[int, list[tuple[Part, GoalAnswer]]] = {}
         self.dependences: dict[int, Dependence] = {}
         self.reason: dict[int, str] = {}
         self.estimated = np.zeros(len(people), dtype=np.int64)
@@ -268,8 +269,7 @@ class _Search:
         left = []
         for part, (answer,) in zip(parts, solve(problem, method="bnb", budget=limit), strict=True):
             if answer.status is Status.PROVED:
-                assert isinstance(answer.tree, Tree)
-                self.proved.setdefault(part.row, []).append((part, answer.tree))
+                self.proved.setdefault(part.row, []).append((part, answer))
             else:
                 part.flaw = WEAK if answer.status is Status.VIOLATED or answer.reason is None else answer.reason.value
                 left.append(part)
@@ -288,13 +288,13 @@ def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, 
             continue
         (row, also), own, other = key, int(people.factual[k]), int(search.estimated[k])
         statement = CounterfactualStatement(goal="factual", row=row, also=also, classes=(own, 1 - own))
-        proofs.append(Proof(statement=statement, evidence=Tree.leaf(None)))
-        for part, tree in search.proved[k]:
+        proofs.append(Proof(statement=statement, evidence=Tree.leaf()))
+        for part, answer in search.proved[k]:
             statement = CounterfactualStatement(
                 goal="counterfactual", row=row, also=also, classes=(other, 1 - other), cell=part.cell,
                 lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
             )
-            proofs.append(Proof(statement=statement, evidence=tree))
+            proofs.append(Proof(statement=statement, evidence=answer.evidence, margin=answer.margin))
     if not proofs:
         return None
     count = Counter(found.values())

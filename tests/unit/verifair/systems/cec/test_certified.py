@@ -18,7 +18,7 @@ from tests.builders import categorical, integer, one_hot, random_network, real, 
 from verifair.checker.check import check
 from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kinds.consistency import _leaves, _near, explanation_bounds, leaf_flaw
-from verifair.checker.tree import PhaseTree
+from verifair.checker.tree import Tree
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
@@ -265,7 +265,7 @@ CUT = int(np.argmax([len(tree.feature) for tree in CERTIFICATE.trees]))
 """The pair that took the most cuts."""
 
 
-def only(pair: int, tree: PhaseTree, given: ConsistencyCertificate = CERTIFICATE) -> ConsistencyCertificate:
+def only(pair: int, tree: Tree, given: ConsistencyCertificate = CERTIFICATE) -> ConsistencyCertificate:
     """One pair of the certificate, with another tree."""
     one = slice(pair, pair + 1)
     return replace(
@@ -273,10 +273,10 @@ def only(pair: int, tree: PhaseTree, given: ConsistencyCertificate = CERTIFICATE
     )
 
 
-def tree_of(splits: list[tuple[int, float] | None], slices: tuple[float, ...] = ()) -> PhaseTree:
+def tree_of(splits: list[tuple[int, float] | None], slices: tuple[float, ...] = ()) -> Tree:
     """A tree from its nodes in preorder, None for a leaf; all leaves have the same slices."""
     counts = np.array([0 if split else len(slices) for split in splits])
-    return PhaseTree(
+    return Tree(
         feature=np.array([split[0] if split else -1 for split in splits]),
         cut=np.array([split[1] if split else 0.0 for split in splits]),
         start=np.cumsum([0, *counts]), index=np.tile(np.arange(len(slices)), int((counts > 0).sum())),
@@ -284,27 +284,27 @@ def tree_of(splits: list[tuple[int, float] | None], slices: tuple[float, ...] = 
     )
 
 
-def without_last(tree: PhaseTree) -> PhaseTree:
+def without_last(tree: Tree) -> Tree:
     end = int(tree.start[-2])
     return replace(
         tree, feature=tree.feature[:-1], cut=tree.cut[:-1], start=tree.start[:-1], index=tree.index[:end], value=tree.value[:end]
     )
 
 
-def doubled(tree: PhaseTree) -> PhaseTree:
+def doubled(tree: Tree) -> Tree:
     return replace(
         tree, feature=np.append(tree.feature, -1), cut=np.append(tree.cut, 0.0), start=np.append(tree.start, tree.start[-1])
     )
 
 
-def recut(tree: PhaseTree, feature: int, cut: float) -> PhaseTree:
+def recut(tree: Tree, feature: int, cut: float) -> Tree:
     """The same with another split at its root."""
     splits = tree.feature.copy(), tree.cut.copy()
     splits[0][0], splits[1][0] = feature, cut
     return replace(tree, feature=splits[0], cut=splits[1])
 
 
-FORGED: dict[str, tuple[str, Callable[[PhaseTree], PhaseTree]]] = {
+FORGED: dict[str, tuple[str, Callable[[Tree], Tree]]] = {
     "a leaf is missing": ("missing", without_last),
     "all leaves are missing": ("missing", lambda tree: tree_of([(0, 1.0)])),
     "a leaf stands in it twice": ("left over", doubled),

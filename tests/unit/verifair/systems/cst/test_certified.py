@@ -263,7 +263,7 @@ def test_statements_of_other_certificates_do_not_belong() -> None:
     alone = replace(CERTIFICATE, proofs=CERTIFICATE.proofs[1:2])
     assert "needs one decision on itself" in str(vf.check(alone, network=NETWORK, schema=SCHEMA).rejections[0])
     robust = RowStatement(goal="robust", row=(2.0, 1.0, 0.0), delta=0.0, classes=(0, 1))
-    mixed = replace(CERTIFICATE, proofs=(*CERTIFICATE.proofs, Proof(statement=robust, evidence=Tree.leaf(None))))
+    mixed = replace(CERTIFICATE, proofs=(*CERTIFICATE.proofs, Proof(statement=robust, evidence=Tree.leaf())))
     assert "does not belong" in str(vf.check(mixed, network=NETWORK, schema=SCHEMA).rejections[0])
     query = RowsQuery(kind="robustness", protected=(), delta=(0.0,))
     assert "does not belong" in str(vf.check(replace(CERTIFICATE, query=query), network=NETWORK, schema=SCHEMA).rejections[0])

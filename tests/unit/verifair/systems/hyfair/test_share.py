@@ -52,8 +52,8 @@ def chunk(
     return Chunk(
         first=first, status=np.array(status, dtype=np.int8),
         reason=np.where(np.array(status) == UNKNOWN, REASONS.index(reason), -1).astype(np.int8),
-        size=nothing, feature=nothing, cut=np.empty(0), phase_size=nothing, phase_feature=nothing, phase_cut=np.empty(0),
-        phase_start=nothing, phase_index=nothing, phase_value=np.empty(0), pair=np.zeros(len(found), dtype=np.int64),
+        size=nothing, feature=nothing, cut=np.empty(0), count=nothing, index=nothing, value=np.empty(0),
+        pair=np.zeros(len(found), dtype=np.int64),
         goal=np.zeros(len(found), dtype=np.int64), x=np.array([[0.0, (first + k) % ages, 1.0] for k in found]).reshape(-1, 3),
         margins=logit(np.array(probabilities)).reshape(-1, 2), agrees=np.array(agrees or [1] * len(found), dtype=np.int8),
         float32=(np.array(status) == PROVED).astype(np.int8), nodes=10, seconds=0.5,

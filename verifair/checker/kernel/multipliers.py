@@ -1,0 +1,124 @@
+"""The bound that multipliers make: one combination of a goal's rows, and slopes of neurons by which it is taken down to the inputs.
+
+    p . y + q . y'  >=  alpha . a + beta . a' + c          over every (a, a') that the region leaves a neuron
+
+A slope names alpha (beta) of a neuron, any number, and c is then the exact minimum over the neuron's polygon: a, a' and a' - a
+within their intervals. A neuron without one has a default. The inputs lie in one category of each one-hot block.
+Sound? Yes: slopes only ever choose among valid bounds, so a damaged tree is rejected or still a proof.
+Rounding as in `kernel.bounds`, of the terms |p| + |q| + |alpha| + |beta|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.domain import Batched, Domain
+from encoders.network import Array, Booleans, Integers, Layer
+from verifair.checker.kernel.bounds import Span, TwinBounds
+from verifair.checker.kernel.curves import TIE
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows(Batched):
+    """N forms p . f(x) + q . f(x') + constant, each a row of a leaf's goal, or a combination of its rows.
+
+    leaf: (N,).   p, q: (N, n_N).   strict: (N,) whether it has to be positive; else 0 is enough.
+    weight: (N,) sum of the rows' weights, 1 for a row by itself.   size, size_of_constant: (N,) sums of |p| + |q| of the rows times
+    their weights, as coefficients of the margins, and of their |constant|.   mixed: (N,) whether it is a combination.
+    """
+
+    leaf: Integers
+    p: Array
+    q: Array
+    constant: Array
+    strict: Booleans
+    weight: Array
+    size: Array
+    size_of_constant: Array
+    mixed: Booleans
+
+    def charge(self, bounds: TwinBounds, margin: Array) -> Array:
+        """Return (N,) what rounding may lose while rows of the margins' weights (N, n_N) are combined."""
+        lost = np.zeros(len(self))
+        at, size = self.leaf[self.mixed], self.size[self.mixed, None] * np.abs(margin[self.mixed])
+        lost[self.mixed] = bounds.eps * self.size_of_constant[self.mixed] + bounds.rounding(size, bounds.spans[-1].size[at])
+        return lost
+
+
+def lagrange(bounds: TwinBounds, domain: Domain, boxes: tuple[Array, Array], rows: Rows, slopes: Array) -> tuple[Array, Booleans]:
+    """Return bounds (N,) of forms by slopes (N, 2 H), NaN where left out, and whether their regions (N,) surely hold no point.
+
+    boxes: (B, n_0), (B, n_0) of copy x. The rounding of combining the rows is not taken off.
+    """
+    network, at = bounds.network, rows.leaf
+    alpha, beta, total, error = rows.p, rows.q, rows.constant, np.zeros(len(slopes))
+    nowhere = np.zeros(len(slopes), dtype=bool)
+    given = [np.split(copy, np.cumsum(network.hidden)[:-1], axis=1) for copy in np.split(slopes, 2, axis=1)]
+    for k in range(len(network.layers) - 2, -1, -1):
+        above = network.layers[k + 1]
+        total = total + alpha @ above.bias + beta @ above.bias
+        p, q = alpha @ above.weight, beta @ above.weight
+        span = bounds.spans[k].take(at)
+        alpha, beta, offset, none = _substituted(network.layers[k], span, p, q, given[0][k], given[1][k])
+        error = error + bounds.rounding(np.abs(p) + np.abs(q) + np.abs(alpha) + np.abs(beta), span.size)
+        total, nowhere = total + offset, nowhere | none
+    total = total + np.einsum("nj,nj->n", alpha, bounds.a[at]) + np.einsum("nj,nj->n", beta, bounds.a2[at])
+    low, high = (end[at] for end in boxes)
+    bound = total + _least_input(domain, low, high, (alpha + beta) @ network.layers[0].weight) - error
+    safe = np.isfinite(bound) & np.isfinite(error) & bounds.in_range[at]
+    return np.where(safe, bound, -np.inf), nowhere & bounds.in_range[at]
+
+
+def _least_input(domain: Domain, low: Array, high: Array, slope: Array) -> Array:
+    """Return (N,) the least of slope . (x - centre) over the inputs: numbers within their radius, one category of each block."""
+    number, least = np.ones(slope.shape[1], dtype=bool), np.zeros(len(slope))
+    for v in np.flatnonzero(domain.width > 1):
+        block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
+        number[block] = False
+        part, middle = slope[:, block], (low[:, block] + high[:, block]) / 2
+        least += np.where(high[:, block] > 0, part, np.inf).min(axis=1) - np.einsum("nj,nj->n", part, middle)
+    return np.asarray(least - np.einsum("nj,nj->n", np.abs(slope[:, number]), ((high - low) / 2)[:, number]))
+
+
+def _substituted(layer: Layer, span: Span, p: Array, q: Array, given: Array, given2: Array) -> tuple[Array, Array, Array, Booleans]:
+    """alpha, beta (B, m), c (B,) with  p.y + q.y' >= alpha.a + beta.a' + c  over each region; (B,) which have no (a, a')."""
+    leak, leak2 = layer.slope * p, layer.slope * q
+    p, q = (1 - layer.slope) * p, (1 - layer.slope) * q
+    slope = np.where(np.isnan(given), _default(p, span.low, span.high), given - leak)
+    slope2 = np.where(np.isnan(given2), _default(q, span.low2, span.high2), given2 - leak2)
+    used = np.nonzero((p != 0) | (q != 0) | (slope != 0) | (slope2 != 0))
+    least, nowhere = np.zeros(p.shape), np.zeros(p.shape, dtype=bool)
+    least[used], nowhere[used] = _least(p[used], q[used], slope[used], slope2[used], [end[used] for end in span.ends])
+    return leak + slope, leak2 + slope2, np.asarray(least.sum(axis=1)), np.asarray(nowhere.any(axis=1))
+
+
+def _default(p: Array, low: Array, high: Array) -> Array:
+    """Return the slope of a lone neuron without a multiplier: exact where it is stable, else the floor of smaller area or the
+    ceiling."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ceiling = high / (high - low)
+    unstable = np.where(p >= 0, high + low > TIE * (high - low), ceiling)
+    return p * np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, unstable))
+
+
+def _least(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array]) -> tuple[Array, Booleans]:
+    """(N,) the least of  p max(t, 0) + q max(t', 0) - slope t - slope2 t'  over t, t', t' - t in their intervals, and where there
+    are surely none. Axes of the arrays below: the four sign patterns, the corners, N."""
+    low, high, low2, high2, d_low, d_high = ends
+    left, right = np.stack([low, np.maximum(low, 0)]), np.stack([np.minimum(high, 0), high])
+    left2, right2 = np.stack([low2, np.maximum(low2, 0)]), np.stack([np.minimum(high2, 0), high2])
+    left, right = left[[0, 0, 1, 1]], right[[0, 0, 1, 1]]
+    left2, right2 = left2[[0, 1, 0, 1]], right2[[0, 1, 0, 1]]
+    start = np.maximum(left, np.nextafter(left2 - d_high, -np.inf))
+    end = np.minimum(right, np.nextafter(right2 - d_low, np.inf))
+    empty = (left > right) | (left2 > right2) | (start > end)
+    t = np.stack([start, end, np.clip(left2 - d_low, start, end), np.clip(right2 - d_high, start, end)], axis=1)
+    floor = np.maximum(left2[:, None], t[:, :3] + d_low)
+    roof = np.minimum(right2[:, None], t[:, [0, 1, 3]] + d_high)
+    t, t2 = t[:, [0, 1, 2, 0, 1, 3]], np.concatenate([floor, roof], axis=1)
+    value = p * np.maximum(t, 0) + q * np.maximum(t2, 0) - slope * t - slope2 * t2
+    nowhere = empty.all(axis=0)
+    return np.where(nowhere, 0.0, np.where(empty, np.inf, value.min(axis=1)).min(axis=0)), nowhere

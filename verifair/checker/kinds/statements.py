@@ -1,0 +1,182 @@
+"""Statements about rows and boxes as tasks, and whether those of a file answer its whole query.
+
+Every function here returns the reason for a rejection as text, or the thing asked for: a certificate that is wrong is an
+ordinary result of checking, no exception.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+
+from encoders.network import Array, Booleans, Network
+from encoders.probability import SMALLEST, GapGoal
+from verifair.checker.certificate import Proof
+from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
+from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
+from verifair.schema.space import InputSpace
+
+
+def task_of(
+    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: InputSpace
+) -> Task | str:
+    """Return what a statement asks for, or why it may not be asked."""
+    domain, names = schema.domain, [feature.name for feature in schema.features]
+    allowed = {
+        "persistent-bias": ("observed", "flipped"),
+        "robustness": ("robust",),
+        "individual-fairness": ("no-flip",) if getattr(query, "epsilon", None) is None else ("no-gap",),
+    }
+    if statement.goal not in allowed[query.kind]:
+        return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
+    stray = set(statement.prime) - (set(query.protected) & set(names))
+    if stray:
+        return f"prime names {', '.join(sorted(stray))}, no protected feature of the query"
+    if bool(statement.prime) == (statement.goal == "robust"):
+        return f"prime is {'out of place' if statement.prime else 'missing'} in a {statement.goal} statement"
+    if query.kind == "persistent-bias" and set(statement.prime) != set(query.protected):
+        return f"prime names {', '.join(statement.prime)}, not all of {', '.join(query.protected)}"
+    i, j = statement.classes
+    if i == j or max(i, j) >= classes_of(network):
+        return f"classes {i} and {j} are no two classes of the network"
+    differs = np.array([name in statement.prime for name in names])
+    box = _row_box(statement, query, schema) if isinstance(statement, RowStatement) else _given_box(statement, differs, schema)
+    if isinstance(box, str):
+        return box
+    lower, upper = box
+    prime = np.array([statement.prime.get(name, value) for name, value in zip(names, lower.tolist(), strict=True)])
+    offset = np.zeros(len(names))
+    gap = None
+    if isinstance(statement, BoxStatement) and isinstance(query, BoxQuery):
+        if set(statement.offset) - set(query.relax):
+            return "the statement shifts a feature that the query does not relax"
+        offset = np.array([float(statement.offset.get(name, 0)) for name in names])
+        logit = query.scale == "logit"
+        gap = None if query.epsilon is None or logit else GapGoal(epsilon=query.epsilon, rise=False)
+    ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
+    if not domain.within(ends).all():
+        return "the statement lies outside the declared domain"
+    signs = query.signs if isinstance(query, BoxQuery) else None
+    asked, margin = asked_of(statement.goal, (i, j), gap, network, signs or "deployed")
+    if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
+        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=(False,))
+    return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
+
+
+def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: InputSpace) -> tuple[Array, Array] | str:
+    domain, row = schema.domain, np.array(statement.row)
+    if len(row) != domain.variables:
+        return f"the row has {len(row)} values, the schema {domain.variables} features"
+    partner = np.array([statement.prime.get(feature.name, value) for feature, value in zip(schema.features, row, strict=True)])
+    if not domain.legal(np.stack([row, partner])).all():
+        return "the row, or its counterfactual, lies outside the declared domain or cannot be"
+    if isinstance(query, RowsQuery) and statement.delta not in query.delta:
+        return f"delta {statement.delta:g} is none of the query's"
+    lower, upper = row.copy(), row.copy()
+    for v, feature in enumerate(schema.features):
+        still = feature.change == "fixed" or feature.protected or feature.name in query.protected
+        if still or not feature.numeric or feature.unit is None:
+            continue
+        low, high = row[v] - statement.delta * feature.unit, row[v] + statement.delta * feature.unit
+        if domain.integer[v]:
+            low, high = np.ceil(low), np.floor(high)
+        lower[v], upper[v] = max(low, domain.lower[v]), min(high, domain.upper[v])
+    return lower, upper
+
+
+def _given_box(statement: BoxStatement, differs: Booleans, schema: InputSpace) -> tuple[Array, Array] | str:
+    lower, upper = np.array(statement.lower), np.array(statement.upper)
+    if not len(lower) == len(upper) == schema.domain.variables:
+        return f"the box has {len(lower)} and {len(upper)} ends, the schema {schema.domain.variables} features"
+    if (lower > upper).any():
+        return "the box is empty: a lower end lies above its upper end"
+    if (differs & (lower != upper)).any():
+        return "a protected feature is not fixed in the box"
+    return lower, upper
+
+
+def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: InputSpace) -> str | None:
+    """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
+    domain, names = schema.domain, [feature.name for feature in schema.features]
+    unknown = (set(query.box) | set(query.protected)) - set(names)
+    if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
+        return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
+    if (query.signs is None) != (query.epsilon is not None):
+        return "the query has to name either the signs by which decisions flip, or an epsilon"
+    if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
+        return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    for name, (low, high) in query.box.items():
+        v = names.index(name)
+        if not domain.lower[v] <= low <= high <= domain.upper[v]:
+            return f"the query's box of {name} lies outside the declared domain"
+        lower[v], upper[v] = (np.ceil(low), np.floor(high)) if domain.integer[v] else (low, high)
+    protected = [names.index(name) for name in query.protected]
+    if not domain.integer[protected].all():
+        return "a protected feature is real-valued: its pairs cannot be counted"
+    classes = classes_of(network)
+    if (lower > upper).any():
+        return "the query's box is empty"
+    stray = [name for name in query.relax if name not in names or name in query.protected]
+    if stray:
+        return f"the query relaxes {stray}: unknown or protected"
+    relaxed = [names.index(name) for name in query.relax]
+    if not (domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == 0))[relaxed].all():
+        return "the query relaxes a feature that the network does not take as it is, in whole numbers"
+    if query.epsilon is not None and network.outputs > 2:
+        return "gaps are between two classes, the network has more"
+    reach = [min(width, int(upper[names.index(name)] - lower[names.index(name)])) for name, width in query.relax.items()]
+    sizes = upper[protected] - lower[protected] + 1
+    count = float(np.prod(sizes))
+    partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
+    needed = count * partners * classes * (classes - 1) / 2 * float(np.prod([2 * most + 1 for most in reach]))
+    if needed > len(proofs):
+        return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
+    if needed == 0:
+        return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
+    values = [np.arange(lower[v], upper[v] + 1) for v in protected]
+    shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
+    covered: dict[Direction, list[tuple[Array, Array]]] = {}
+    for proof in proofs:
+        one = proof.statement
+        fits = isinstance(one, BoxStatement) and len(one.lower) == len(one.upper) == len(names)
+        if fits and isinstance(one, BoxStatement) and set(one.prime) == set(query.protected):
+            key, box = _direction(one, protected, query, names)
+            covered.setdefault(key, []).append(box)
+    points = [tuple(map(float, point)) for point in product(*values)]
+    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # those that leave both copies room in the box
+    for z, other, shift in product(points, points, shifts):
+        same = [a == b for a, b in zip(z, other, strict=True)]
+        if any(same) if query.differ == "all" else all(same):
+            continue
+        need_lower, need_upper = lower.copy(), upper.copy()
+        for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
+            v = names.index(name)
+            need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
+        for i, j in combinations(range(classes - 1, -1, -1), 2):
+            boxes = covered.get((z, other, shift, i, j), [])
+            if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
+                pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"
+                return f"no proof covers {pair}, shifts {shift}, class {i} to {j}, on the query's box"
+    return None
+
+
+Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, int]
+
+
+def _direction(
+    statement: BoxStatement, protected: list[int], query: BoxQuery, names: list[str]
+) -> tuple[Direction, tuple[Array, Array]]:
+    """Return (z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same
+    as from j to i between x' and x = x' - shift."""
+    z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
+    shift = tuple(statement.offset.get(name, 0) for name in query.relax)
+    i, j = statement.classes
+    lower, upper = np.array(statement.lower), np.array(statement.upper)
+    if i > j:
+        return (z, other, shift, i, j), (lower, upper)
+    for name, step in zip(query.relax, shift, strict=True):
+        lower[names.index(name)] += step
+        upper[names.index(name)] += step
+    return (other, z, tuple(-step for step in shift), j, i), (lower, upper)
