@@ -81,7 +81,8 @@ def _bounded(network: Network, domain: Domain, task: Task, lower: Array, upper: 
         p, q, c = np.tile(rows, (len(lower), 1)).T
         form = p[:, None] * task.margin, q[:, None] * task.margin
         found = bounds.by_substitution(*form, box, layer=len(network.layers) - 1, constant=c)
-        found = np.maximum(found, bounds.by_intervals(*form, box) + c - 2.0**-50 * np.abs(c)).reshape(len(lower), -1)
+        margins = bounds.margins(np.tile(task.margin, (len(lower), 1)))
+        found = np.maximum(found, bounds.by_intervals(margins, p, q, box) + c - 2.0**-50 * np.abs(c)).reshape(len(lower), -1)
         same = bounds.alike(np.tile(task.margin, (len(lower), 1)))[:, None] & (rows[:, 0] + rows[:, 1] == 0)
         found = np.where(same, np.maximum(found, rows[:, 2]), found)
         return np.asarray(((found >= margin * (1 - SLACK)) & np.where(strict, found > 0, found >= 0)).any(axis=1))

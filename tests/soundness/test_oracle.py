@@ -58,7 +58,7 @@ def cut_up(rng: np.random.Generator, lower: Array, upper: Array, depth: int) -> 
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(seed=seeds)
 def test_both_agree_on_what_searches_prove_and_on_points(style: str, kind: str, seed: int) -> None:
     problem = random_problem(seed, style, GOALS[kind])
@@ -80,7 +80,7 @@ def test_both_agree_on_what_searches_prove_and_on_points(style: str, kind: str, 
 
 
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(seed=seeds)
 def test_both_agree_on_trees_of_neurons_and_on_those_of_others(kind: str, seed: int) -> None:
     """A tree that proves one question is put forward for all of them."""

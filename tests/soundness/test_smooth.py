@@ -62,7 +62,9 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
     with np.errstate(all="ignore"):
         for close in (False, True):
             bounds = TwinBounds(problem.network, *ends[0], *ends[1], close=close)
-            out += [bounds.by_substitution(p, q, box, layer=len(problem.network.layers) - 1), bounds.by_intervals(p, q, box)]
+            out.append(bounds.by_substitution(p, q, box, layer=len(problem.network.layers) - 1))
+            margins = bounds.margins(np.tile(problem.margin, (len(batch), 1)))
+            out.append(bounds.by_intervals(margins, rows[row, 0], rows[row, 1], box))
     return [one.reshape(len(batch), len(rows)) for one in out]
 
 

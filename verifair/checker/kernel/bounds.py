@@ -51,6 +51,7 @@ from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth, chor
 TINY = 1e-150
 FLOOR = 1e-80
 LARGEST = 1e100
+UNIT = 2.0**-50
 BLOCK = 1 << 19
 """Entries of a coefficient matrix handled at once: larger ones fall out of the cache."""
 
@@ -123,6 +124,7 @@ class TwinBounds:
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
         self.shift = (centre2 - centre) @ first.weight.T
+        self._below: tuple[tuple[Array, Array], ...] | None = None  # of the outputs: y, y' and y' - y of the last hidden layer
         self._curves: dict[int, CurvePlanes | CurvePairs] = {}
         ends = np.cumsum(network.hidden)[:-1]
         copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
@@ -196,6 +198,8 @@ class TwinBounds:
             d[0][:, smooth.index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, smooth.index])
             d[1][:, smooth.index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, smooth.index])
             reach, reach2 = (np.where(_smooth(below), 1.0, one) for one in (reach, reach2))
+        if k + 1 == len(self.network.layers):
+            self._below = y, y2, d
         weight = np.abs(layer.weight)
         size = _floored(reach @ weight.T + np.abs(layer.bias))
         size2 = _floored(reach2 @ weight.T + np.abs(layer.bias))
@@ -259,24 +263,48 @@ class TwinBounds:
         bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
         return np.where(np.isfinite(bound) & np.isfinite(error), bound, -np.inf)
 
-    def by_intervals(self, p: Array, q: Array, box: Integers) -> Array:
-        """Return lower bounds (N,) of p.f + q.f' over box[n] from the enclosures of the outputs f, f' and f' - f alone.
+    def margins(self, margin: Array) -> Span:
+        """Return interval bounds (B, 1) of g = margin . f and g', with weights (B, n_N), and of g' - g.
 
-        What p and q have in common with opposite signs, t (f' - f), is bounded by the difference. Every term is off by at most 2 u
-        of itself and the sum of 3 n terms by gamma_3n of their sizes: 2^-50 (n + 3) of the sizes covers both.
+        Those that the outputs have, and those that the layer below has, where what outputs have in common counts once.
         """
         last = self.spans[-1]
+        size = np.einsum("nj,nj->n", np.abs(margin), last.size)
+        ends = []
+        for low, high in ((last.low, last.high), (last.low2, last.high2), (last.d_low, last.d_high)):
+            one, two = np.where(margin == 0, 0.0, margin * low), np.where(margin == 0, 0.0, margin * high)
+            lost = UNIT * np.maximum(np.abs(one), np.abs(two)).sum(axis=1) * margin.shape[1]
+            ends += [np.minimum(one, two).sum(axis=1) - lost, np.maximum(one, two).sum(axis=1) + lost]
+        if self._below is not None:
+            layer, error = self.network.layers[-1], self.eps * size
+            weight, bias = margin @ layer.weight, margin @ layer.bias
+            same = np.logical_and.reduce([(end == 0).all(axis=1) for end in self._below[2]])
+            for k, ((low, high), constant) in enumerate(zip(self._below, (bias, bias, 0.0), strict=True)):
+                middle = np.einsum("nj,nj->n", weight, (low + high) / 2) + constant
+                reach = np.einsum("nj,nj->n", np.abs(weight), (high - low) / 2) + np.where((k == 2) & same, 0.0, error)
+                ends[2 * k] = np.maximum(ends[2 * k], middle - reach)
+                ends[2 * k + 1] = np.minimum(ends[2 * k + 1], middle + reach)
+        low, high, low2, high2, d_low, d_high = (end[:, None] for end in ends)
+        return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size[:, None]).tightened()
+
+    def by_intervals(self, margins: Span, p: Array, q: Array, box: Integers) -> Array:
+        """Return lower bounds (N,) of p g + q g' over box[n] from intervals of g, g' and g' - g alone.
+
+        What p and q have in common with opposite signs, t (g' - g), is bounded by the difference. Every term is off by at most 2 u
+        of itself and the sum of 3 terms by gamma_3 of their sizes: 2^-48 of the sizes covers both.
+        """
         shared = np.where(p * q < 0, np.sign(q) * np.minimum(np.abs(p), np.abs(q)), 0.0)
         total, size = np.zeros(len(p)), np.zeros(len(p))
         for c, low, high in (
-            (shared, last.d_low[box], last.d_high[box]),
-            (p + shared, last.low[box], last.high[box]),
-            (q - shared, last.low2[box], last.high2[box]),
+            (shared, margins.d_low[box, 0], margins.d_high[box, 0]),
+            (p + shared, margins.low[box, 0], margins.high[box, 0]),
+            (q - shared, margins.low2[box, 0], margins.high2[box, 0]),
         ):
-            total += np.minimum(c * low, c * high).sum(axis=1)
-            size += (np.abs(c) * np.maximum(np.abs(low), np.abs(high))).sum(axis=1)
-        bound = total - 2.0**-50 * (p.shape[1] + 3) * size - TINY
-        return np.where(np.isfinite(bound) & (size <= LARGEST), bound, -np.inf)
+            total += np.where(c == 0, 0.0, np.minimum(c * low, c * high))
+            size += np.where(c == 0, 0.0, np.abs(c) * np.maximum(np.abs(low), np.abs(high)))
+        bound = total - 2.0**-48 * size - TINY
+        within = np.isfinite(bound) & (size <= LARGEST) & self.in_range[box]
+        return np.where(within, bound, -np.inf)
 
     def rounding(self, coefficient: Array, size: Array) -> Array:
         """EPS T + TINY of one layer, for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""

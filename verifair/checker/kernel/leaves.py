@@ -192,12 +192,13 @@ class LeafRule:
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
         at = np.flatnonzero(point & fits & ~nobody)
-        if len(at):
-            found |= {int(at[k]): text for k, text in self._at_points(tree[at], leaves.lower[at]).items()}
+        flaws = self._at_points(tree[at], leaves.lower[at]) if len(at) else {}
         left = np.flatnonzero(~point & fits & ~nobody)
         boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
-        for k in left[~self._bounded(leaves.take(left), boxes)].tolist():
-            flaw = self._at_corners(leaves.take(slice(k, k + 1)))
+        unbounded = left[~self._bounded(leaves.take(left), boxes)].tolist()
+        # Several raw rows may be one input, at which the goal fails: perhaps none of them is legal.
+        for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in unbounded)]:
+            flaw = self._at_corners(leaves.take(slice(k, k + 1)), text)
             if flaw is not None:
                 found[k] = flaw
         return list(found.items())
@@ -205,16 +206,16 @@ class LeafRule:
     def _at_points(self, tree: Integers, raw: Array) -> dict[int, str]:
         return self.points.flaws(tree, raw, self.target[tree], self.forest.float32[tree])
 
-    def _at_corners(self, leaf: Leaves) -> str | None:
-        """Return why the corners of a leaf (L = 1) that no bound proves do not do so either: they do where its real features hold
-        two neighbouring float64 each, and nothing else is left in it."""
+    def _at_corners(self, leaf: Leaves, flaw: str | None) -> str | None:
+        """Return why the corners of a leaf (L = 1) that is not proved otherwise (why: `flaw`) do not prove it either: they do where
+        its real features hold two neighbouring float64 each, and nothing else is left in it."""
         tree = int(leaf.tree[0])
         wide = np.flatnonzero(leaf.lower[0] < leaf.upper[0])
         whole = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.asked[self.tasks.which[tree]].reals
         if whole or len(wide) > MAX_WIDE:
             margin, float32 = self.forest.margin[tree], self.forest.float32[tree]
             of = " of every float32 evaluation" * bool(float32) + ("" if np.isnan(margin) else f" with the margin {margin:g}")
-            return f"nothing that it names proves its goal{of}"
+            return flaw or f"nothing that it names proves its goal{of}"
         corners = np.tile(leaf.lower, (1 << len(wide), 1))
         for bit, v in enumerate(wide):
             corners[(np.arange(len(corners)) >> bit) & 1 == 1, v] = leaf.upper[0, v]
@@ -249,13 +250,15 @@ class LeafRule:
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
         proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
         rows, slopes = self.rows_of(leaves)
+        margins = bounds.margins(margin)
         ways = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
         for way in ways if slopes is None else ("slopes",):
             part = rows.take(~proved[rows.leaf] & (rows.mixed | (way != "slopes")))
             if not len(part):
                 continue
             if way == "intervals":
-                bound = bounds.by_intervals(part.p, part.q, part.leaf) + part.constant - UNIT * np.abs(part.constant)
+                least = bounds.by_intervals(margins, part.first, part.second, part.leaf)
+                bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least))
             elif way == "relaxation":
                 last = len(self.network.layers) - 1
                 bound = bounds.by_substitution(part.p, part.q, part.leaf, layer=last, constant=part.constant)
@@ -320,7 +323,7 @@ class LeafRule:
         leaf = np.concatenate([leaf, named])
         margin = self.tasks.margin[leaves.tree[leaf]]
         return Rows(
-            leaf=leaf, p=both[:, :1] * margin, q=both[:, 1:2] * margin, constant=both[:, 2],
+            leaf=leaf, first=both[:, 0], second=both[:, 1], p=both[:, :1] * margin, q=both[:, 1:2] * margin, constant=both[:, 2],
             strict=np.concatenate([self.strict[which[leaf[: len(one)]], row], strict]), weight=np.concatenate([one, weight]),
             size=sizes[:, 0] + sizes[:, 1], size_of_constant=sizes[:, 2], mixed=np.arange(len(leaf)) >= len(one),
         ), slopes

@@ -23,14 +23,17 @@ from verifair.checker.kernel.curves import TIE
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows(Batched):
-    """N forms p . f(x) + q . f(x') + constant, each a row of a leaf's goal, or a combination of its rows.
+    """N forms first g(x) + second g(x') + constant, each a row of a leaf's goal, or a combination of its rows.
 
-    leaf: (N,).   p, q: (N, n_N).   strict: (N,) whether it has to be positive; else 0 is enough.
-    weight: (N,) sum of the rows' weights, 1 for a row by itself.   size, size_of_constant: (N,) sums of |p| + |q| of the rows times
-    their weights, as coefficients of the margins, and of their |constant|.   mixed: (N,) whether it is a combination.
+    leaf: (N,).   p, q: (N, n_N) the same of the outputs: first and second times the margin's weights.
+    strict: (N,) whether it has to be positive; else 0 is enough.   mixed: (N,) whether it is a combination.
+    weight: (N,) sum of the rows' weights, 1 for a row by itself.
+    size, size_of_constant: (N,) sums over the rows, times their weights, of |p| + |q| as coefficients of the margins, and of |c|.
     """
 
     leaf: Integers
+    first: Array
+    second: Array
     p: Array
     q: Array
     constant: Array

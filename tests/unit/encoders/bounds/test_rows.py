@@ -103,7 +103,8 @@ def test_no_bound_of_the_checker_lies_above_a_point(style: str, seed: int) -> No
     for close in (False, True):
         bounds = TwinBounds(problem.network, *ends, close=close)
         linear = bounds.by_substitution(p, q, box, layer=last, constant=problem.constants[row]).reshape(-1, ROWS)
-        outputs = bounds.by_intervals(p, q, box).reshape(-1, ROWS)
+        margins = bounds.margins(np.tile(problem.margin, (len(batch), 1)))
+        outputs = bounds.by_intervals(margins, rows[row, 0], rows[row, 1], box).reshape(-1, ROWS)
         for k, values in enumerate(exactly):
             assert_below(linear[k], values, "lines")
             assert_below(outputs[k], values - fractions(problem.constants), "outputs alone")

@@ -186,7 +186,7 @@ STATEMENTS: list[tuple[Callable[[CounterfactualStatement], CounterfactualStateme
     (lambda one: replace(one, upper=(20.0, *one.upper[1:])), "counterfactual", "outside the declared domain"),
     (lambda one: replace(one, lower=one.upper, upper=one.lower), "counterfactual", "is empty"),
     (lambda one: replace(one, lower=()), "counterfactual", "has 0 and 3 ends"),
-    (lambda one: replace(one, classes=(1, 0)), "counterfactual", "the claim is false"),
+    (lambda one: replace(one, classes=(1, 0)), "counterfactual", "proves its goal"),
     (lambda one: replace(one, classes=(1, 1)), "counterfactual", "no two classes"),
     (lambda one: replace(one, classes=(1, 0)), "factual", "the claim is false"),
     (lambda one: replace(one, cell=((0.9, 1.1), one.cell[1])), "counterfactual", "leave out a part"),
