@@ -119,6 +119,7 @@ class TwinBounds:
     ) -> None:
         self.network = network
         self.eps = rounding_unit(network)
+        self.inputs = np.minimum(low, low2), np.maximum(high, high2)
         centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
         self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
         first = network.layers[0]

@@ -13,10 +13,14 @@ intervals, rounded outwards by (2 n + 64) 2^-53 of the sum of their terms' sizes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from encoders.network import Array, Network
 
+Enclosure = tuple[Array, Array]
+"""Lower and upper ends (B, n) of a layer's pre-activations, of all copies that are asked about."""
 UNIT = 2.0**-24
 LEAST = 2.0**-100
 LARGEST = 2.0**100
@@ -29,9 +33,9 @@ def known(network: Network) -> bool:
     return network.piecewise_linear and network.rounding is not None
 
 
-def logit_errors(network: Network, low: Array, high: Array) -> tuple[Array, Array]:
+def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> tuple[Array, Array]:
     """Return, over boxes (B, n_0) of network inputs, the largest errors (B, n_N) of the logits, inf where there is no bound, and
-    the logits' sizes (B, n_N)."""
+    the logits' sizes (B, n_N). known: what the pre-activations of the hidden layers are known to lie within, if anything is."""
     assert network.rounding is not None
     error, sizes, safe = np.zeros_like(low), low, np.ones(len(low), dtype=bool)
     last = len(network.layers) - 1
@@ -49,6 +53,8 @@ def logit_errors(network: Network, low: Array, high: Array) -> tuple[Array, Arra
         outwards = (2 * layer.weight.shape[1] + 64) * 2.0**-53 * (sizes + np.abs(layer.bias))
         up, down = np.maximum(layer.weight, 0.0), np.minimum(layer.weight, 0.0)
         low, high = low @ up.T + high @ down.T + layer.bias - outwards, high @ up.T + low @ down.T + layer.bias + outwards
+        if known:
+            low, high = np.maximum(low, known[k][0]), np.minimum(high, known[k][1])
         off = layer.slope == 0
         error = np.where(off & (high < 0), np.clip(high + error * RAISED, 0.0, error), error)
         low, high = np.where(low > 0, low, layer.slope * low), np.where(high > 0, high, layer.slope * high)
@@ -59,9 +65,9 @@ def logit_errors(network: Network, low: Array, high: Array) -> tuple[Array, Arra
     return np.where(safe[:, None] & np.isfinite(error), error, np.inf), sizes
 
 
-def margin_errors(network: Network, margin: Array, low: Array, high: Array) -> Array:
+def margin_errors(network: Network, margin: Array, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> Array:
     """Return (B,) the largest error of margin . logits, margin (B, n_N), over boxes (B, n_0); of two logits rounded once more."""
-    error, sizes = logit_errors(network, low, high)
+    error, sizes = logit_errors(network, low, high, known)
     weight = np.abs(margin)
     used = weight > 0
     total = np.where(used, weight * error, 0.0).sum(axis=1)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -232,7 +231,7 @@ class LeafRule:
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
         entries, of = _ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
-        widest = self._error(leaves, boxes, together=True)
+        widest = self._widest(leaves, boxes)
         deep = len(self.network.layers) > 2
         for group, closes in ((np.flatnonzero(~sloped), (False, True)[: 1 + deep]), (np.flatnonzero(sloped), (True,))):
             for close in closes:
@@ -266,11 +265,11 @@ class LeafRule:
                 given = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
                 bound, nowhere = lagrange(bounds, self.domain, (boxes.low, boxes.high), part, given)
                 proved[part.leaf[nowhere]] = True
-            enough = self._enough(part, bound - part.charge(bounds, margin[part.leaf]), leaves, boxes, widest)
+            enough = self._enough(part, bound - part.charge(bounds, margin[part.leaf]), leaves, bounds, widest)
             proved[part.leaf[enough]] = True
         return proved
 
-    def _enough(self, rows: Rows, bound: Array, leaves: Leaves, boxes: Boxes, widest: float) -> Booleans:
+    def _enough(self, rows: Rows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
         """Return (N,) which bounds of rows prove their leaves."""
         tree = leaves.tree[rows.leaf]
         met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
@@ -278,21 +277,21 @@ class LeafRule:
         if short.any():
             left = np.unique(rows.leaf[short])
             error = np.full(len(leaves), np.inf)
-            error[left] = self._error(leaves.take(left), boxes.take(left))
+            spans = [span.take(left) for span in bounds.spans[:-1]]
+            within = [(np.minimum(span.low, span.low2), np.maximum(span.high, span.high2)) for span in spans]
+            low, high = (end[left] for end in bounds.inputs)
+            error[left] = margin_errors(self.network, self.tasks.margin[leaves.tree[left]], low, high, within)
             met &= ~short | (bound > rows.size * error[rows.leaf])
         return np.asarray(met)
 
-    def _error(self, leaves: Leaves, boxes: Boxes, *, together: bool = False) -> Any:
-        """Return (L,) the float32 error of both copies' margins over each leaf, or one number: over all that claim float32."""
-        low, high, margin = np.minimum(boxes.low, boxes.low2), np.maximum(boxes.high, boxes.high2), self.tasks.margin[leaves.tree]
-        if together:
-            mine = self.forest.float32[leaves.tree]
-            if not mine.any():
-                return 0.0
-            low, high = low[mine].min(axis=0)[None], high[mine].max(axis=0)[None]
-            margin = np.abs(margin[mine]).max(axis=0)[None]
-        error = margin_errors(self.network, margin, low, high)
-        return error[0] if together else error
+    def _widest(self, leaves: Leaves, boxes: Boxes) -> float:
+        """Return the float32 error of any margin over all leaves together that claim float32."""
+        mine = self.forest.float32[leaves.tree]
+        if not mine.any():
+            return 0.0
+        low, high = np.minimum(boxes.low, boxes.low2)[mine].min(axis=0), np.maximum(boxes.high, boxes.high2)[mine].max(axis=0)
+        margin = np.abs(self.tasks.margin[leaves.tree[mine]]).max(axis=0)
+        return float(margin_errors(self.network, margin[None], low[None], high[None])[0])
 
     def rows_of(self, leaves: Leaves) -> tuple[Rows, Array | None]:
         """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""

@@ -19,6 +19,9 @@ from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search.boxes import Nodes, rows_at
 
+ROOM = 1 + 1e-6
+"""Whoever checks a bound sums the error in another order."""
+
 
 def copies(problem: TwinProblem, question: Integers, lower: Array, upper: Array) -> tuple[Array, Array]:
     """Return the boxes (B, n), (B, n) of network inputs that hold both copies of raw boxes lower, upper (B, V)."""
@@ -58,7 +61,7 @@ class Float32Rule:
             return np.zeros(lower.shape, dtype=bool)
         error = np.full((len(nodes), 1), self.widest)
         with np.errstate(invalid="ignore"):  # of an infinite error, which nothing exceeds
-            found = closing & (lower > size * error)
+            found = closing & (lower > ROOM * size * error)
             short = np.flatnonzero((closing & ~found).any(axis=1))
             if len(short):
                 part = nodes.take(short)
@@ -66,7 +69,7 @@ class Float32Rule:
                 low, high = copies(self.twin.problem, part.question, *ends)
                 inputs = np.maximum(np.abs(low), np.abs(high))
                 error[short, 0] = np.minimum(self.error.below(inputs, [one.take(short) for one in bounds]), self.widest)
-                found = closing & (lower > size * error)
+                found = closing & (lower > ROOM * size * error)
         return np.asarray(found)
 
     def at(self, question: Integers, point: Array) -> Array:
