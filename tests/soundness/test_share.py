@@ -188,11 +188,11 @@ def test_forgeries_are_refused() -> None:
     tree = own.tree
     outside = np.where(np.arange(len(tree.cut)) == inner, 99.0, tree.cut)
     for feature, cut in ((tree.feature, outside), (tree.feature[:-1], tree.cut[:-1])):
-        assert forged(tree=Tree(feature=feature, cut=cut, bound=np.full(len(cut), np.nan)))
+        assert forged(tree=Tree.plain(feature, cut))
     split = tree.feature.copy()
     split[inner] = 1
     assert "protected" in forged(tree=replace(tree, feature=split))
-    coarse = Tree(feature=np.array([-1]), cut=np.zeros(1), bound=np.full(1, np.nan))
+    coarse = Tree.leaf()
     assert "its leaves show" in forged(tree=coarse)
     assert not forged(fair=own.fair - step)  # a weaker statement is still true
 

@@ -457,7 +457,7 @@ class _ShareSearch:
             order.append(node)
             if splits[node] >= 0:
                 waiting += [int(second[node]), int(first[node])]
-        return Tree(feature=feature[order], cut=cut[order], bound=np.full(len(order), np.nan))
+        return Tree.plain(feature[order], cut[order])
 
     def _grown(self, tree: Tree) -> tuple[Integers, Array, Array]:
         """Take over a tree that was cut before; return its leaves. Raises DataError for one that is none over this box."""
