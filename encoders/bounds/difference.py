@@ -60,7 +60,7 @@ def interval_goals(twin: Twin, question: Integers, margins: LayerBounds) -> Arra
     # A row of the difference alone is exactly 0 where the copies are exactly the same.
     alike = (margins.delta_lower == 0) & (margins.delta_upper == 0) & (twin.rows.sum(axis=1) == 0)
     lower = np.where(alike, np.maximum(lower, 0.0), lower)
-    return with_constants(lower, twin.constants)
+    return with_constants(np.where(twin.in_range[question][:, None], lower, -np.inf), twin.constants)
 
 
 def with_constants(lower: Array, constants: Array) -> Array:

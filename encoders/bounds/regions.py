@@ -210,7 +210,8 @@ class RegionBounds:
         copy x that are alive, and its slopes (B, R, d) in the inputs."""
         slope = _product(line, self.twin.weights[0][alive])
         total = total + _sums(line, self.centre[box][:, alive]) - _sums(np.abs(slope), self.radius[box]) - TINY
-        return np.where(np.isfinite(total), total, -np.inf), slope
+        within = self.twin.in_range[self.question[box]]
+        return np.where(np.isfinite(total) & within[:, None], total, -np.inf), slope
 
     def _one_category(self, slope: Array, box: Integers) -> Array:
         """Return (N,) the least of slope . (x - middle): numbers within their radius, one category of each block."""
@@ -265,13 +266,13 @@ class RegionBounds:
                 (bounds.lower, bounds.upper), (bounds.lower_prime, bounds.upper_prime), (bounds.delta_lower, bounds.delta_upper)
             ):
                 found |= (low - high > room).any(axis=1)
-        return found
+        return found & self.twin.in_range[self.question]
 
     @cached_property
     def alike(self) -> Booleans:
         """(B,) regions where g - g' is exactly 0, and some row says no more than that c (g - g') + constant >= 0, constant >= 0."""
         last, problem = self.layers[-1], self.twin.problem
-        same = ((last.delta_lower == 0) & (last.delta_upper == 0)).all(axis=1)
+        same = ((last.delta_lower == 0) & (last.delta_upper == 0)).all(axis=1) & self.twin.in_range[self.question]
         return np.asarray(same & ((problem.rows.sum(axis=1) == 0) & (problem.constants >= 0) & ~problem.strict).any())
 
     def lagrange(self, weights: Array, slopes: Array) -> RegionBound:
@@ -303,7 +304,7 @@ class RegionBounds:
         slope = (p + q) @ twin.weights[0]
         total = total - np.einsum("nj,nj->n", q, self._of(twin.shift, box)) - error
         bound = total + np.einsum("nj,nj->n", p + q, self.centre) + self._one_category(slope, box) - TINY
-        bound = np.where(np.isfinite(bound), bound, -np.inf)
+        bound = np.where(np.isfinite(bound) & twin.in_range[self.question], bound, -np.inf)
         return RegionBound(
             bound=np.where((weights >= 0).all(axis=1), bound, -np.inf), error=error, first=tuple(first), second=tuple(second),
             slope=slope,

@@ -23,9 +23,8 @@ from encoders.problem import TwinProblem
 
 LEAST = 1e-90
 """Room for what underflows, in any order."""
-
-LEAST = 1e-90
-"""Room for what underflows, in any order."""
+LARGEST = 1e99
+"""Sizes beyond it prove nothing: those who re-prove a leaf stop at ten times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +126,12 @@ class Twin:
         layers = self.problem.network.layers
         widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
         return 8 * factor(widest + 2 * len(layers) + 8)
+
+    @cached_property
+    def in_range(self) -> Booleans:
+        """(Q,) questions whose numbers all stay far from where float64 ends; of others no bound counts as a proof."""
+        within = np.logical_and.reduce([(size <= LARGEST).all(axis=1) for size in self.magnitude])
+        return np.asarray(np.broadcast_to(within, len(self.problem.batch)))
 
     def with_room(self) -> Twin:
         """Return the twin whose intervals are so wide that whoever computes them in another order finds narrower ones."""

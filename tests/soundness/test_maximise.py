@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -147,6 +147,7 @@ def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPat
 
 @settings(max_examples=20)
 @given(seed=seeds, logit=st.booleans())
+@example(seed=100594, logit=False)  # a half's lines, of its own default slopes, show 7e-9 less than its parent's
 def test_a_tree_of_neurons_proves_its_bound_at_any_time(seed: int, logit: bool) -> None:
     """After every few splits: the bound (and what is to spare) is true, and the checker takes a claim of hardly more."""
     problem, spare = wide_problem(seed, (6, 5)), 1e-4

@@ -1,21 +1,21 @@
 """Best-first branch-and-bound on the inputs for the largest gap: the boxes with the largest bounds are cut first.
 
-For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), intervals give D >= a - b, U >= a and L' <= b on a box, so
-
-    gap <= sigma(b + D) - sigma(b),     D := min(D, U - L'),     b := -D/2 clipped into [L', U - D]      (0 where D <= 0);
-
-linear bounds then show  a - m b <= w  for lines around the slope m that served the box's parent best (`gap_lines`). A direction of
-a box is closed, and becomes a leaf of the proof, when its gap is at most what is known already.
-Sound? yes: D, U, L', w are rigorous, and sigma has 1e-9 to spare.  Complete? to the tolerance, given time.
+For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), a bound on a box is that of a line  a - m b <= w. Intervals
+give D >= a - b, U >= a and L' <= b on it: of the pairs that these allow, a = b + D with b = -D/2 clipped into [L', U - D] has the
+largest gap, and m is the slope of the curve there. Linear bounds then choose m around the slope that served the box's parent best,
+and the standard relaxation shows w, as it will to whoever checks the proof. A direction of a box is closed when its gap is at most
+what is known already. The proof ends at the first nodes whose own lines show the gap that is claimed, and names their slopes.
+Sound? yes: D, U, L', w are rigorous, and the curve has 1e-9 to spare.  Complete? to the tolerance, given time.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import log_expit, logit
 
 from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals, mixed_goals
 from encoders.bounds.interval import interval_bounds
@@ -24,6 +24,8 @@ from encoders.bounds.twin import Twin
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinProblem
+from verifair.checker.tree import Tree
+from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (
     Nodes,
@@ -36,12 +38,15 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-from verifair.engine.search.trees import ProofTrees
+from verifair.engine.search.standard import Progress, StandardRelaxation
+from verifair.engine.search.trees import Trees
 
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
 """Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
 TOP, MOST, LINEAR = 256, 2048, 128
 """Boxes cut in a step (fewer in the beginning), boxes bounded at a time."""
+CHEAP = 512
+"""So many boxes a second bounded by the standard relaxation, and all are."""
 POLISH = 0.25
 """Seconds for an ascent from a better point."""
 
@@ -60,10 +65,12 @@ class InputSearch:
 
     def __init__(self, problem: TwinProblem, logit: bool, tolerance: float, rng: np.random.Generator) -> None:
         problem = replace(problem, goals=tuple(Goal(rows=part, strict=False) for part in (ROWS[:3], ROWS[3:])))
-        self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem), logit, tolerance
+        self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem).with_room(), logit, tolerance
+        self.standard, self.at_once, self.deadline = StandardRelaxation(self.twin), Progress(self.twin, 0).at_once, np.inf
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
-        self.trees = ProofTrees(len(self.start), 2, 2 * sum(problem.network.hidden))
+        nothing = np.full((len(self.start), 2), np.inf)
+        self.trees = Trees(len(self.start), gap=nothing, slope=nothing.copy())  # what a line of the node's own shows, and its slope
         self.lower, self.upper = self.start.lower.copy(), self.start.upper.copy()
         self.question, self.along = self.start.question.copy(), np.zeros(len(self.start), dtype=np.int64)
         self.left: list[LeftBoxes] = []
@@ -172,12 +179,10 @@ class InputSearch:
         self.polish()
 
     def take(self, most: int) -> LeftBoxes | None:
-        """Take the boxes with the largest bounds off the list, None where it is finished; close the directions that no longer
-        matter."""
+        """Take the boxes with the largest bounds off the list, None where it is finished."""
         if self.finished:
             return None
         every = LeftBoxes.join(self.left)
-        self._close(every.ids, every.bound <= self.known)
         every = every.take(every.bound.max(axis=1) > self.known)
         priority = self._priority(every)
         order = np.flatnonzero(priority > self.known)
@@ -199,11 +204,6 @@ class InputSearch:
             self.question, self.along = np.resize(self.question, size), np.resize(self.along, size)
         self.lower[nodes.ids], self.upper[nodes.ids], self.question[nodes.ids] = nodes.lower, nodes.upper, nodes.question
 
-    def _close(self, ids: Integers, directions: Booleans) -> None:
-        """Leaves of the proof: boxes (N,) in some directions (N, 2)."""
-        box, direction = np.nonzero(directions)
-        self.trees.close(ids[box], direction)
-
     def bound(self, nodes: Nodes, bound: Array, slope: Array) -> None:
         """Bound boxes in their open directions, look for better points in them, and keep those that may hold one.
 
@@ -211,7 +211,7 @@ class InputSearch:
         """
         self.nodes += len(nodes)
         gone = impossible(self.twin, nodes)
-        self._close(nodes.ids[gone], np.ones((int(gone.sum()), 2), dtype=bool))
+        self.trees.known["gap"][nodes.ids] = np.where(gone, -np.inf, np.inf)[:, None]  # not the parent's
         nodes, bound, slope = nodes.take(~gone), bound[~gone], slope[~gone]
         self.meet(nodes, self.twin.local.middle(nodes.lower, nodes.upper))
         for start in range(0, len(nodes), LINEAR):
@@ -223,8 +223,11 @@ class InputSearch:
         low, high = self.twin.local.box(nodes.lower, nodes.upper)
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        rough = np.stack([self._gap(rough[:, :3]), self._gap(rough[:, 3:])], axis=1)
-        bound = np.where(nodes.open, np.minimum(bound, rough), -np.inf)  # bounds are not monotone under splitting, the truth is
+        for d in (0, 1):
+            least = rough[:, 3 * d : 3 * d + 3]
+            w, m = (-least[:, 0], np.ones(len(nodes))) if self.logit else interval_line(least)
+            bound[:, d] = self._shown(nodes.ids, np.full(len(nodes), d), w, m, bound[:, d])
+        bound = np.where(nodes.open, bound, -np.inf)
         wanted = (bound > self.known) & ~self.taken[nodes.question]
         score = np.zeros(low.shape)
         for both in (True, False):
@@ -248,42 +251,68 @@ class InputSearch:
             at = np.arange(len(nodes)), directions[:, s]
             three = slice(3 * s, 3 * s + 3)
             mine = replace(found, lower=found.lower[:, three], slope=found.slope[:, three], base=found.base[:, three])
-            if self.logit:
-                bound[at] = np.minimum(bound[at], np.maximum(-mine.lower[:, 0], 0.0) * (1 + 1e-12))
-            else:
-                bound[at], slope[at] = best_line(mine, (high - low) / 2, slope[at], self.known, bound[at])
+            linear, enough = mine.lower[:, 0], np.full(len(nodes), -self.known)
+            if not self.logit:
+                slope[at], linear = best_slope(mine, (high - low) / 2, slope[at], self.known)
+                enough = -conjugate(self.known, slope[at])
+            row, _ = rows_of(slope[at][:, None], directions[:, [s]])
+            w = -self._standard(nodes, intervals, row[:, 0], linear, enough)
+            bound[at] = self._shown(nodes.ids, at[1], w, slope[at], bound[at])
             self.meet(nodes, corner(self.twin, nodes, mine.slope[:, 0]))
         return bound, slope, found.score
 
+    def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
+        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that is dear, and lines show
+        (`linear`) less than `enough` (N,), interval bounds of the hidden layers have to do: the box will be cut anyway."""
+        none, every = np.zeros(len(nodes)), np.arange(len(nodes))
+        if self.at_once >= CHEAP:
+            return self.standard.lower(nodes, intervals, every, rows, none, enough)
+        found = self.standard.by_intervals(nodes, intervals, every, rows, none)
+        left = np.flatnonzero((linear >= enough) & ~(found > enough))
+        for start in range(0, len(left), self.at_once):
+            part = left[start : start + self.at_once]
+            if time.monotonic() < self.deadline:
+                closer = self.standard.by_intervals(nodes, None, part, rows[part], none[part])
+                found[part] = np.maximum(found[part], closer)
+        return found
+
+    def _shown(self, ids: Integers, direction: Integers, w: Array, m: Array, bounds: Array) -> Array:
+        """Record what lines a - m b <= w (N,) prove of boxes in one direction each (N,); returns what is known of their gaps then.
+
+        bounds: (N,) on the gaps by the lines of whole parents: they are true of the halves too, but shown by a leaf at the parent.
+        """
+        if self.logit:  # the constant that is claimed is rounded as well
+            gap = np.maximum(w, 0.0) * (1 + 4 * self.twin.rate + 1e-12)
+        else:
+            gap = gap_below(w, m, self.known, bounds)
+            gap = np.where((gap < 1) & (w <= conjugate(np.minimum(gap, 1 - SLACK), m)), gap, np.inf)
+        known = self.trees.known
+        better = np.flatnonzero(gap < known["gap"][ids, direction])
+        at = ids[better], direction[better]
+        known["gap"][at], known["slope"][at] = gap[better], m[better]
+        return np.fmin(bounds, gap)
+
     def _keep(self, nodes: Nodes, point: Booleans, bound: Array, slope: Array, score: Array) -> None:
-        """Close what can be closed; list the rest with where to cut it."""
+        """List what cannot be closed, with where to cut it."""
         self.meet(nodes.take(point), nodes.lower[point])
         alive = nodes.open & (bound > self.known)
         can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
         stuck = np.flatnonzero(alive.any(axis=1) & ~can)
         np.maximum.at(self.stuck, nodes.question[stuck], np.where(alive, bound, -np.inf)[stuck])
-        self._close(nodes.ids, nodes.open & ~(alive & can[:, None]))
         left = np.flatnonzero(alive.any(axis=1) & can)
         if len(left):
             self.along[nodes.ids[left]] = widest(self.twin, nodes.take(left), score[left])
             self.left.append(LeftBoxes(ids=nodes.ids[left], bound=np.where(alive, bound, -np.inf)[left], slope=slope[left]))
 
-    def _gap(self, least: Array) -> Array:
-        """Return (B,) the largest gap that D, U, L' allow; least: (B, 3) lower bounds of -D, -U, L'."""
-        d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
-        d = np.minimum(d, u - low)
-        if self.logit:
-            return np.maximum(d, 0.0) * (1 + 1e-12)
-        with np.errstate(invalid="ignore"):
-            b = np.clip(-d / 2, low, np.maximum(u - d, low))
-            gap = expit(b + d) - expit(b) + SLACK
-        return np.asarray(np.where(d <= 0, 0.0, np.where(np.isnan(gap), 1.0, np.minimum(gap, 1.0))))
-
-    def close_all(self) -> None:
-        """Make leaves of all boxes that are left: the gap is at most `bounds` there."""
-        for part in self.left:
-            self._close(part.ids, np.isfinite(part.bound))
-        self.left = []
+    def proofs(self, questions: Integers, direction: int, upper: float, claim: float) -> list[Tree]:
+        """Return proofs, for questions whose `bounds` are at most `upper`, that no gap in a direction exceeds the claim, which has
+        something to spare: cut off at the first nodes whose own lines show `upper`."""
+        gap, slope = (self.trees.known[name][: self.trees.size, direction] for name in ("gap", "slope"))
+        leaf, line = gap <= upper, {}
+        if not self.logit:
+            own = np.array([2 * sum(self.problem.network.hidden) + len(no_gap(claim)[direction].rows)])
+            line = {k: (own, slope[k : k + 1]) for k in np.flatnonzero(leaf & np.isfinite(gap)).tolist()}
+        return self.trees.written(questions, leaf, line)
 
 
 SLACK = 1e-9
@@ -322,16 +351,27 @@ def rows_of(slope: Array, directions: Integers) -> tuple[Array, Array]:
     return rows.reshape(len(slope), -1, 2), wanted.reshape(len(slope), -1)
 
 
-def best_line(bounds: GoalBounds, radius: Array, m: Array, known: float, parents: Array) -> tuple[Array, Array]:
-    """Return bounds (N,) on the gap and the slopes (N,) of the lines that show them: of mixtures of the three rows of `rows_of`,
-    slopes RATIOS * m, the one whose constant is least in need."""
+def interval_line(least: Array) -> tuple[Array, Array]:
+    """Return w and m (B,) of lines a - m b <= w that suit the largest gaps that D, U, L' allow; least: (B, 3) lower bounds of -D,
+    -U, L'."""
+    d, u, low = -least[:, 0], -least[:, 1], least[:, 2]
+    b = np.clip(-d / 2, low, np.maximum(u - d, low))
+    with np.errstate(all="ignore"):  # of no use where d <= 0
+        m = np.exp(log_expit(b) + log_expit(-b) - log_expit(b + d) - log_expit(-b - d))
+    m = np.where(d > 0, np.clip(m, 1 / STEEPEST, STEEPEST), 1.0)
+    return np.where(m < 1, m * d + (1 - m) * u, np.where(m > 1, d - (m - 1) * low, d)), m
+
+
+def best_slope(bounds: GoalBounds, radius: Array, m: Array, known: float) -> tuple[Array, Array]:
+    """Return slopes (N,) for lines, and the lower bounds (N,) of these: of mixtures of the three rows of `rows_of`, slopes
+    RATIOS * m, the one whose constant is least in need."""
     lower = mixed_goals(bounds, radius, MIXTURES)  # (N, M) of -a + (RATIOS m) b
     slopes = np.clip(RATIOS * m[:, None], 1 / STEEPEST, STEEPEST)
     lower[slopes != RATIOS * m[:, None]] = -np.inf
     lower[:, MIDDLE] = np.maximum(lower[:, MIDDLE], bounds.lower[:, 0])
     spare = (lower + conjugate(known, slopes)) / (1 + slopes)
-    best = (np.arange(len(m)), spare.argmax(axis=1))
-    return gap_below(-lower[best], slopes[best], known, parents), slopes[best]
+    best = np.arange(len(m)), spare.argmax(axis=1)
+    return slopes[best], lower[best]
 
 
 def gap_below(w: Array, m: Array, known: float, parents: Array) -> Array:

@@ -121,6 +121,8 @@ class PhaseSearch:
             leaf = self._leaf(number, region, relaxed)
             if parent is not None and leaf.bound > parent.bound:  # the LP failed, or aimed at another epsilon
                 leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
+            if parent is not None:  # a region has default slopes of its own, so that its lines may show less than its parent's
+                leaf = replace(leaf, bound=min(leaf.bound, parent.bound))
             if leaf.bound <= self._known:
                 self._done.append(replace(leaf, basis=None))
             elif leaf.feature == -1:

@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 
 from encoders.network import Array
+from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
@@ -79,6 +80,7 @@ def largest_gap(
         end = time.monotonic() + (1 - LAST) * seconds
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed))
         search = _GapSearch(inputs, spare, end, most, progress)
+        inputs.deadline = end
         turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
         inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
         inputs.begin(lambda: search.over or interrupted())
@@ -207,24 +209,24 @@ class _GapSearch:
         """Return the least common bound, and proofs of it with something to spare, none where there is nothing to prove; and
         whether some are of neuron branching."""
         of_inputs, upper = self.inputs.bounds(), max(self.upper, self.inputs.known)
-        self.inputs.close_all()
-        trees: dict[tuple[int, int], Tree | None] = {}
         while True:
             claim = upper + self.spare
-            if not np.isfinite(upper) or (not self.inputs.logit and claim >= 1):
+            if not np.isfinite(upper) or (not self.inputs.logit and claim > 1 - SMALLEST):
                 return float(upper), [], False
             needed = [(int(q), int(d)) for q, d in np.argwhere(of_inputs > upper)]
             least = {at: self.phases[at].least_claim(claim) for at in needed}
             larger = [min(one - self.spare, of_inputs[at]) for at, one in least.items() if one > claim]
             if not larger:
-                trees = {at: self.phases[at].proof(claim) for at in needed}
-                larger = [of_inputs[at] for at, tree in trees.items() if tree is None]
+                found = {at: self.phases[at].proof(claim) for at in needed}
+                trees = {at: tree for at, tree in found.items() if tree is not None}
+                larger = [of_inputs[at] for at in needed if at not in trees]
             if not larger:
                 break
             upper = max(float(np.nextafter(upper, np.inf)), *larger)
-        of_boxes = self.inputs.trees.tree
-        evidence = [[trees.get((q, d)) or of_boxes(q, d) for d in (0, 1)] for q in range(len(of_inputs))]
-        return float(upper), evidence, bool(trees)
+        for d in (0, 1):
+            cut = np.flatnonzero(of_inputs[:, d] <= upper)
+            trees |= dict(zip([(q, d) for q in cut.tolist()], self.inputs.proofs(cut, d, upper, claim), strict=True))
+        return float(upper), [[trees[q, d] for d in (0, 1)] for q in range(len(of_inputs))], bool(needed)
 
 
 @contextmanager

@@ -33,16 +33,17 @@ class StandardRelaxation:
         bounds; beyond `enough` (N,) nobody needs better ones."""
         found, left = np.full(len(box), -np.inf), np.arange(len(box))
         if len(box) and (self.twin.depth < 2 or 2 * self.proved >= self.tried):
-            found = self._bound(nodes, intervals, box, rows, constants)
+            found = self.by_intervals(nodes, intervals, box, rows, constants)
             left = np.flatnonzero(~(found > enough))
             self.tried, self.proved = self.tried + len(box), self.proved + len(box) - len(left)
         if len(left) and self.twin.depth > 1:
-            found[left] = np.maximum(found[left], self._bound(nodes, None, box[left], rows[left], constants[left]))
+            found[left] = np.maximum(found[left], self.by_intervals(nodes, None, box[left], rows[left], constants[left]))
         return found
 
-    def _bound(
+    def by_intervals(
         self, nodes: Nodes, intervals: list[LayerBounds] | None, box: Integers, rows: Array, constants: Array
     ) -> Array:
+        """Return the same from these bounds of the hidden layers alone; None: from those of backward substitution."""
         used, at = np.unique(box, return_inverse=True)
         known = None if intervals is None else [one.take(used) for one in intervals]
         return self.regions(nodes.take(used), known).rows(at, rows, constants)
