@@ -89,7 +89,7 @@ class _BranchAndBound:
     def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None, group: Integers | None) -> None:
         twin = Twin.of(problem)
         self.problem, self.goal_rows = problem, GoalRows.of(problem)
-        self.twin = twin.with_room() if problem.network.piecewise_linear else twin
+        self.twin = twin.with_room()
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
         self.deadline, self.max_nodes = deadline, max_nodes
         self.goals = BatchDecision(twin, self.goal_rows, group)
@@ -264,7 +264,7 @@ class _BranchAndBound:
         """Return what is nearest to closing each goal by linear bounds, with its bound by the standard relaxation if it may do so:
         the best row, else the best mixture of rows, whose lines can lie higher than every single one's.
 
-        Of networks with one hidden layer at most the linear bounds of rows are that relaxation. Smooth ones are closed by lines.
+        Of piecewise-linear networks with one hidden layer at most the linear bounds of rows are that relaxation.
         """
         best, rule = self.goal_rows.best(bounds.lower, chosen), self.goal_rows
         self._note_roots(nodes, best.lower)
@@ -293,8 +293,6 @@ class _BranchAndBound:
         """Return lower bounds (N,) of combinations of rows over the boxes `box` (N,): rows (N, 3), weights (N, 3), and the lower
         bounds (N,) that lines show."""
         (rows, weights, linear), rule = combined, self.goal_rows
-        if not self.problem.network.piecewise_linear:
-            return linear
         float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
         enough = np.where(linear > float32, float32, 0.0)
         row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
