@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from verifair.schema.constraint import Condition, Constraint, Range
-from verifair.schema.space import InputSpace
+from pydantic import BaseModel
+
+if TYPE_CHECKING:  # the help of `audit` writes an example, and needs none of this
+    from verifair.schema.constraint import Condition, Constraint
+    from verifair.schema.space import InputSpace
 
 
 def toml(schema: InputSpace) -> str:
@@ -35,7 +38,7 @@ def _table(constraint: Constraint) -> dict[str, Any]:
 
 
 def _condition(condition: Condition) -> Any:
-    if isinstance(condition, Range):
+    if isinstance(condition, BaseModel):  # a range
         return condition.model_dump(exclude_none=True)
     return condition[0] if len(condition) == 1 else list(condition)
 
