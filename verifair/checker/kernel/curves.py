@@ -292,10 +292,8 @@ def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Arra
 def best_plane(
     p: Array, q: Array, bands: tuple[Band, Band, Band], centre: tuple[Array, Array]
 ) -> tuple[Array, Array, Array]:
-    """Return alpha, beta, offset of a plane under p y + q y': the best of three at the centre, the first one of a single copy.
-
-    bands: around y, y' and y' - y.
-    """
+    """Return alpha, beta, offset of a plane under p y + q y', by bands around y, y' and y' - y: the best of three at the centre,
+    and the first of them for one copy alone."""
     one, two, apart = bands
     (m1, c1), (m2, c2) = one.times(p), two.times(q)
     (m3, c3), (d3, e3) = one.times(p + q), apart.times(q)  # p y + q y' = (p + q) y + q (y' - y)
