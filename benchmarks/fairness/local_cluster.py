@@ -34,7 +34,7 @@ class LocalCluster:
 
     def _start(self, *words: str, more: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         number = len(list(self.folder.glob("*.log")))
-        root = str(Path(__file__).parents[1])
+        root = str(Path(__file__).parents[2])
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, **(more or {})}
         with (self.folder / f"{number}-{words[0]}.log").open("wb") as log:
             return subprocess.Popen([*DASK, *words, "--no-dashboard"], stdout=log, stderr=log, cwd=self.folder, env=environment)

@@ -122,9 +122,8 @@ def partition_of(query: IndividualFairness, size: int) -> Partition:
 
 
 def _without_evidence(chunk: Chunk, pairs: int) -> int:
-    """Questions of proved parts (every pair of every part is one: nothing is relaxed) with neither a tree nor two phase trees."""
-    asked, trees = int((chunk.status == PROVED).sum()) * pairs, int((chunk.size > 0).sum())
-    return asked - trees - len(chunk.phase_size) // 2
+    """Questions of proved parts (every pair of every part is one: nothing is relaxed) without a tree in each direction."""
+    return int((chunk.status == PROVED).sum()) * pairs - int((chunk.size > 0).sum()) // 2
 
 
 def rechecked(path: Path, subject: Subject, seconds: float) -> dict[str, Any]:

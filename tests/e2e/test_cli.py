@@ -53,7 +53,7 @@ def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path
     accepted = answered("check", audit / "certificate.json.gz", *where)
     assert "ACCEPTED" in accepted.stdout
     payload = json.loads(gzip.decompress((audit / "certificate.json.gz").read_bytes()))
-    payload["proofs"][0]["tree"]["bound"][-1] += 0.5
+    payload["proofs"][0]["margin"] += 0.5
     (tmp_path / "nudged.json").write_text(json.dumps(payload))
     assert verifair("check", tmp_path / "nudged.json", *where).returncode == 1
     (tmp_path / "broken.json").write_text("{")
