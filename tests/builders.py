@@ -187,5 +187,5 @@ def by_multipliers(
         bounds = TwinBounds(network, low, high, low2, high2, close=True, signs=(regions.active, regions.inactive))
         rows, _ = rule.rows_of(leaves)
         bound, nowhere = lagrange(bounds, domain, (low, high), rows, slopes)
-        proved = rule.proved(leaves, Boxes(low=low, high=high, low2=low2, high2=high2), True, 0.0)
+        proved = rule.proved(leaves, Boxes(low=low, high=high, low2=low2, high2=high2), (True, True), 0.0)
         return bound - rows.charge(bounds, np.tile(claim.margin, (count, 1))), nowhere | bounds.empty, proved

@@ -164,16 +164,17 @@ class RegionBounds:
                 error = error if one is None else error + twin.rate * _sums(np.abs(one), size) + TINY
             if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
                 (p, offset), q = self._under_curves(p, q, box), None
+            elif k == 0:  # a copy alone, too: where the middle of an interval is a bend, the line is another than its own
+                first, second = _both(p, q)
+                shift = self._of(twin.shift, box)[:, None, alive]
+                line, constants, _ = hinge((1 - slope) * first, (1 - slope) * second, shift, layer.bounds.take(box).with_rows())
+                offset = (constants - slope * second * shift).sum(axis=2)
+                p, q = line + slope * (first + second), None
             elif q is None:
                 assert p is not None
                 p, offset = own_lines(p, lines.one, slope)
             elif p is None:
                 q, offset = own_lines(q, lines.two, slope)
-            elif k == 0:
-                shift = self._of(twin.shift, box)[:, None, alive]
-                line, constants, _ = hinge((1 - slope) * p, (1 - slope) * q, shift, layer.bounds.take(box).with_rows())
-                offset = (constants - slope * q * shift).sum(axis=2)
-                p, q = line + slope * (p + q), None
             else:
                 alpha, beta, offset = standard(lines, (1 - slope) * p, (1 - slope) * q)
                 p, q = alpha + slope * p, beta + slope * q
@@ -184,19 +185,15 @@ class RegionBounds:
                 for one in (p, q):
                     total = total if one is None else total + one @ twin.biases[k][alive]
                 p, q = (None if one is None else _product(one, weight) for one in (p, q))
-        if q is not None:
-            p, total = q, total - _sums(q, self._of(twin.shift, box)[:, alive])
         assert p is not None
         return self._at_inputs(p, total - room * error, box, alive)
 
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
         """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a first layer that is smooth."""
-        some = p if q is None else q
-        assert some is not None
-        none, where = np.zeros_like(some), np.repeat(box, some.shape[1])
-        first, second = (none if one is None else one for one in (p, q))
-        line, constant, _ = self._pairs.under(first.reshape(-1, some.shape[2]), second.reshape(-1, some.shape[2]), where)
-        return line.reshape(some.shape), constant.sum(axis=1).reshape(some.shape[:2])
+        first, second = _both(p, q)
+        where, width = np.repeat(box, first.shape[1]), first.shape[2]
+        line, constant, _ = self._pairs.under(first.reshape(-1, width), second.reshape(-1, width), where)
+        return line.reshape(first.shape), constant.sum(axis=1).reshape(first.shape[:2])
 
     @cached_property
     def _pairs(self) -> PairLines:
@@ -337,6 +334,13 @@ def _lone(p: Array, low: Array, high: Array) -> Array:
     """Return the slope of p relu(a) for a in [low, high] where no multiplier is given."""
     lines = relu_lines(low, high)
     return p * np.where(p >= 0, lines.low_slope, lines.up_slope)
+
+
+def _both(p: Array | None, q: Array | None) -> tuple[Array, Array]:
+    """Return the coefficients of both copies, 0 where there is nothing of one."""
+    some = p if q is None else q
+    assert some is not None
+    return np.zeros_like(some) if p is None else p, np.zeros_like(some) if q is None else q
 
 
 def _padded(chosen: Booleans) -> tuple[Integers, Integers]:

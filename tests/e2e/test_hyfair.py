@@ -171,7 +171,10 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
     ("explain.rounds", "search_clusters", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
     ("explain.rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "1 of 3 clusters were explained"),
     ("guard.tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
-    ("guard.effects", "search_clusters", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"), "cut2.onnx and cut2.toml are written"),
+    (
+        "guard.effects", "search_clusters", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"),
+        "cut2.onnx and cut2.toml are written",
+    ),
 ])
 def test_ctrl_c_ends_it_and_says_what_stands(
     module: str, function: str, call: int, command: tuple[object, ...], said: str, folder: Path,

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.domain import Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Network
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
 from verifair.checker.share_certificate import ShareCertificate
-from verifair.checker.tree import Tree
+from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine import share
 from verifair.engine.share import CertifiedShare, certify_share, row_shares
 from verifair.engine.verdict import Reason
@@ -273,3 +274,12 @@ def test_absurd_weights_show_nothing() -> None:
     query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
     found = certify_share(query, budget=vf.Budget(seconds=5, nodes=50))
     assert 0 <= found.fair <= 1 - found.unfair <= 1
+
+
+def test_no_point_is_counted_twice() -> None:
+    """A real feature that the box leaves no width may not be cut: both halves would be the whole cell."""
+    domain = schema_of(integer("p", 0, 1, protected=True), integer("a", 0, 9), real("r", 0, 1)).domain
+    whole = Regions.whole(np.array([0.0, 0.0, 0.5]), np.array([0.0, 9.0, 0.5]), 0)
+    found = leaf_regions(np.array([2, -1, -1]), np.array([0.5, 0.0, 0.0]), whole, domain)
+    assert isinstance(found, str)
+    assert "outside the box" in found

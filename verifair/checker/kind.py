@@ -50,7 +50,7 @@ KINDS: dict[str, str] = {
     "verifair-kmax-certificate": "verifair.checker.kinds.kmax",
     "verifair-consistency-certificate": "verifair.checker.kinds.consistency",
     "verifair-partition": "verifair.checker.kinds.partition",
-    "verifair-share": "verifair.checker.kinds.share",
+    "verifair-share-certificate": "verifair.checker.kinds.share",
 }
 """Format without its version -> the kind's module, imported when a file of it is met. A new kind is one more line here."""
 

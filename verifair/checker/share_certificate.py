@@ -1,7 +1,7 @@
 """Certificates of the share of a domain where nobody is treated differently: one tree of boxes, and a bracket.
 
-    {"format": "verifair-share/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
-     "fair": [numerator, denominator], "unfair": [numerator, denominator], "tree": {"feature", "cut"},
+    {"format": "verifair-share-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
+     "extent", "fair": [numerator, denominator], "unfair": [numerator, denominator], "tree": {"feature", "cut"},
      "history": [[s, fair, unfair]], "digest"}
 
 At least the share `fair` of the box is fair, and at least the share `unfair` is not; what a leaf shows of its points is computed
@@ -42,7 +42,7 @@ class ShareQuery:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ShareFile(EnvelopeFile):
-    format: Literal["verifair-share/1"]
+    format: Literal["verifair-share-certificate/1"]
     query: ShareQuery
     fair: tuple[Whole, Whole]
     unfair: tuple[Whole, Whole]
@@ -57,7 +57,7 @@ FILE = TypeAdapter(ShareFile)
 class ShareCertificate(Envelope):
     """At least the share `fair` of the query's box is fair, and at least the share `unfair` is not."""
 
-    FORMAT = "verifair-share/1"
+    FORMAT = "verifair-share-certificate/1"
     query: ShareQuery
     fair: Fraction
     unfair: Fraction

@@ -106,7 +106,8 @@ class ShareQuestion:
 
     def volume(self, lower: Array, upper: Array) -> Fraction:
         """Return how much one cell (V,) holds: its values, times the widths of real features that the box leaves a width."""
-        points = prod(int(n) for n in (upper - lower + 1)[self.domain.integer].tolist())
+        whole = self.domain.integer
+        points = prod(int(b) - int(a) + 1 for a, b in zip(lower[whole].tolist(), upper[whole].tolist(), strict=True))
         return self._widths(lower, upper) * points
 
     def _widths(self, lower: Array, upper: Array) -> Fraction:
@@ -146,7 +147,7 @@ class ShareQuestion:
         middle, radius = (low + high) / 2, (high - low) / 2
         slope, value = shapes.slope[0], shapes.value[0]
         direction = np.zeros(slope.shape[1])
-        many = (upper - lower + 1)[self.counted]
+        many = np.array([int(upper[v]) - int(lower[v]) + 1 for v in self.counted], dtype=object)
         listed = self.counted[(many > 1) & (many <= MOST)]
         columns = self.domain.columns_of(listed)
         direction[columns] = slope[:, columns].mean(axis=0)

@@ -109,12 +109,13 @@ class TwinBounds:
     """Bounds over B boxes of network inputs [low, high] (B, n_0) for copy 1 and [low2, high2] for copy 2.
 
     `moving` columns have the same interval in both copies and move together; all others are fixed, low = high.
-    close=True also substitutes backwards for every unstable inner neuron: tighter, and several times the work.
+    close=True also substitutes backwards for every unstable inner neuron, and for the copies' differences there (`differences`):
+    tighter, and several times the work.
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
     """
 
     def __init__(
-        self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool,
+        self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, differences: bool = True,
         signs: tuple[Booleans, Booleans] | None = None,
     ) -> None:
         self.network = network
@@ -134,7 +135,7 @@ class TwinBounds:
         for k, layer in enumerate(network.layers[1:], start=1):
             span = self._clipped(self._next_span(k), k)
             if close and k + 1 < len(network.layers):
-                closer = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer))
+                closer = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer), differences)
                 span = self._clipped(closer, k)
             self.spans.append(span)
 
@@ -221,18 +222,18 @@ class TwinBounds:
         low, high, low2, high2, d_low, d_high = bounds
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
-    def _closer(self, span: Span, k: int, loose: Booleans) -> Span:
+    def _closer(self, span: Span, k: int, loose: Booleans, differences: bool) -> Span:
         """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
         layer = self.network.layers[k]
         at = box, neuron = np.nonzero(loose)
         rows, bias = layer.weight[neuron], layer.bias[neuron]
         none, zero = np.zeros_like(rows), np.zeros_like(bias)
         copies = [(rows, none, bias), (-rows, none, -bias), (none, rows, bias), (none, -rows, -bias)]
-        forms = [*copies, (-rows, rows, zero), (rows, -rows, zero)]
+        forms = [*copies, *([(-rows, rows, zero), (rows, -rows, zero)] if differences else [])]
         p, q, constant = (np.concatenate(part) for part in zip(*forms, strict=True))
         least = self.by_substitution(p, q, np.tile(box, len(forms)), layer=k - 1, constant=constant).reshape(len(forms), -1)
         ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
-        for (name, end), value in zip(ends.items(), least, strict=True):
+        for (name, end), value in zip(ends.items(), least, strict=differences):
             end[at] = np.minimum(end[at], -value) if "high" in name else np.maximum(end[at], value)
         return replace(span, **ends).tightened()
 

@@ -7,7 +7,8 @@ A tree has to cover its task's box: every cut lies within the box it cuts, both 
     where both margins are the same number and a row says no more than that;
     else by a bound (`kernel.bounds`), above 0, or 0 where that is enough:
         without multipliers of each row of its goal by itself, which may have up to FEW rows: from intervals alone, then by the
-        standard relaxation, with intervals of the hidden layers, then with closer ones;
+        standard relaxation, with intervals of the hidden layers, then with closer ones (of three layers and more, first of the
+        copies alone);
         with weights of rows (or the slope of a line of its own) of what they make of the rows, in the same three ways, then by the
         defaults of slopes of neurons;
         with slopes of neurons of the same by these (`kernel.multipliers`).
@@ -164,8 +165,9 @@ class LeafRule:
                 flaws = {one: self._decoded(np.array([one]), neurons) for one in trees.tolist()}
                 found |= {one: flaw for one, flaw in flaws.items() if isinstance(flaw, str)}
                 decoded = self._decoded(np.array([one for one in trees.tolist() if one not in found], dtype=np.int64), neurons)
-            if isinstance(decoded, Leaves):
-                yield decoded
+            if isinstance(decoded, str):
+                raise AssertionError(f"trees that are right by themselves are not together: {decoded}")
+            yield decoded
 
     def _decoded(self, trees: Integers, neurons: int) -> Leaves | str:
         forest, nodes = self.forest, self.forest.nodes(trees)
@@ -232,8 +234,9 @@ class LeafRule:
         entries, of = _ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
         widest = self._widest(leaves, boxes)
-        deep = len(self.network.layers) > 2
-        for group, closes in ((np.flatnonzero(~sloped), (False, True)[: 1 + deep]), (np.flatnonzero(sloped), (True,))):
+        hidden = len(self.network.layers) - 1
+        ways = [way for way, least in (((False, False), 0), ((True, False), 3), ((True, True), 2)) if hidden >= least]
+        for group, closes in ((np.flatnonzero(~sloped), ways), (np.flatnonzero(sloped), [(True, True)])):
             for close in closes:
                 left = group[~proved[group]]
                 for k in range(0, len(left), BOUNDED):
@@ -241,11 +244,16 @@ class LeafRule:
                     proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
         return proved
 
-    def proved(self, leaves: Leaves, boxes: Boxes, close: bool, widest: float) -> Booleans:
-        """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger."""
+    def proved(self, leaves: Leaves, boxes: Boxes, close: tuple[bool, bool], widest: float) -> Booleans:
+        """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger.
+
+        close: whether the hidden layers are bounded by substitution, and their differences, too. None is tighter than another for
+        sure: closer intervals may have other lines.
+        """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
-        bounds = TwinBounds(self.network, boxes.low, boxes.high, boxes.low2, boxes.high2, close=close, signs=signs)
+        ends = boxes.low, boxes.high, boxes.low2, boxes.high2
+        bounds = TwinBounds(self.network, *ends, close=close[0], differences=close[1], signs=signs)
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
         proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
         rows, slopes = self.rows_of(leaves)

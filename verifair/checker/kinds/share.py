@@ -45,7 +45,10 @@ def check_share(given: ShareCertificate, *, network: Network, schema: InputSpace
             reason = str(leaves)
         else:
             count = len(leaves)
-            reason = _confirm(given, question, leaves, network, progress)
+            try:
+                reason = _confirm(given, question, leaves, network, progress)
+            except OverflowError:
+                reason = "its numbers are beyond the reach of exact arithmetic"
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="brackets")
 
@@ -89,6 +92,8 @@ def _confirm(
     for name, stated, shown in (("fair", given.fair, sums.fair), ("unfair", given.unfair, sums.unfair)):
         if stated > shown / question.total:
             return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown / question.total):.9%}"
+    if given.fair + given.unfair > 1:
+        return "it states more than the whole: fair and unfair points are different ones"
     return None
 
 

@@ -399,7 +399,7 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
     lambda raw: raw["pairs"][0].update(row=[1.0]),
     lambda raw: raw["pairs"][0].update(baseline=99),
     lambda raw: raw["pairs"][0].update(tree=None),
-    lambda raw: raw["pairs"][0]["tree"].pop("start"),
+    lambda raw: raw["pairs"][0]["tree"].pop("cut"),
     lambda raw: raw["pairs"][0]["tree"].update(feature=[]),
     lambda raw: raw["pairs"][0]["tree"].update(cut=[float("inf")]),
     lambda raw: raw["pairs"][0].update(boxes=2),
