@@ -157,6 +157,8 @@ class ShareQuestion:
         if not (0 < span < np.inf and np.isfinite(size)):
             return Counted(fair=Fraction(0), unfair=Fraction(0))
         every, widths = prod(map(len, along)), self._widths(lower, upper) * prod(int(n) for n in many if n > MOST)
+        if not widths:  # a cell cut off at the end of a real feature
+            return Counted(fair=Fraction(0), unfair=Fraction(0))
         share = every / float(self.total / widths)
         unit = span / next(bins for least, bins in BINS if share >= least)
         points, least, rest = np.ones(1, dtype=np.float64 if every < 2**53 else object), 0.0, 0.0

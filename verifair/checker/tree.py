@@ -143,8 +143,8 @@ def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> st
     box = np.flatnonzero(feature >= 0)
     v, at = feature[box], cut[box]
     low, high, whole = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
-    # A real cut lies strictly inside: else a half is the whole box, and what sums up over leaves would count it twice.
-    inside = np.where(whole, (low <= at) & (at <= high - 1) & (at == np.floor(at)), (low < at) & (at < high))
+    # A real feature without width is not cut: both halves would be the whole box, and what sums up over leaves count it twice.
+    inside = np.where(whole, (at <= high - 1) & (at == np.floor(at)), (at <= high) & (low < high)) & (low <= at)
     for k in np.flatnonzero(~inside)[:1]:
         return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
     return None
