@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from verifair.engine.search import standard
 from verifair.engine.search.boxes import (
@@ -81,6 +81,23 @@ def decide(
     cost = SECONDS_A_WEIGHT * sum(layer.weight.size for layer in problem.network.layers)
     subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=cost)
     return search.goals
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Asked:
+    """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there, and the rows asked about."""
+
+    nodes: Nodes
+    low: Array
+    high: Array
+    intervals: list[LayerBounds]
+    chosen: ChosenRows
+
+    def take(self, index: Integers | Booleans | slice) -> _Asked:
+        return _Asked(
+            nodes=self.nodes.take(index), low=self.low[index], high=self.high[index],
+            intervals=[layer.take(index) for layer in self.intervals], chosen=replace(self.chosen, index=self.chosen.index[index]),
+        )
 
 
 class _BranchAndBound:
@@ -168,79 +185,74 @@ class _BranchAndBound:
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
         nodes, kept = self._close_by(nodes, self.goal_rows.best(rough), intervals)
-        low, high, rough, margins = low[kept], high[kept], rough[kept], margins[kept]
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
-            chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[alike], margins[alike])
-            narrow = [layer.take(kept[alike]) for layer in intervals]
-            self._bound(nodes.take(alike), low[alike], high[alike], narrow, chosen)
+            at = kept[alike]
+            chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[at], margins[at])
+            narrow = [layer.take(at) for layer in intervals]
+            self._bound(_Asked(nodes=nodes.take(alike), low=low[at], high=high[at], intervals=narrow, chosen=chosen))
 
-    def _bound(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
+    def _bound(self, asked: _Asked) -> None:
         """Bound boxes in the way that pays for their questions, where it is known; else find it out (see `standard.Progress`).
 
         Where the time ends before they are all bounded, the others are put back.
         """
-        ways, step = self.progress.way[nodes.question], self.progress.at_once
+        ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
         parts = [np.flatnonzero(ways == way) for way in np.unique(ways)]
         pieces = [part[start : start + step] for part in parts for start in range(0, len(part), step)]
         for done, at in enumerate(pieces):
             if done and time.monotonic() > self.deadline:
-                self.open.add(nodes.take(np.concatenate(pieces[done:])))
+                self.open.add(asked.nodes.take(np.concatenate(pieces[done:])))
                 return
-            way = int(ways[at[0]])
-            part, narrow, rows = nodes.take(at), [one.take(at) for one in intervals], replace(chosen, index=chosen.index[at])
+            way, part = int(ways[at[0]]), asked.take(at)
             match way:
                 case standard.FORWARD:
-                    self._close_linearly(part, self._linear(part, low[at], high[at], narrow, rows), low[at], high[at], narrow, rows)
+                    self._close_linearly(part, self._linear(part))
                 case standard.UNKNOWN:
-                    self._find_out(part, low[at], high[at], narrow, rows)
+                    self._find_out(part)
                 case _:
-                    best, slope, bounds = self._backwards(part, rows, way)
-                    remaining, kept = self._close_by(part, best, narrow)
+                    best, slope, bounds = self._backwards(part, way)
+                    remaining, kept = self._close_by(part.nodes, best, part.intervals)
                     score = np.abs(slope).sum(axis=1) * bounds.radius
                     self._go_on(remaining, slope[kept], score[kept])
 
-    def _find_out(self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows) -> None:
+    def _find_out(self, asked: _Asked) -> None:
         """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
-        lacks, work, left = np.zeros((len(nodes), 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(len(nodes))
+        count = len(asked.nodes)
+        lacks, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
-            best, _, bounds = self._backwards(nodes, chosen, way)
-            lacks[left, way], work[way] = _lack(nodes, best.lower), bounds.work / len(nodes)
-            nodes, kept = self._close_by(nodes, best, intervals)
+            best, _, bounds = self._backwards(asked, way)
+            lacks[left, way], work[way] = _lack(asked.nodes, best.lower), bounds.work / len(left)
+            nodes, kept = self._close_by(asked.nodes, best, asked.intervals)
             if not len(nodes):
                 return
-            left, low, high, chosen = left[kept], low[kept], high[kept], replace(chosen, index=chosen.index[kept])
-            intervals = [one.take(kept) for one in intervals]
-        linear = self._linear(nodes, low, high, intervals, chosen)
-        lacks[left, standard.FORWARD] = _lack(nodes, self.goal_rows.best(linear.lower, chosen).lower)
-        self.progress.choose(nodes.question, lacks[left], work)
-        self._close_linearly(nodes, linear, low, high, intervals, chosen)
+            left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
+        linear = self._linear(asked)
+        lacks[left, standard.FORWARD] = _lack(asked.nodes, self.goal_rows.best(linear.lower, asked.chosen).lower)
+        self.progress.choose(asked.nodes.question, lacks[left], work)
+        self._close_linearly(asked, linear)
 
-    def _backwards(self, nodes: Nodes, chosen: ChosenRows, way: int) -> tuple[BestRows, Array, RegionBounds]:
+    def _backwards(self, asked: _Asked, way: int) -> tuple[BestRows, Array, RegionBounds]:
         """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows."""
+        nodes, index = asked.nodes, asked.chosen.index
         bounds = self.standard.regions(nodes, differences=way == standard.PAIRS)
-        box, row = np.repeat(np.arange(len(nodes)), chosen.index.shape[1]), chosen.index.ravel()
+        box, row = np.repeat(np.arange(len(nodes)), index.shape[1]), index.ravel()
         lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
-        best = self.goal_rows.best(lower.reshape(chosen.index.shape), chosen)
+        best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)
         self._note_roots(nodes, best.lower)
-        return best, slope.reshape(*chosen.index.shape, -1), bounds
+        return best, slope.reshape(*index.shape, -1), bounds
 
-    def _linear(
-        self, nodes: Nodes, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows
-    ) -> GoalBounds:
-        rows, constants = self.goal_rows.rows[chosen.index], self.goal_rows.constants[chosen.index]
-        every, parts = np.ones(constants.shape), (slice(start, start + LINEAR) for start in range(0, len(nodes), LINEAR))
-        return GoalBounds.join([
-            linear_goals(
-                self.twin, nodes.question[i], (low[i], high[i]), [one.take(i) for one in intervals], rows[i], constants[i], every[i]
-            )
-            for i in parts
-        ])
+    def _linear(self, asked: _Asked) -> GoalBounds:
+        found = []
+        for start in range(0, len(asked.nodes), LINEAR):
+            part = asked.take(slice(start, start + LINEAR))
+            rows, constants = self.goal_rows.rows[part.chosen.index], self.goal_rows.constants[part.chosen.index]
+            every, box = np.ones(constants.shape), (part.low, part.high)
+            found.append(linear_goals(self.twin, part.nodes.question, box, part.intervals, rows, constants, every))
+        return GoalBounds.join(found)
 
-    def _close_linearly(
-        self, nodes: Nodes, bounds: GoalBounds, low: Array, high: Array, intervals: list[LayerBounds], chosen: ChosenRows
-    ) -> None:
-        remaining, kept = self._close_by(nodes, self._provable(nodes, bounds, intervals, chosen, (high - low) / 2), intervals)
+    def _close_linearly(self, asked: _Asked, bounds: GoalBounds) -> None:
+        remaining, kept = self._close_by(asked.nodes, self._provable(asked, bounds), asked.intervals)
         self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
 
     def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
@@ -258,15 +270,14 @@ class _BranchAndBound:
         nodes, alive = self.goals.alive(nodes)
         self._split(nodes, score[alive])
 
-    def _provable(
-        self, nodes: Nodes, bounds: GoalBounds, intervals: list[LayerBounds], chosen: ChosenRows, radius: Array
-    ) -> BestRows:
+    def _provable(self, asked: _Asked, bounds: GoalBounds) -> BestRows:
         """Return what is nearest to closing each goal by linear bounds, with its bound by the standard relaxation if it may do so:
         the best row, else the best mixture of rows, whose lines can lie higher than every single one's.
 
         Of piecewise-linear networks with one hidden layer at most the linear bounds of rows are that relaxation.
         """
-        best, rule = self.goal_rows.best(bounds.lower, chosen), self.goal_rows
+        nodes, chosen, rule = asked.nodes, asked.chosen, self.goal_rows
+        best, radius = rule.best(bounds.lower, chosen), (asked.high - asked.low) / 2
         self._note_roots(nodes, best.lower)
         if self.twin.depth < 2 and self.problem.network.piecewise_linear:
             room = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
@@ -275,28 +286,26 @@ class _BranchAndBound:
             box, goal = np.nonzero(nodes.open & best.proved)
             lower = np.full(best.lower.shape, -np.inf)
             linear = best.lower[box, goal]
-            lower[box, goal] = self._standard(nodes, intervals, box, (best.rows[box, goal], best.weights[box, goal], linear))
+            lower[box, goal] = self._standard(asked, box, (best.rows[box, goal], best.weights[box, goal], linear))
             found = rule.decided(best.rows[:, :, 0], lower)
         for g in np.flatnonzero(np.bincount(chosen.goal) > 1):
             box = np.flatnonzero(nodes.open[:, g] & ~found.proved[:, g])
             rows, weights, linear = rule.mixed(bounds.take(box), radius[box], replace(chosen, index=chosen.index[box]), int(g))
             may = linear > 0
             at, rows, weights = box[may], rows[may], weights[may]
-            lower = self._standard(nodes, intervals, at, (rows, weights, linear[may]))
+            lower = self._standard(asked, at, (rows, weights, linear[may]))
             found.rows[at, g], found.weights[at, g], found.lower[at, g] = rows, weights, lower
             found.size[at, g], found.proved[at, g] = (weights * rule.size[rows]).sum(axis=1), lower > 0
         return found
 
-    def _standard(
-        self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, combined: tuple[Integers, Array, Array]
-    ) -> Array:
+    def _standard(self, asked: _Asked, box: Integers, combined: tuple[Integers, Array, Array]) -> Array:
         """Return lower bounds (N,) of combinations of rows over the boxes `box` (N,): rows (N, 3), weights (N, 3), and the lower
         bounds (N,) that lines show."""
         (rows, weights, linear), rule = combined, self.goal_rows
         float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
         enough = np.where(linear > float32, float32, 0.0)
         row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
-        return self.standard.lower(nodes, intervals, box, row, constant, enough)
+        return self.standard.lower(asked.nodes, asked.intervals, box, row, constant, enough)
 
     def _note_roots(self, nodes: Nodes, lower: Array) -> None:
         """Remember lower bounds (N, G) of whole questions."""
