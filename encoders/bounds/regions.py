@@ -86,6 +86,7 @@ class RegionBounds:
             for start, end in pairwise(widths.tolist())
         ]
         self._layers: dict[int, RelaxedLayer] = {}
+        self._lines_of_pairs: dict[tuple[int, int], Array] = {}
         self.layers: list[LayerBounds] = [] if intervals is None else intervals
         for k in range(len(self.layers), twin.depth + 1):
             if k:
@@ -158,25 +159,21 @@ class RegionBounds:
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
             layer = self._relaxed(k)
-            alive, lines, slope = layer.alive, layer.lines.take(box), layer.slope
+            alive, slope = layer.alive, layer.slope
             size = self._of(twin.magnitude[k], box)[:, alive]
             for one in (p, q):
                 error = error if one is None else error + twin.rate * _sums(np.abs(one), size) + TINY
             if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
                 (p, offset), q = self._under_curves(p, q, box), None
-            elif k == 0:  # a copy alone, too: where the middle of an interval is a bend, the line is another than its own
-                first, second = _both(p, q)
-                shift = self._of(twin.shift, box)[:, None, alive]
-                line, constants, _ = hinge((1 - slope) * first, (1 - slope) * second, shift, layer.bounds.take(box).with_rows())
-                offset = (constants - slope * second * shift).sum(axis=2)
-                p, q = line + slope * (first + second), None
+            elif k == 0:
+                (p, offset), q = self._under_pairs(p, q, box), None
             elif q is None:
                 assert p is not None
-                p, offset = own_lines(p, lines.one, slope)
+                p, offset = own_lines(p, layer.lines.one[box], slope)
             elif p is None:
-                q, offset = own_lines(q, lines.two, slope)
+                q, offset = own_lines(q, layer.lines.two[box], slope)
             else:
-                alpha, beta, offset = standard(lines, (1 - slope) * p, (1 - slope) * q)
+                alpha, beta, offset = standard(layer.lines.take(box), (1 - slope) * p, (1 - slope) * q)
                 p, q = alpha + slope * p, beta + slope * q
             total = total + offset
             if k:
@@ -187,6 +184,36 @@ class RegionBounds:
                 p, q = (None if one is None else _product(one, weight) for one in (p, q))
         assert p is not None
         return self._at_inputs(p, total - room * error, box, alive)
+
+    def _under_pairs(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
+        """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a piecewise-linear first layer.
+
+        Of a copy alone, and of the difference of both, they are multiples of two lines a neuron.
+        """
+        layer, none = self._relaxed(0), np.zeros(self._relaxed(0).alive.shape)
+        if q is None:
+            assert p is not None
+            return own_lines(p, self._pair_lines(1, 0)[box], none)
+        if p is None:
+            return own_lines(q, self._pair_lines(0, 1)[box], none)
+        if (p + q == 0).all():
+            return own_lines(p, self._pair_lines(1, -1)[box], none)
+        shift, rest = self._of(self.twin.shift, box)[:, None, layer.alive], 1 - layer.slope
+        line, constants, _ = hinge(rest * p, rest * q, shift, layer.bounds.take(box).with_rows())
+        return line + layer.slope * (p + q), (constants - layer.slope * q * shift).sum(axis=2)
+
+    def _pair_lines(self, one: int, two: int) -> Array:
+        """Return (B, 4, m), for all regions, slopes and then constants of the lines in a under and over one y + two y' of the first
+        layer's neurons."""
+        if (one, two) not in self._lines_of_pairs:
+            layer = self._relaxed(0)
+            shift = np.broadcast_to(self.twin.shift[self.question][:, layer.alive], layer.bounds.lower.shape)
+            each, rest = np.ones(shift.shape), 1 - layer.slope
+            under, over = (hinge(sign * one * each, sign * two * each, shift, layer.bounds) for sign in (1, -1))
+            slopes = (layer.slope * (one + two) + rest * line for line in (under[0], -over[0]))
+            constants = (rest * constant - layer.slope * two * shift for constant in (under[1], -over[1]))
+            self._lines_of_pairs[one, two] = np.stack([*slopes, *constants], axis=1)
+        return self._lines_of_pairs[one, two]
 
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
         """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a first layer that is smooth."""
