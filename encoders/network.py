@@ -15,6 +15,7 @@ layer has no `slope`: asking for it raises CurveError, and whatever knows nothin
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from encoders.errors import CurveError
+from encoders.errors import CurveError, ModelError
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
@@ -129,20 +130,17 @@ class Feed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Network:
-    """A feed-forward network.
+class Model(ABC):
+    """A model as the rest of the house asks it: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
 
-    The weights are the stored float32 weights as float64 (the same numbers). Where a reader had to fold several stored
-    constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in
-    `rounded`: proofs are then about the folded network, and every verdict says so.
+    link: what the file applies to the logits.   source, source_sha256: the file that it was read from.
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
-    `feeds` says how the input columns become the stored model's inputs; empty for a network that was not read from a file.
+    `rounded` names the nodes where constants had to be folded and the result was no float64: proofs are then about the folded
+    model, and every verdict says so.
+    `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
-    `rounding` says of each layer what float32 arithmetic does to it. None: not known (the network was not read from a file, or its
-    graph computes in other types as well), so that nothing can be said about a float32 runtime.
     """
 
-    layers: tuple[Layer, ...]
     link: Link
     source_sha256: str
     source: str | None = None
@@ -150,6 +148,60 @@ class Network:
     rounded: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
     classes: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """Number of input columns n_0."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of logits."""
+
+    @property
+    @abstractmethod
+    def work(self) -> int:
+        """Multiplications, or what takes as long, of one evaluation."""
+
+    @property
+    @abstractmethod
+    def knows_float32(self) -> bool:
+        """Whether anything can be said about what a float32 runtime makes of it."""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers, e.g. (500, 100); none where there are no neurons."""
+        return ()
+
+    @property
+    def piecewise_linear(self) -> bool:
+        """True where logits of float32 inputs have exact values: sums, products and comparisons of stored numbers."""
+        return True
+
+    @abstractmethod
+    def forward(self, x: Numbers) -> Numbers:
+        """Logits of a batch x (B, n_0), in the arithmetic of x: float64 arrays, or `Dyadic` batches for exact ones."""
+
+
+def layered(model: Model, what: str) -> Network:
+    """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
+    if not isinstance(model, Network):
+        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take yet; see docs/models.md")
+    return model
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Network(Model):
+    """A feed-forward network.
+
+    The weights are the stored float32 weights as float64 (the same numbers). Where a reader had to fold several stored
+    constants into one weight and the result was no float64, it was rounded once and the ONNX node is named in `rounded`.
+    `rounding` says of each layer what float32 arithmetic does to it. None: not known (the network was not read from a file, or its
+    graph computes in other types as well), so that nothing can be said about a float32 runtime.
+    """
+
+    layers: tuple[Layer, ...]
     rounding: tuple[Rounding, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -184,6 +236,14 @@ class Network:
     def piecewise_linear(self) -> bool:
         """False when some hidden layer is smooth."""
         return all(layer.piecewise_linear for layer in self.layers)
+
+    @property
+    def work(self) -> int:
+        return sum(layer.weight.size for layer in self.layers)
+
+    @property
+    def knows_float32(self) -> bool:
+        return self.rounding is not None and self.piecewise_linear
 
     def require_piecewise_linear(self, what: str) -> None:
         """Raise CurveError, naming the layer, unless the network is piecewise linear. what: "neuron branching", say."""

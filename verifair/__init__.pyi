@@ -1,6 +1,7 @@
 """The public names and their homes: type checkers read them here, and so does `verifair/__init__.py`."""
 
 from encoders.network import Network as Network
+from encoders.onnx.reader import read_model as read_model
 from encoders.onnx.reader import read_onnx as read_onnx
 from solvers.outcome import Budget as Budget
 from solvers.outcome import Outcome as Outcome

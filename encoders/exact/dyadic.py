@@ -100,6 +100,11 @@ def exact(values: Array) -> Dyadic:
     return _carried(np.array(limbs[::-1]), exponent)
 
 
+def total(number: Dyadic, axis: int) -> Dyadic:
+    """Sums along an axis of the batch (not of the limbs), of up to 2^31 numbers."""
+    return _carried(number.limbs.sum(axis=axis + 1), number.exponent)
+
+
 def _sum(a: Dyadic, b: Dyadic) -> tuple[Array, int]:
     """Limbs of a + b over the smaller exponent, not yet carried; broadcasts over the numbers."""
     low = min(a.exponent, b.exponent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from onnx import TensorProto, external_data_helper, helper, inliner, numpy_helpe
 
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link
+from encoders.onnx import tree_tail
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 CLASS_LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
@@ -42,6 +43,7 @@ class LogitsModel:
     model: in-memory model whose only output is the tensor `logits`.
     shown: the tensor of the stored model that its user reads, link(logits).
     link_node, link_axis: the softmax node and its axis as written, for the reader's check; None for other links.
+    label: the tensor of the stored model that holds the classes which a tree ensemble decides; None for other models.
     """
 
     model: onnx.ModelProto
@@ -50,6 +52,7 @@ class LogitsModel:
     shown: str
     link_node: str | None = None
     link_axis: int | None = None
+    label: str | None = None
 
 
 def load(path: str | Path) -> StoredModel:
@@ -107,8 +110,8 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     """Find the output that carries the decision, and cut the graph before its sigmoid or softmax.
 
     Tails that are recognised: Sigmoid, Softmax, LogSoftmax, Identity and ZipMap, scikit-learn's binary pair (1 - p,
-    p), and its LinearClassifier with its own post-transform. For a binary pair the one logit is that of the second
-    class. output: name of a graph output or of any other tensor; None takes the only output of floating type.
+    p), and its LinearClassifier and tree ensembles with their own post-transforms. For a binary pair the one logit is that of the
+    second class. output: name of a graph output or of any other tensor; None takes the only output of floating type.
     """
     by_output = producers(stored.model)
     shown = _shown_tensor(stored, by_output, output)
@@ -126,6 +129,9 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
         return _cut(stored.model, node.input[0], link, shown, link_node=node_name(node), link_axis=axis)
     if node is not None and node.op_type == "LinearClassifier" and list(node.output).index(name) == 1:
         return _cut_classifier(stored, node, name, shown)
+    if node is not None and (node.op_type in tree_tail.REGRESSORS or (
+            node.op_type == tree_tail.CLASSIFIER and list(node.output).index(name) == 1)):
+        return _cut_trees(stored, node, name, shown)
     return _cut(stored.model, _through(by_output, shown, {"Identity", "Cast"}), Link.IDENTITY, shown)
 
 
@@ -226,6 +232,21 @@ def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown:
     if not any(o.domain in ("", "ai.onnx") for o in cut.model.opset_import):
         cut.model.opset_import.append(helper.make_opsetid("", 13))
     return LogitsModel(model=cut.model, logits=logit, link=Link.SIGMOID, shown=shown)
+
+
+def _cut_trees(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:
+    values = attributes(node)
+    nodes, link = tree_tail.scores(stored.path, node, name, values, len(class_labels(values)))
+    part = onnx.ModelProto()
+    part.CopyFrom(stored.model)
+    at = next(k for k, one in enumerate(part.graph.node) if name in one.output)
+    every = [*part.graph.node[:at], *nodes, *part.graph.node[at + 1 :]]
+    del part.graph.node[:]
+    part.graph.node.extend(every)
+    if not any(o.domain in ("", "ai.onnx") for o in part.opset_import):
+        part.opset_import.append(helper.make_opsetid("", 13))
+    cut = _cut(part, name, link, shown)
+    return replace(cut, label=str(node.output[0]) if node.op_type == tree_tail.CLASSIFIER else None)
 
 
 def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
@@ -346,7 +367,7 @@ def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
 def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:
     constants = {constant.name: constant for constant in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type in ("ZipMap", "LinearClassifier"):
+        if node.op_type in ("ZipMap", "LinearClassifier", tree_tail.CLASSIFIER):
             yield _texts(class_labels(attributes(node)))
         elif node.op_type == "ArrayFeatureExtractor" and node.input and node.input[0] in constants:  # picks the label to show
             yield _texts(numpy_helper.to_array(constants[node.input[0]]).ravel().tolist())

@@ -267,13 +267,12 @@ GROWING: dict[str, Callable[[Sequence[Constant], Mapping[str, object]], int]] = 
 """Those whose result is not as large as broadcasting makes it."""
 
 
-_TREES = "trees are step functions, and networks are what is verified here; train a network (MLPClassifier, say)"
 _RECURRENT = "a recurrent network is not one chain of layers; unroll it, or use a feed-forward network"
 _CURVED = "it is neither piecewise linear nor a curve that is bounded here; train with ReLU, LeakyReLU or HardSigmoid instead"
 _JUMPS = "it jumps, and a network of continuous layers has no jumps; leave it out, or export the model behind it"
 _QUADRATIC = "it multiplies the data with itself; train with ReLU or HardSigmoid instead"
 _WHY = {
-    "TreeEnsembleClassifier": _TREES, "TreeEnsembleRegressor": _TREES, "TreeEnsemble": _TREES,
+    "TreeEnsembleClassifier": "a classifier of trees is read only at the end of the graph, by its scores",
     "SVMClassifier": "kernels are not piecewise linear; use a linear model or a network",
     "SVMRegressor": "kernels are not piecewise linear; use a linear model or a network",
     "LSTM": _RECURRENT, "GRU": _RECURRENT, "RNN": _RECURRENT, "Loop": _RECURRENT, "Scan": _RECURRENT,

@@ -1,4 +1,4 @@
-"""ONNX in, `Network` out: the graph as affine expressions, those as a chain of layers, checked against onnxruntime."""
+"""ONNX in, a model out: the graph as affine expressions, those as a chain of layers or as trees, checked against onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from onnx import TensorProto
 
 from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Network, activate, affine
+from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
+from encoders.onnx.ensemble import check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
@@ -26,7 +27,14 @@ AT_ONCE = 2**26
 
 def read_onnx(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
               box: tuple[Array, Array] | None = None) -> Network:
-    """Read a feed-forward network from an ONNX file: piecewise linear, or with sigmoid and tanh layers (see `SmoothLayer`).
+    """Read a feed-forward network from an ONNX file: as `read_model`, but ModelError for a tree ensemble."""
+    return layered(read_model(path, output=output, check_points=check_points, seed=seed, box=box), "this question")
+
+
+def read_model(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
+               box: tuple[Array, Array] | None = None) -> Model:
+    """Read a model from an ONNX file: a network, piecewise linear or with sigmoid and tanh layers (see `SmoothLayer`), or a tree
+    ensemble (`encoders.trees.TreeEnsemble`), whose scores and label are compared at rows next to all of its thresholds as well.
 
     output: the tensor that holds the logits or probabilities, where the model has several candidates.
     check_points: number of random points at which every layer is compared with onnxruntime (at least 1), drawn with
@@ -48,6 +56,13 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
     reading, final = read_graph(stored.path, logits)
     _check_link(stored.path, logits, final)
     feeds, place = reading.inputs.layout()
+    random = np.random.default_rng(seed)
+    if any(source.trees is not None for source in reading.sources):
+        ensemble = replace(tree_ensemble(stored, logits, reading, final, feeds, place), source=str(path), output=output)
+        points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
+        check_trees(stored, logits, ensemble, points, random)
+        _check_shown(stored, logits, feeds, points)
+        return ensemble
     reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
     neurons = Neurons.of(reading, final, place)
     chain = assemble(neurons, final)
@@ -57,7 +72,6 @@ def read_onnx(path: str | Path, *, output: str | None = None, check_points: int 
                       source=str(path), output=output, rounded=tuple(rounded), feeds=feeds,
                       classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)),
                       rounding=tuple(rounding) if len(rounding) == len(chain) else None)
-    random = np.random.default_rng(seed)
     x = comparison_points(stored.path, network.inputs, check_points, random, box)
     for feed in feeds:
         make_legal(feed, x, random)

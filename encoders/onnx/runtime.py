@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Feed, Integers, Network
+from encoders.network import Array, Feed, Integers, Model
 from encoders.onnx.feed import feed_values
 from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
 from encoders.onnx.tensor import graph_inputs
@@ -111,7 +111,7 @@ class Runtime:
     stamps: tuple[tuple[Path, int, int], ...]
 
 
-def runtime_logits(network: Network, x: npt.NDArray[Any]) -> Array:
+def runtime_logits(network: Model, x: npt.NDArray[Any]) -> Array:
     """Logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n).
 
     x is cast to the model's input type; replay passes float32 numbers, which lose nothing. A margin of this array is
@@ -123,7 +123,7 @@ def runtime_logits(network: Network, x: npt.NDArray[Any]) -> Array:
     return logits
 
 
-def runtime_outputs(network: Network, x: npt.NDArray[Any]) -> Array:
+def runtime_outputs(network: Model, x: npt.NDArray[Any]) -> Array:
     """What the stored model shows its user for x (B, n): link(logits), (B, k). A binary scikit-learn model shows both
     classes' probabilities (k = 2) where the network has one logit."""
     runtime = _runtime(network)
@@ -138,7 +138,7 @@ def decisions(logits: Array) -> Integers:
     return np.asarray(np.argmax(logits, axis=1), dtype=np.int64)
 
 
-def predictions(network: Network, x: npt.NDArray[Any]) -> Integers:
+def predictions(network: Model, x: npt.NDArray[Any]) -> Integers:
     """Classes (B,) that onnxruntime's float32 logits decide for x (B, n)."""
     return decisions(runtime_logits(network, x))
 
@@ -153,11 +153,11 @@ class Replay:
     model: the stored ONNX model, external weights included.
     """
 
-    network: Network
+    network: Model
     model: bytes
 
     @classmethod
-    def of(cls, network: Network) -> Replay | None:
+    def of(cls, network: Model) -> Replay | None:
         """Raises ModelError when the file is no longer the one that the network was read from; None where there was none."""
         if network.source is None:
             return None
@@ -177,11 +177,11 @@ class Replay:
             )
 
 
-def _key(network: Network) -> tuple[str, str, str | None]:
+def _key(network: Model) -> tuple[str, str, str | None]:
     return (str(network.source), network.source_sha256, network.output)
 
 
-def _runtime(network: Network) -> Runtime:
+def _runtime(network: Model) -> Runtime:
     """The session of a network: opened once a process for each (file, content, output), and when a file changes."""
     if network.source is None:
         raise ModelError("network", "was not read from a file, so there is nothing to replay")
@@ -191,7 +191,7 @@ def _runtime(network: Network) -> Runtime:
     return known
 
 
-def _stored(network: Network, source: str) -> StoredModel:
+def _stored(network: Model, source: str) -> StoredModel:
     stored = load(source)
     if stored.sha256 != network.source_sha256:
         raise ModelError(source, f"has changed since it was read (sha256 {stored.sha256[:12]}..., expected "
@@ -199,7 +199,7 @@ def _stored(network: Network, source: str) -> StoredModel:
     return stored
 
 
-def _opened(network: Network, stored: StoredModel) -> Runtime:
+def _opened(network: Model, stored: StoredModel) -> Runtime:
     logits = logits_model(stored, network.output)
     return Runtime(session=open_session(stored.path, logits.model, [logits.logits], network.feeds),
                    logits=logits.logits,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from encoders.errors import ModelError
 from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
 from encoders.network import NO_COLUMN, Array, Category, Feed, Integers
 from encoders.onnx.feed import TEXT, WHOLE
+
+if TYPE_CHECKING:
+    from encoders.onnx.operators.trees import StoredTrees
 
 Constant = npt.NDArray[np.generic]
 MOST = 2**18
@@ -151,6 +155,7 @@ class NeuronSource:
     into activations (a maximum, say), whose values no tensor of the stored graph holds.
     level: 0 for the inputs, else one more than the highest level that goes in: the layer that computes these neurons.
     slope: (m,) of the neurons.   curve: what they do instead of bending, where they are smooth (slope is 1 then).
+    trees: what the values come from, where the node is a tree ensemble.
     """
 
     node: str
@@ -160,6 +165,7 @@ class NeuronSource:
     pre: Tensor | None
     slope: Array
     curve: Curve = Curve.BENT
+    trees: StoredTrees | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -160,5 +160,5 @@ ML_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
 KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "LabelEncoder", "OneHotEncoder"}
 """Operators that move or encode columns of the table without computing with them."""
 
-TAKE_WHOLE = {*KEEP_RAW, "LinearClassifier", "LinearRegressor", "Scaler"}
-"""Operators that take integers: the last three compute with them in float32."""
+TAKE_WHOLE = {*KEEP_RAW, "LinearClassifier", "LinearRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleRegressor"}
+"""Operators that take integers: those that do not keep them compute with them, or compare them, in float32."""

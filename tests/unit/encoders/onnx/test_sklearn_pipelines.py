@@ -23,7 +23,6 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
-from sklearn.tree import DecisionTreeClassifier
 
 from encoders.errors import ModelError
 from encoders.network import Network
@@ -120,8 +119,6 @@ def test_passed_through_dropped_and_scaled_twice(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "rows normalised": (lambda: Pipeline([("columns", _one_hot()), ("norm", Normalizer()), ("model", LogisticRegression())]),
                         "Normalizer is not supported here .*its own norm"),
-    "a tree": (lambda: Pipeline([("columns", _one_hot()), ("model", DecisionTreeClassifier(max_depth=2))]),
-               "trees are step functions"),
     "calibrated": (lambda: Pipeline([("columns", _one_hot()), ("model", CalibratedClassifierCV(LogisticRegression(), cv=2))]),
                    "not supported|must be a constant"),
 }

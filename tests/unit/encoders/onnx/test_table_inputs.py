@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # name: (inputs, nodes, constants, what
                                              node("Neg", ["f"])], {}, "no full float"),
     "bool": ({"x": "b"}, [node("Cast", ["x"], to=1)], {}, "BOOL.*STRING"),
     "integers at the end": ({"x": "i"}, [node("Identity", ["x"], ["i"]), node("Cast", ["i"], to=1)], {}, "ends with integers"),
-    "a tree": ({"x": "f"}, [node("TreeEnsembleClassifier", ["x"], ["l", "y"])], {}, "trees are step functions"),
+    "a tree": ({"x": "f"}, [node("TreeEnsembleClassifier", ["x"], ["l", "y"])], {}, "0 weights for 0 classes"),
 }
 
 

@@ -1,0 +1,299 @@
+"""From a graph with a tree ensemble to `TreeEnsemble`: thresholds in the model's own columns, and the check against onnxruntime.
+
+What stands in front of the trees (scalers, encoders) is never computed here. Every feature that the trees ask about depends on one
+column, by operations that round monotonically, so "feature <= t" is "column <= t'", and t' is found by asking onnxruntime itself
+about float32 numbers, by bisection. A feature made of a block of categories is asked about at every category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.errors import ModelError
+from encoders.network import Array, Feed, Floats, Integers, Link
+from encoders.onnx.feed import WHOLE, make_legal
+from encoders.onnx.file import LogitsModel, StoredModel, class_labels, class_names
+from encoders.onnx.graph import Reading
+from encoders.onnx.operators.trees import StoredTrees
+from encoders.onnx.runtime import decisions, open_session
+from encoders.onnx.tensor import NeuronSource, Tensor
+from encoders.trees.ensemble import TreeEnsemble
+
+LARGEST_WHOLE = 2**24
+PASSES = 6
+"""Rows in which every column lies next to a threshold, for each of the thresholds of the column that has most."""
+MOST_ROWS = 20_000
+"""Of them at most: of more thresholds, some drawn at random."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Columns:
+    """What the features of a tree ensemble are in the model's columns.
+
+    tensor: name of the node's input.   place: column of every neuron of source 0.   whole: (n,) columns of integers.
+    block: (n,) number of the one-hot block that a column belongs to, -1 for none.
+    """
+
+    tensor: str
+    x: Tensor
+    place: Integers
+    whole: Array
+    block: Integers
+
+
+def tree_ensemble(
+    stored: StoredModel, logits: LogitsModel, reading: Reading, final: Tensor, feeds: tuple[Feed, ...], place: Integers
+) -> TreeEnsemble:
+    """Return the ensemble that a graph computes. Raises ModelError for what is computed besides, naming node and operator."""
+    at = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
+    source = reading.sources[at]
+    others = [one for k, one in enumerate(reading.sources) if k not in (0, at)]
+    trees, x = source.trees, source.pre
+    assert trees is not None
+    assert x is not None
+    assert source.before is not None
+    if others or set(final.terms) - {at} or set(x.terms) - {0}:
+        node = others[0].node if others else source.node
+        raise ModelError(stored.path, "the graph computes with a tree ensemble and with something else; supported is one ensemble, "
+                                      "scalers and encoders in front of it, sums and multiples of its scores behind it", node=node)
+    n = len(place)
+    whole, block, count = np.zeros(n, dtype=bool), np.full(n, -1), 0
+    for feed in feeds:
+        for position, start in enumerate(feed.start.tolist()):
+            if position in feed.categories:
+                block[start : start + len(feed.categories[position])], count = count, count + 1
+            elif start >= 0:
+                whole[start] = feed.kind in WHOLE
+    known = Columns(tensor=source.before, x=x, place=place, whole=whole, block=block)
+    columns = _in_columns(stored, logits, feeds, known, trees, source)
+    value, base, constant, exact = _behind(final, at, trees)
+    single = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, at)
+    root, roots = columns["root"], len(columns["root"])
+    if constant.any():      # one more number that is added: a tree without a question
+        root = np.concatenate([root, [len(columns["column"])]])
+        leaf = {"column": -1, "threshold": 0.0, "left": root[-1], "right": root[-1], "missing_left": False}
+        columns |= {name: np.concatenate([columns[name], [one]]).astype(columns[name].dtype) for name, one in leaf.items()}
+        value = np.concatenate([value, constant[None]])
+    missing = len(columns["column"]) - len(value)
+    value = np.concatenate([value[: len(trees.value)], np.zeros((missing, value.shape[1])), value[len(trees.value) :]])
+    rounded = [*reading.rounded, *([] if exact else [source.node])]
+    return TreeEnsemble(
+        link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)), feeds=feeds,
+        classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"], threshold=columns["threshold"],
+        left=columns["left"], right=columns["right"], missing_left=columns["missing_left"], value=value, base=base, columns=n,
+        terms=roots + 4 if single and exact else None,
+    )
+
+
+def _plain(final: Tensor, at: int) -> bool:
+    """Whether the logits are scores, perhaps negated and shifted: nothing that rounds but the sum."""
+    term = final.terms[at]
+    return bool((np.abs(term.entries.values.astype(np.float64)) == 1).all()) and len(np.unique(term.row)) == len(term.row)
+
+
+def _behind(final: Tensor, at: int, trees: StoredTrees) -> tuple[Array, Array, Array, bool]:
+    """What the nodes behind the trees make of leaves' values and base; the constant that they add; whether all of that is exact."""
+    term = final.terms[at]
+    weights, same = term.entries.rounded()
+    matrix = np.zeros((final.size, trees.value.shape[1]))
+    matrix[term.row, term.column] = weights
+    constant, same_constant = final.const.rounded()
+    if (matrix[matrix != 0] == 1).all() and ((matrix != 0).sum(axis=1) == 1).all():
+        pick = matrix.argmax(axis=1)
+        return trees.value[:, pick], trees.base[pick], constant, trees.exact and same_constant
+    moved = bool(np.isin(np.abs(matrix), (0.0, 1.0)).all()) and bool(((matrix != 0).sum(axis=1) == 1).all())
+    return trees.value @ matrix.T, trees.base @ matrix.T, constant, trees.exact and same and same_constant and moved
+
+
+def _in_columns(
+    stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: Columns, trees: StoredTrees, source: NeuronSource
+) -> dict[str, np.ndarray]:
+    """Return the nodes' arrays with columns in place of features."""
+    x, term = known.x, known.x.terms.get(0)
+    found = {"root": trees.root, "column": trees.feature.copy(), "threshold": trees.threshold.copy(), "left": trees.left.copy(),
+             "right": trees.right.copy(), "missing_left": trees.missing_left.copy()}
+    asked = np.flatnonzero(trees.feature >= 0)
+    entries = [np.empty(0, dtype=np.int64)] * x.size
+    if term is not None:
+        nonzero = term.entries.nonzero
+        order = np.argsort(term.row[nonzero], kind="stable")
+        rows, at = term.row[nonzero][order], known.place[term.column[nonzero]][order]
+        entries = np.split(at, np.searchsorted(rows, np.arange(1, x.size)))
+    plain = x.operations == 0 and x.const.is_float and not np.asarray(x.const.values, dtype=np.float64).any()
+    if plain and term is not None:
+        plain = bool((np.asarray(term.entries.values[term.entries.nonzero], dtype=np.float64) == 1).all())
+    number = np.array([one[0] if len(one) == 1 else -1 for one in entries])
+    if plain and (number[trees.feature[asked]] >= 0).all():
+        found["column"][asked] = number[trees.feature[asked]]
+        return found
+    ask = _Asker(stored, logits, feeds, known)
+    for feature in np.unique(trees.feature[asked]).tolist():
+        nodes, at = np.flatnonzero(trees.feature == feature), entries[feature]
+        if len(at) == 1:
+            limit, falls = ask.thresholds(feature, int(at[0]), trees.threshold[nodes])
+            found["column"][nodes], found["threshold"][nodes] = at[0], limit
+            if falls:
+                found["left"][nodes], found["right"][nodes] = trees.right[nodes], trees.left[nodes]
+                found["missing_left"][nodes] = ~trees.missing_left[nodes]
+        elif len(at) == 0:
+            value = ask.at(feature, np.zeros((1, len(known.place))))[0]
+            found["column"][nodes], found["threshold"][nodes] = 0, np.where(value <= trees.threshold[nodes], np.inf, -np.inf)
+        elif (known.block[at] >= 0).all() and len(np.unique(known.block[at])) == 1:
+            _by_category(found, nodes, ask.categories(feature, int(known.block[at[0]])), trees.threshold[nodes])
+        else:
+            raise ModelError(stored.path, f"asks about feature {feature}, which depends on {len(at)} columns; supported are "
+                                          "features that depend on one column, or on one category", node=source.node, op="trees")
+    return found
+
+
+def _by_category(found: dict[str, np.ndarray], nodes: Integers, category: tuple[Integers, Array], thresholds: Array) -> None:
+    """Replace questions about a number that stands for a category by questions about the categories, one after the other."""
+    columns, values = category
+    for node, threshold in zip(nodes.tolist(), thresholds.tolist(), strict=True):
+        left, right = found["left"][node], found["right"][node]
+        below = values <= threshold
+        fewer = columns[below] if below.sum() <= (~below).sum() else columns[~below]
+        hit, otherwise = (left, right) if below.sum() <= (~below).sum() else (right, left)
+        if not len(fewer):
+            found["column"][node], found["threshold"][node] = columns[0], np.inf
+            found["left"][node], found["right"][node] = otherwise, otherwise
+            continue
+        first = len(found["column"])
+        at = [node, *range(first, first + len(fewer) - 1)]
+        for name, fill in (("column", -1), ("threshold", 0.0), ("left", 0), ("right", 0), ("missing_left", True)):
+            more = np.full(len(fewer) - 1, fill, dtype=found[name].dtype)
+            found[name] = np.concatenate([found[name], more])
+        found["column"][at], found["threshold"][at], found["right"][at] = fewer, 0.5, hit
+        found["left"][at] = [*at[1:], otherwise]
+
+
+class _Asker:
+    """Asks onnxruntime what a feature of the trees is at rows of the model's columns."""
+
+    def __init__(self, stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: Columns) -> None:
+        self.known, self.columns = known, len(known.place)
+        self.session = open_session(stored.path, logits.model, [known.tensor], feeds)
+        self.legal = np.zeros(self.columns)     # any row that the model takes
+        for block in range(int(known.block.max(initial=-1)) + 1):
+            self.legal[np.flatnonzero(known.block == block)[0]] = 1.0
+
+    def at(self, feature: int, x: Array) -> Array:
+        (values,) = self.session.run(x.astype(np.float32), [self.known.tensor])
+        return values[:, feature]
+
+    def categories(self, feature: int, block: int) -> tuple[Integers, Array]:
+        """Return the columns of a block, and what the feature is at each category."""
+        columns = np.flatnonzero(self.known.block == block)
+        x = np.tile(self.legal, (len(columns), 1))
+        x[:, columns] = np.eye(len(columns))
+        return columns, self.at(feature, x)
+
+    def thresholds(self, feature: int, column: int, limit: Array) -> tuple[Array, bool]:
+        """Return the largest float32 numbers (N,) of the column at which the feature is at most `limit` (N,); where it falls while
+        the column grows, at which it is larger, and True. -inf where there are none."""
+        whole, block = bool(self.known.whole[column]), self.known.block[column] >= 0
+
+        def value(key: Integers) -> Array:
+            x = np.tile(self.legal, (len(key), 1))
+            x[:, column] = _number(key, whole=whole)
+            if block:       # another category, else
+                other = np.flatnonzero((self.known.block == self.known.block[column]) & (np.arange(self.columns) != column))
+                x[:, other] = 0.0
+                x[x[:, column] == 0, other[0] if len(other) else column] = 1.0
+            return self.at(feature, x)
+
+        least, most = (0, 1) if block else (-LARGEST_WHOLE, LARGEST_WHOLE) if whole else (_key(-np.inf) + 1, _key(np.inf) - 1)
+        if block:
+            at = value(np.array([_key(0.0), _key(1.0)]))
+            falls = bool(at[1] < at[0])
+            holds = (at[:, None] > limit) if falls else (at[:, None] <= limit)
+            return np.where(holds[1], np.inf, np.where(holds[0], 0.0, -np.inf)), falls
+        ends = value(np.array([least, most]))
+        falls = bool(ends[1] < ends[0])
+        low, high = np.full(len(limit), least - 1), np.full(len(limit), most)      # holds at low, and not above high
+        while (low < high).any():
+            middle = low + (high - low + 1) // 2
+            at = value(middle)
+            holds = (at > limit) if falls else (at <= limit)
+            low, high = np.where(holds, middle, low), np.where(holds, high, middle - 1)
+        return np.where(low < least, -np.inf, _number(np.maximum(low, least), whole=whole)), falls
+
+
+def _key(number: float) -> int:
+    """The place of a float32 number among all of them, in order."""
+    bits = int(np.float32(number).view(np.int32))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
+
+
+def _number(key: Integers, *, whole: bool) -> Array:
+    if whole:
+        return key.astype(np.float64)
+    bits = np.where(key >= 0, key, -key | 0x80000000).astype(np.uint32)
+    return bits.view(np.float32).astype(np.float64)
+
+
+def check_trees(
+    stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, x: Floats, random: np.random.Generator
+) -> None:
+    """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds.
+
+    Raises ModelError for a score further off than any order of a float32 sum explains, and for a label that is another class.
+    """
+    rows = np.concatenate([x, _near_thresholds(model, x, random)])
+    for feed in model.feeds:
+        make_legal(feed, rows, random)
+    here = model.forward(rows.astype(np.float64))
+    (there,) = open_session(stored.path, logits.model, [logits.logits], model.feeds).run(rows, [logits.logits])
+    size = model.largest
+    known = model.float32_error()
+    allowed = np.where(np.isfinite(known), known, (len(model.root) + 8) * 2.0**-23 * size)
+    if here.shape != there.shape:
+        raise ModelError(stored.path, f"the import gives {here.shape[1]} scores, onnxruntime {there.shape[1]}; please report it")
+    wrong = ~(np.abs(here - there) <= allowed)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        raise ModelError(stored.path, f"the import does not reproduce onnxruntime at x = {rows[row].tolist()[:1000]}: "
+                                      f"{here[row, column]:.9g} here, {there[row, column]:.9g} in onnxruntime (allowed "
+                                      f"{allowed[column]:.2g}); please report this model", op="import check", node="trees")
+    _check_label(stored, logits, model, rows, there)
+
+
+def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, rows: Floats, scores: Array) -> None:
+    """Compare the class that the runtime names with the one that its own scores decide by the rule of the house."""
+    node = next((one for one in stored.model.graph.node if logits.label in one.output), None)
+    if logits.label is None or node is None or (logits.link is Link.SOFTMAX and model.outputs == 2):
+        return
+    labels = class_labels({a.name: list(a.ints) for a in node.attribute if a.ints})
+    if not labels:      # words: a session gives numbers alone
+        return
+    (found,) = open_session(stored.path, stored.model, [logits.label], model.feeds).run(rows, [logits.label])
+    expected = np.array(labels, dtype=np.float64)[decisions(scores)]
+    ordered = np.sort(scores, axis=1)
+    distance = np.abs(scores[:, 0]) if scores.shape[1] == 1 else ordered[:, -1] - ordered[:, -2]
+    unsure = distance <= 2 * model.float32_error().max()        # two runs may add in two orders
+    differs = np.flatnonzero((found[:, 0] != expected) & ~unsure)
+    if len(differs):
+        raise ModelError(stored.path, f"its label at x = {rows[differs[0]].tolist()[:1000]} is {found[differs[0], 0]:g}, and its "
+                                      f"scores decide {expected[differs[0]]:g}: no decision follows both; please report this model",
+                         node=logits.label, op="import check")
+
+
+def _near_thresholds(model: TreeEnsemble, x: Floats, random: np.random.Generator) -> Floats:
+    """Rows (B, n) in which every column that is asked about is a threshold, or the next float32 number on either side."""
+    inner = (model.column >= 0) & np.isfinite(model.threshold)
+    asked = {int(k): np.unique(model.threshold[inner & (model.column == k)]) for k in np.unique(model.column[inner])}
+    most = max((len(one) for one in asked.values()), default=0)
+    rows = np.repeat(x[:1], min(PASSES * most, MOST_ROWS), axis=0)
+    rows = x[random.integers(len(x), size=len(rows))] if len(rows) else rows
+    for column, limits in asked.items():
+        order = np.concatenate([random.permutation(len(limits)) for _ in range(len(rows) // len(limits) + 1)])[: len(rows)]
+        at = limits[order].astype(np.float32)
+        step = random.integers(-1, 2, size=len(rows))
+        with np.errstate(over="ignore"):
+            rows[:, column] = np.where(step == 0, at, np.nextafter(at, np.where(step > 0, np.inf, -np.inf).astype(np.float32)))
+    largest = np.finfo(np.float32).max
+    return np.asarray(np.clip(rows, -largest, largest))
+

@@ -1,0 +1,220 @@
+"""Tree ensembles of ONNX: TreeEnsembleRegressor (ai.onnx.ml 1 and 3) and TreeEnsemble (5), as arrays over the node's own features.
+
+A TreeEnsembleClassifier only ends a graph; `encoders.onnx.file` turns it into a regressor of its scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from onnx import numpy_helper
+
+from encoders.network import Array, Booleans, Integers
+from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, source_tensor
+
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
+AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredTrees:
+    """Trees as `encoders.trees.TreeEnsemble` has them, but over the features (F,) of the node's input tensor."""
+
+    root: Integers
+    feature: Integers
+    threshold: Array
+    left: Integers
+    right: Integers
+    missing_left: Booleans
+    value: Array
+    base: Array
+    exact: bool
+
+
+def _regressor(node: OnnxNode) -> Result:
+    """ai.onnx.ml TreeEnsembleRegressor: sums of the leaves' weights for each target, and base values."""
+    _no_transform(node, _text(node, "post_transform", "NONE"))
+    treeid, nodeid, feature = (_integers(node, f"nodes_{name}") for name in ("treeids", "nodeids", "featureids"))
+    names = [one.decode() if isinstance(one, bytes) else str(one) for one in node.attributes.get("nodes_modes", [])]  # type: ignore[attr-defined]
+    unknown = next((name for name in names if name not in (*MODES, "LEAF")), None)
+    if unknown is not None:
+        raise node.error(f"has a node of mode {unknown!r}; supported are {', '.join(MODES[:-1])} and LEAF")
+    mode = np.array([LEAF if name == "LEAF" else MODES.index(name) for name in names], dtype=np.int64)
+    key = _keys(node, treeid, nodeid)
+    own = np.arange(len(key))
+    left, right = (
+        np.where(mode == LEAF, own, _found(node, key, treeid, _integers(node, f"nodes_{name}nodeids"), mode != LEAF))
+        for name in ("true", "false")
+    )
+    first = np.flatnonzero(np.diff(treeid, prepend=treeid[:1] - 1) != 0)
+    if len(np.unique(treeid[first])) < len(first):
+        raise node.error("the nodes of a tree do not stand together; write one tree after the other")
+    targets = int(node.number("n_targets", 1))
+    value = np.zeros((len(key), max(targets, 1)))
+    leaf = _found(node, key, _integers(node, "target_treeids"), _integers(node, "target_nodeids"), None)
+    target, weight = _integers(node, "target_ids"), _numbers(node, "target_weights")
+    _add(node, value, leaf, target, weight)
+    if (mode[leaf] != LEAF).any():
+        raise node.error("gives a weight to a node that is no leaf")
+    base = _numbers(node, "base_values") if _given(node, "base_values") else np.zeros(len(value[0]))
+    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * own
+    threshold = _numbers(node, "nodes_values")
+    return _ensemble(node, first, (mode, feature, threshold, tracks), (left, right), value, base,
+                     _text(node, "aggregate_function", "SUM"))
+
+
+def _tree_ensemble(node: OnnxNode) -> Result:
+    """ai.onnx.ml TreeEnsemble (since version 5): inner nodes and leaves are listed apart, a leaf has one weight."""
+    _no_transform(node, TRANSFORMS[int(node.number("post_transform", 0))])
+    mode, threshold = (_tensor(node, f"nodes_{name}") for name in ("modes", "splits"))
+    feature, target = _integers(node, "nodes_featureids"), _integers(node, "leaf_targetids")
+    count = len(feature)
+    below = []
+    for side in ("true", "false"):
+        to, is_leaf = (_integers(node, f"nodes_{side}{name}") for name in ("nodeids", "leafs"))
+        limit = np.where(is_leaf == 1, len(target), count)
+        if len(to) != count or len(is_leaf) != count or ((to < 0) | (to >= limit)).any():
+            raise node.error(f"a {side} branch leads to a node that does not exist")
+        below.append(np.concatenate([np.where(is_leaf == 1, count + to, to), count + np.arange(len(target))]))
+    value = np.zeros((count + len(target), max(int(node.number("n_targets", 1)), 1)))
+    _add(node, value, count + np.arange(len(target)), target, _tensor(node, "leaf_weights").astype(np.float64))
+    tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * feature
+    nothing = np.zeros(len(target), dtype=np.int64)
+    padded = tuple(
+        np.concatenate([one, nothing + fill])
+        for one, fill in ((mode.astype(np.int64), LEAF), (feature, 0), (threshold.astype(np.float64), 0), (tracks, 0))
+    )
+    aggregation = AGGREGATIONS[int(node.number("aggregate_function", 1))]
+    return _ensemble(node, _integers(node, "tree_roots"), padded, (below[0], below[1]), value, np.zeros(len(value[0])), aggregation)
+
+
+def _ensemble(
+    node: OnnxNode, root: Integers, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array,
+    base: Array, aggregation: str,
+) -> Result:
+    """Bring all comparisons into one shape. asked: mode, feature, threshold, and whether a missing value goes the true way."""
+    x = node.tensor(0)
+    mode, feature, tracks = (np.asarray(asked[k], dtype=np.int64) for k in (0, 1, 3))
+    threshold, k = np.asarray(asked[2], dtype=np.float64), len(value)
+    if not all(len(one) == k for one in (mode, feature, threshold, tracks, *below)):
+        raise node.error("its lists of nodes have different lengths")
+    if len(base) != value.shape[1]:
+        raise node.error(f"has {len(base)} base_values for {value.shape[1]} scores; supported is one for each")
+    inner = mode != LEAF
+    if (mode == MEMBER).any():
+        raise node.error("has a node of mode 'BRANCH_MEMBER'; supported are comparisons with one number: encode them as one-hot")
+    if ((feature < 0) | (feature >= x.size))[inner].any():
+        raise node.error(f"asks about feature {int(feature[inner].max())}, of {x.size}")
+    if np.isnan(threshold[inner]).any():
+        raise node.error("a threshold is NaN")
+    if aggregation not in ("SUM", "AVERAGE"):
+        raise node.error(f"aggregate_function {aggregation!r}; supported are SUM and AVERAGE")
+    (true, false), exact = below, True
+    if aggregation == "AVERAGE":
+        averaged = value / len(root)
+        exact = bool((averaged * len(root) == value).all()) and len(root) & (len(root) - 1) == 0
+        value = averaged
+    # float32 numbers are compared: what lies below t is at most the next one below
+    at_most = floor32(threshold)
+    under = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+    strictly = np.where(at_most == threshold, under, at_most)
+    bound = np.where((mode == LT) | (mode == GTE), strictly, at_most)
+    swapped = (mode == GTE) | (mode == GT) | (mode == NEQ)
+    left, right = np.where(swapped, false, true), np.where(swapped, true, false)
+    missing_true = (tracks == 1) | (mode == NEQ)        # NaN is unequal to everything, and otherwise no comparison holds
+    missing_left = np.where(swapped, ~missing_true, missing_true)
+    equal = np.flatnonzero((mode == EQ) | (mode == NEQ))
+    second = k + np.arange(len(equal))                  # x = t: at most t, and then not below it
+    here, there = left[equal], right[equal]
+    left[equal] = second
+    never = at_most[equal] != threshold[equal]
+    columns = {
+        "feature": np.where(inner, feature, -1), "threshold": np.where(inner, bound, 0.0), "left": left, "right": right,
+        "missing_left": missing_left,
+    }
+    more = (
+        feature[equal], np.where(never, np.inf, strictly[equal]), there, here, ~missing_left[equal],
+    )
+    arrays = {name: np.concatenate([one, extra]) for (name, one), extra in zip(columns.items(), more, strict=True)}
+    value = np.concatenate([value, np.zeros((len(equal), value.shape[1]))])
+    trees = StoredTrees(root=root, value=value, base=base, exact=exact, **arrays)
+    number = len(node.sources)
+    node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0], level=1, pre=x,
+                                     slope=np.ones(value.shape[1]), trees=trees))
+    return source_tensor(number, (value.shape[1],))
+
+
+def floor32(values: Array) -> Array:
+    """The largest float32 numbers that are at most `values`, as float64."""
+    with np.errstate(over="ignore"):
+        near = values.astype(np.float32)
+    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
+
+
+def _no_transform(node: OnnxNode, transform: str) -> None:
+    if transform != "NONE":
+        raise node.error(f"post_transform {transform!r}; supported are NONE anywhere, LOGISTIC and SOFTMAX at the end of the graph")
+
+
+def _text(node: OnnxNode, name: str, default: str) -> str:
+    value = node.attributes.get(name, default)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _given(node: OnnxNode, name: str) -> bool:
+    return bool(node.attributes.get(name)) or f"{name}_as_tensor" in node.attributes
+
+
+def _tensor(node: OnnxNode, name: str) -> npt.NDArray[np.generic]:
+    return numpy_helper.to_array(node.attributes[name]).ravel()  # type: ignore[arg-type]
+
+
+def _integers(node: OnnxNode, name: str) -> Integers:
+    return np.array(node.attributes.get(name, []), dtype=np.int64)
+
+
+def _numbers(node: OnnxNode, name: str) -> Array:
+    """Stored numbers, float32 in a list or float64 in a tensor."""
+    if f"{name}_as_tensor" in node.attributes:
+        return _tensor(node, f"{name}_as_tensor").astype(np.float64)
+    return np.array(node.numbers(name) or [], dtype=np.float64)
+
+
+def _keys(node: OnnxNode, treeid: Integers, nodeid: Integers) -> Integers:
+    """One number for each node, of tree and node."""
+    if not len(treeid) or len(nodeid) != len(treeid) or (treeid < 0).any() or (nodeid < 0).any() or (nodeid >= 2**31).any():
+        raise node.error("its lists of nodes are empty, or have different lengths")
+    key = treeid * 2**31 + nodeid
+    if len(np.unique(key)) < len(key):
+        raise node.error("two of its nodes have one number")
+    return key
+
+
+def _found(node: OnnxNode, key: Integers, treeid: Integers, nodeid: Integers, needed: Booleans | None) -> Integers:
+    """Positions of nodes among `key`; where they are not `needed` any will do."""
+    if len(treeid) != len(nodeid):
+        raise node.error("its lists of nodes have different lengths")
+    order = np.argsort(key)
+    at = order[np.minimum(np.searchsorted(key, treeid * 2**31 + nodeid, sorter=order), len(key) - 1)]
+    missing = key[at] != treeid * 2**31 + nodeid
+    if (missing if needed is None else missing & needed).any():
+        raise node.error("a branch or a weight belongs to a node that does not exist")
+    return np.asarray(at)
+
+
+def _add(node: OnnxNode, value: Array, leaf: Integers, target: Integers, weight: Array) -> None:
+    if len(target) != len(leaf) or len(weight) != len(leaf) or ((target < 0) | (target >= value.shape[1])).any():
+        raise node.error(f"its weights do not fit its {value.shape[1]} scores")
+    if len(np.unique(leaf * value.shape[1] + target)) < len(leaf):
+        raise node.error("gives a leaf two weights for one score")
+    if not np.isfinite(weight).all():
+        raise node.error("its weights hold NaN or infinite numbers")
+    value[leaf, target] = weight
+
+
+TREE_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {"TreeEnsemble": _tree_ensemble, "TreeEnsembleRegressor": _regressor}

@@ -1,0 +1,132 @@
+"""Graphs that end in a tree ensemble with a post-transform: its scores, and what the runtime makes of them.
+
+A classifier's node is cut into a regressor of its scores. Which decision its label is, is the runtime's rule (onnxruntime 1.18 on):
+
+    weights of class 0 alone, of two classes      one score z: label 1 iff z > 0, but iff z > 1/2 where no weight is negative
+    weights of both of two classes                label 1 iff the second score > 0
+    three classes and more                        the largest score, the first of equal ones
+
+Files whose label and probabilities contradict each other by that are refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from encoders.errors import ModelError
+from encoders.network import Array, Integers, Link
+
+LINKS = {"NONE": Link.IDENTITY, "LOGISTIC": Link.SIGMOID, "SOFTMAX": Link.SOFTMAX}
+CLASSIFIER, REGRESSORS = "TreeEnsembleClassifier", ("TreeEnsembleRegressor", "TreeEnsemble")
+NUMBERED = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""Post-transforms of a TreeEnsemble by number."""
+
+
+def scores(
+    path: Path, node: onnx.NodeProto, name: str, values: dict[str, object], labels: int
+) -> tuple[list[onnx.NodeProto], Link]:
+    """Return the nodes that compute the scores `name` of a tree ensemble without its post-transform, and the link behind them.
+
+    values: its attributes.   labels: classes that a classifier lists. Raises ModelError for what the rules above do not cover.
+    """
+    shown = str(node.name or name)
+
+    def refuse(problem: str) -> ModelError:
+        return ModelError(path, problem, node=shown, op=node.op_type)
+
+    given = values.get("post_transform", 0 if node.op_type == "TreeEnsemble" else b"NONE")
+    transform = NUMBERED[given] if isinstance(given, int) else given.decode() if isinstance(given, bytes) else str(given)
+    if transform not in (*LINKS, "SOFTMAX_ZERO"):
+        raise refuse(f"post_transform {transform!r}; supported are NONE, LOGISTIC, SOFTMAX and, of three classes, SOFTMAX_ZERO")
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node)
+    kept = [a for a in node.attribute if a.name != "post_transform"]
+    del plain.attribute[:]
+    if node.op_type in REGRESSORS:
+        if transform == "SOFTMAX_ZERO":
+            raise refuse("post_transform 'SOFTMAX_ZERO' of a regressor; supported are NONE, LOGISTIC and SOFTMAX")
+        plain.attribute.extend(kept)
+        return [plain], LINKS[transform]
+    ids, weights, base = _integers(values, "class_ids"), _numbers(values, "class_weights"), _numbers(values, "base_values")
+    kept = [a for a in kept if not a.name.startswith(("class_", "classlabels_", "base_values"))]
+    trees, leaves = _integers(values, "class_treeids"), _integers(values, "class_nodeids")
+    if labels < 2 or not len(ids) or not len(ids) == len(weights) == len(trees) == len(leaves):
+        raise refuse(f"{len(ids)} weights for {labels} classes; supported is a classifier of two classes or more")
+    every = np.ones(len(ids), dtype=bool)
+    half, positive = False, bool((weights >= 0).all())
+    if labels == 2:
+        if transform not in ("NONE", "LOGISTIC"):
+            raise refuse(f"post_transform {transform!r} of two classes, which the runtime takes for NONE; export LOGISTIC or NONE")
+        single = bool((ids == 0).all())
+        if positive and (transform == "LOGISTIC" or not single):
+            raise refuse("no weight is negative: the runtime's label asks whether the score is above 1/2, its probability "
+                         "whether it is above 0; no decision follows both. Export a regressor of the score")
+        if single and len(base) > 1:
+            raise refuse(f"{len(base)} base_values for one score; supported is one")
+        if not single:
+            if not _opposite(ids, weights, base, trees, leaves):
+                raise refuse("its two classes have scores of their own: the runtime's label asks whether the second one is above "
+                             "0, not which one is larger. Supported are scores -z and z; export one score, or a regressor")
+            every = ids == 1
+        ids, base, half = np.zeros_like(ids), base[-1:], positive
+    elif not positive and not _everywhere(ids, labels, trees, leaves):
+        raise refuse("some leaves have no weight for some classes, and the runtime's label looks at the others alone; give every "
+                     "leaf a weight for every class")
+    plain.op_type, raw = "TreeEnsembleRegressor", name + ("/score" if half else "")
+    del plain.output[:]
+    plain.output.append(raw)
+    plain.attribute.extend(kept)
+    plain.attribute.extend([
+        helper.make_attribute("target_treeids", trees[every].tolist(), attr_type=onnx.AttributeProto.INTS),
+        helper.make_attribute("target_nodeids", leaves[every].tolist(), attr_type=onnx.AttributeProto.INTS),
+        helper.make_attribute("target_ids", ids[every].tolist(), attr_type=onnx.AttributeProto.INTS),
+        helper.make_attribute("n_targets", 1 if labels == 2 else labels),
+    ])
+    for attribute, numbers in (("target_weights", weights[every]), ("base_values", base)):
+        if len(numbers):
+            wide = f"{'class_weights' if attribute == 'target_weights' else attribute}_as_tensor" in values
+            plain.attribute.append(
+                helper.make_attribute(f"{attribute}_as_tensor", numpy_helper.from_array(numbers)) if wide else
+                helper.make_attribute(attribute, numbers.tolist())
+            )
+    if not half:
+        return [plain], LINKS.get(transform, Link.IDENTITY)
+    constant = helper.make_node("Constant", [], [name + "/half"], value=numpy_helper.from_array(np.array([0.5], dtype=np.float32)))
+    return [plain, constant, helper.make_node("Sub", [raw, name + "/half"], [name], name=shown + "/above_half")], Link.IDENTITY
+
+
+def _opposite(ids: Integers, weights: Array, base: Array, trees: Integers, leaves: Integers) -> bool:
+    """Whether the scores of two classes are -z and z, or 0 and z."""
+    if (ids == 1).all():
+        return len(base) == 0
+    order = np.lexsort((ids, leaves, trees))
+    one, two = order[::2], order[1::2]
+    paired = len(order) % 2 == 0 and bool((ids[one] == 0).all() and (ids[two] == 1).all())
+    same = paired and bool((trees[one] == trees[two]).all() and (leaves[one] == leaves[two]).all())
+    return same and bool((weights[one] == -weights[two]).all()) and (len(base) == 0 or (len(base) == 2 and base[0] == -base[1]))
+
+
+def _everywhere(ids: Integers, labels: int, trees: Integers, leaves: Integers) -> bool:
+    """Whether every class has a tree all of whose weighted leaves have a weight for it: then it has a score in every row."""
+    leaf = trees * 2**31 + leaves
+    sure = set[int]()
+    for tree in np.unique(trees).tolist():
+        mine = trees == tree
+        count = len(np.unique(leaf[mine]))
+        sure |= {k for k in range(labels) if len(np.unique(leaf[mine & (ids == k)])) == count}
+    return len(sure) == labels
+
+
+def _integers(values: dict[str, object], name: str) -> Integers:
+    return np.array(values.get(name, []), dtype=np.int64)
+
+
+def _numbers(values: dict[str, object], name: str) -> Array:
+    tensor = values.get(f"{name}_as_tensor")
+    if isinstance(tensor, onnx.TensorProto):
+        return numpy_helper.to_array(tensor).ravel().astype(np.float64)
+    return np.array(values.get(name, []), dtype=np.float64)

@@ -1,0 +1,160 @@
+"""Tree ensembles as arrays: every node asks whether one column is at most a threshold, the leaves' values add up.
+
+All comparisons of ONNX are brought into one shape: x < t of float32 numbers is x <= t', t' the next float32 number below t; x > t
+and x >= t swap the two branches; x = t is two questions. Inputs and thresholds are float32 numbers, so nothing is rounded until the
+leaves' values are added: logits are exact sums of stored numbers, and only the sum differs in a float32 runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.exact.dyadic import Dyadic, exact, total
+from encoders.network import Array, Booleans, Integers, Model, Numbers
+
+ROWS = 1 << 22
+"""Leaves looked up at once."""
+UNIT = 2.0**-24
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeEnsemble(Model):
+    """T trees over n columns with K nodes in all, and what their leaves add to the m logits.
+
+    root: (T,) nodes.   column: (K,) the column that a node asks about, -1 for a leaf.
+    threshold: (K,) float32 numbers (as float64): a row goes to `left` (K,) where its column is at most that, else to `right` (K,);
+    a leaf has itself on both sides. Nodes may share what lies below them.
+    missing_left: (K,) whether a row whose column is NaN goes left.
+    value: (K, m) what a leaf adds; 0 for other nodes.   base: (m,) what is added to every row.
+    terms: numbers that a float32 runtime adds up for one logit, and operations on the sum; None: nothing is known about it.
+    columns: n.
+    """
+
+    root: Integers
+    column: Integers
+    threshold: Array
+    left: Integers
+    right: Integers
+    missing_left: Booleans
+    value: Array
+    base: Array
+    columns: int
+    terms: int | None = None
+
+    def __post_init__(self) -> None:
+        k, leaf = len(self.column), self.column < 0
+        own = np.arange(k)
+        if not (len(self.threshold) == len(self.left) == len(self.right) == len(self.missing_left) == len(self.value) == k):
+            raise ValueError("the arrays of the nodes do not fit together")
+        if ((self.left < 0) | (self.left >= k) | (self.right < 0) | (self.right >= k) | (self.column >= self.columns)).any():
+            raise ValueError("a node's branch or column does not exist")
+        if ((self.left != own)[leaf] | (self.right != own)[leaf]).any() or np.isnan(self.threshold).any():
+            raise ValueError("a leaf branches, or a threshold is NaN")
+        if not (np.isfinite(self.value).all() and np.isfinite(self.base).all() and len(self.base) == self.value.shape[1]):
+            raise ValueError("the leaves' values must be finite, one for each logit")
+        if not len(self.root):
+            raise ValueError("an ensemble needs at least one tree")
+        _ = self.depth
+
+    @property
+    def inputs(self) -> int:
+        return self.columns
+
+    @property
+    def outputs(self) -> int:
+        return len(self.base)
+
+    @property
+    def work(self) -> int:
+        return 16 * len(self.root) * max(self.depth, 1)
+
+    @property
+    def knows_float32(self) -> bool:
+        return self.terms is not None
+
+    @cached_property
+    def depth(self) -> int:
+        """Questions on the longest way to a leaf. Raises ValueError where a way has no end."""
+        reached, depth = np.unique(self.root), 0
+        while (self.column[reached] >= 0).any():
+            inner = reached[self.column[reached] >= 0]
+            reached, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
+            if depth > len(self.column):
+                raise ValueError("a branch leads back to itself")
+        return depth
+
+    def leaves(self, x: Array) -> Integers:
+        """The leaves (B, T) that rows x (B, n) of float64 numbers end in."""
+        found = np.empty((len(x), len(self.root)), dtype=np.int64)
+        step = max(1, ROWS // len(self.root))
+        for start in range(0, len(x), step):
+            part = x[start : start + step]
+            node, row = np.tile(self.root, (len(part), 1)), np.arange(len(part))[:, None]
+            for _ in range(self.depth):
+                value = part[row, np.maximum(self.column[node], 0)]
+                goes_left = np.where(np.isnan(value), self.missing_left[node], value <= self.threshold[node])
+                node = np.where(goes_left, self.left[node], self.right[node])
+            found[start : start + step] = node
+        return found
+
+    def forward(self, x: Numbers) -> Numbers:
+        """Logits (B, m) of rows x (B, n): in float64, or exactly for `Dyadic` batches and arrays of fractions.
+
+        The rows have to be float32 numbers where the logits are to be exact: nothing else is ever fed to the model.
+        """
+        found: Numbers = self._forward(x)
+        return found
+
+    def _forward(self, x: Any) -> Any:
+        if isinstance(x, Dyadic):
+            leaves = self.leaves(x.to_float())
+            exact_value, exact_base = self._exact
+            return total(exact_value[leaves], axis=1) + exact_base
+        numbers: npt.NDArray[Any] = np.asarray(x)
+        leaves = self.leaves(numbers.astype(np.float64))
+        if numbers.dtype == object:
+            values = np.array([Fraction(v) for v in self.value.ravel().tolist()], dtype=object).reshape(self.value.shape)
+            return values[leaves].sum(axis=1) + np.array([Fraction(v) for v in self.base.tolist()], dtype=object)
+        found = np.empty((len(leaves), self.outputs))
+        step = max(1, ROWS // (len(self.root) * self.outputs))
+        for start in range(0, len(leaves), step):
+            found[start : start + step] = self.value[leaves[start : start + step]].sum(axis=1) + self.base
+        return found
+
+    @cached_property
+    def _exact(self) -> tuple[Dyadic, Dyadic]:
+        return exact(self.value), exact(self.base)
+
+    @cached_property
+    def largest(self) -> Array:
+        """(m,) the largest sum of |values| that any row may add up for each logit, |base| included."""
+        size, order = np.abs(self.value), self._upwards
+        for nodes in order:  # from the leaves up: the larger of both branches
+            size[nodes] = np.maximum(size[self.left[nodes]], size[self.right[nodes]])
+        return np.asarray((size[self.root].sum(axis=0) + np.abs(self.base)) * (1 + 2.0**-30))
+
+    @property
+    def _upwards(self) -> list[Integers]:
+        """Inner nodes in groups, each after all that lies below it."""
+        groups, reached = list[Integers](), np.unique(self.root)
+        while len(inner := reached[self.column[reached] >= 0]):
+            groups.append(inner)
+            reached = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
+        return groups[::-1]
+
+    def float32_error(self) -> Array:
+        """(m,) how far any float32 evaluation of a logit may lie from its exact value, whatever the order of the sum, for all rows.
+
+        gamma_n times the sum of |values|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 4.2); 2^-120 a term for what
+        underflows. inf where nothing is known.
+        """
+        if self.terms is None or self.terms * UNIT >= 0.5:
+            return np.full(self.outputs, np.inf)
+        n = self.terms
+        return np.asarray((n * UNIT / (1 - n * UNIT) * self.largest + n * 2.0**-120) * (1 + 2.0**-30))

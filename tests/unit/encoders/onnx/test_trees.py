@@ -1,0 +1,161 @@
+"""Tree ensembles in ONNX files: read exactly as onnxruntime runs them, and refused by name where that cannot be said."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+from encoders.errors import ModelError
+from encoders.exact.dyadic import exact
+from encoders.network import Link
+from encoders.onnx.reader import apply_link, read_model, read_onnx
+from encoders.onnx.runtime import decisions, runtime_logits
+from encoders.trees.ensemble import TreeEnsemble
+from tests.tree_models import random_tree, save, value_of
+
+GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
+
+
+def read(path: Path) -> TreeEnsemble:
+    model = read_model(path)
+    assert isinstance(model, TreeEnsemble)
+    return model
+
+
+def edges(rng: np.random.Generator, count: int, columns: int) -> np.ndarray:
+    """Rows of thresholds and of their neighbours."""
+    x = rng.choice(GRID, size=(count, columns))
+    return np.nextafter(x, x + rng.integers(-1, 2, size=x.shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_scores_are_those_of_the_definition_and_of_the_runtime(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    columns, scores = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    trees = [random_tree(rng, columns, int(rng.integers(0, 5)), scores=scores) for _ in range(rng.integers(1, 9))]
+    trees += trees[: rng.integers(0, 2)]
+    base = rng.normal(size=scores).astype(np.float32).tolist()
+    model = read(save(tmp_path / "m.onnx", trees, columns, base=base, missing=bool(seed % 2)))
+    x = edges(rng, 200, columns)
+    expected = [[sum(Fraction(value_of(t, row)[k]) for t in trees) + Fraction(base[k]) for k in range(scores)] for row in x]
+    assert (model.forward(exact(x.astype(np.float64))).to_fractions() == np.array(expected, dtype=object)).all()
+    assert (model.forward(np.array([[Fraction(float(v)) for v in row] for row in x], dtype=object)) == np.array(expected)).all()
+    found, error = runtime_logits(model, x), model.float32_error()
+    assert (np.abs(found - np.array(expected, dtype=float)) <= error).all()
+    assert (np.abs(np.array(expected, dtype=float)) <= model.largest).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_missing_value_takes_the_way_that_the_file_says(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    model = read(save(tmp_path / "m.onnx", [random_tree(rng, 2, 4) for _ in range(5)], 2, missing=True))
+    x = edges(rng, 100, 2)
+    x[rng.random(x.shape) < 0.4] = np.nan
+    np.testing.assert_allclose(model.forward(x.astype(np.float64)), runtime_logits(model, x), atol=1e-5)
+
+
+@pytest.mark.parametrize(("trees", "transform", "link"), [
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], "LOGISTIC", Link.SIGMOID),
+    ([(0, "BRANCH_LT", 0.0, [-0.4], [0.7])], "NONE", Link.IDENTITY),
+    ([(0, "BRANCH_LEQ", 0.0, [0.4], [0.7])], "NONE", Link.IDENTITY),
+    ([(0, "BRANCH_LEQ", 0.0, [0.5], [0.50000006])], "NONE", Link.IDENTITY),
+    ([(0, "BRANCH_GT", 0.0, [-0.4, 0.4], [0.7, -0.7])], "LOGISTIC", Link.SIGMOID),
+])
+def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str, link: Link, tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", trees, 1, classes=2, transform=transform)
+    model, x = read(path), np.array([[-1.0], [0.0], [1.0]], dtype=np.float32)
+    assert (model.link, model.outputs) == (link, 1)
+    label = onnxruntime.InferenceSession(path.read_bytes()).run(["label"], {"X": x})[0]
+    assert (decisions(model.forward(x.astype(np.float64))) == label).all()
+
+
+@pytest.mark.parametrize(("trees", "given", "said"), [
+    ([(0, "BRANCH_LEQ", 0.0, [0.4], [0.0])], {"classes": 2, "transform": "LOGISTIC"}, "no decision follows both"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"classes": 2, "transform": "PROBIT"}, "post_transform 'PROBIT'"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"classes": 2, "transform": "SOFTMAX"}, "which the runtime takes for NONE"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.3], [0.7, 0.2])], {"classes": 2}, "scores of their own"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"transform": "PROBIT"}, "post_transform 'PROBIT'"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"aggregate_function": "MIN"}, "aggregate_function 'MIN'"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 1.0, 2.0], [0.7])], {"classes": 3}, "give every leaf a weight"),
+    ([(3, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {}, "feature 3, of 1"),
+    ([(0, "BRANCH_LEQ", np.nan, [-0.4], [0.7])], {}, "threshold is NaN"),
+    ([(0, "BRANCH_LEQ", 0.0, [np.inf], [0.7])], {}, "infinite"),
+])
+def test_what_has_no_clear_decision_is_refused(trees: list[Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=said):
+        read_model(save(tmp_path / "m.onnx", trees, 1, **given))
+
+
+def test_whoever_needs_layers_refuses_trees_in_one_line(tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], 1)
+    with pytest.raises(ModelError, match="is a tree ensemble"):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_scaled_columns_have_their_thresholds_where_the_runtime_has_them(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    offset, scale = rng.normal(size=3), rng.normal(size=3) * 10.0 ** rng.integers(-3, 4, size=3)
+    scaler = helper.make_node("Scaler", ["X"], ["Z"], domain="ai.onnx.ml", offset=offset.tolist(), scale=scale.tolist())
+    model = read(save(tmp_path / "m.onnx", [random_tree(rng, 3, 4) for _ in range(6)], 3, before=[scaler]))
+    inner = (model.column >= 0) & np.isfinite(model.threshold)
+    near = model.threshold[inner].astype(np.float32)
+    x = rng.normal(size=(3 * len(near), 3)).astype(np.float32)
+    for k, side in enumerate((-np.inf, None, np.inf)):
+        at = np.arange(len(near)) + k * len(near)
+        x[at, model.column[inner]] = near if side is None else np.nextafter(near, np.float32(side))
+    np.testing.assert_allclose(model.forward(x.astype(np.float64)), runtime_logits(model, x), atol=1e-5)
+
+
+def test_averages_are_rounded_once_and_say_so(tmp_path: Path) -> None:
+    trees = [(0, "BRANCH_LEQ", float(k), [0.1 * k], [0.3]) for k in range(3)]
+    model = read(save(tmp_path / "m.onnx", trees, 1, aggregate_function="AVERAGE"))
+    assert model.rounded == ("trees",)
+    assert not model.knows_float32
+    assert read(save(tmp_path / "n.onnx", trees[:2], 1, aggregate_function="AVERAGE")).rounded == ()
+
+
+def fitted(name: str, x: np.ndarray, y: np.ndarray, path: Path) -> Any:
+    """A model of three families of libraries, and its file."""
+    if name == "sklearn":
+        pytest.importorskip("skl2onnx")
+        from skl2onnx import to_onnx
+        from sklearn.ensemble import ExtraTreesClassifier
+
+        model = ExtraTreesClassifier(20, max_depth=5, random_state=0).fit(x, y)
+        path.write_bytes(to_onnx(model, x[:1], options={"zipmap": False}).SerializeToString())
+        return model
+    if name == "catboost":
+        catboost = pytest.importorskip("catboost")
+        model = catboost.CatBoostClassifier(iterations=20, depth=4, verbose=0, allow_writing_files=False).fit(x, y)
+        model.save_model(str(path), format="onnx")
+        return model
+    library = pytest.importorskip(name)
+    tools = pytest.importorskip("onnxmltools")
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    made = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier"}[name]
+    quiet = {"verbose": -1} if name == "lightgbm" else {}
+    model = getattr(library, made)(n_estimators=20, max_depth=4, n_jobs=1, **quiet).fit(x, y)
+    convert = tools.convert_xgboost if name == "xgboost" else tools.convert_lightgbm
+    path.write_bytes(convert(model, initial_types=[("X", FloatTensorType([None, x.shape[1]]))]).SerializeToString())
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["sklearn", "xgboost", "lightgbm", "catboost"])
+def test_models_of_libraries_predict_what_the_library_predicts(name: str, classes: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(classes)
+    x = rng.normal(size=(400, 5)).round(2).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(int) + (classes == 3) * (x[:, 3] > 0.5)
+    original = fitted(name, x, y, tmp_path / "m.onnx")
+    model = read(tmp_path / "m.onnx")
+    rows = rng.normal(size=(1000, 5)).astype(np.float32)        # not on thresholds: a library may compare float64 numbers
+    seen = apply_link(model.forward(rows.astype(np.float64)), model.link) + (0.5 if name == "sklearn" and classes == 2 else 0.0)
+    np.testing.assert_allclose(seen, original.predict_proba(rows)[:, -seen.shape[1] :], atol=2e-5)
+    assert model.classes == tuple(map(str, range(classes)))
