@@ -18,7 +18,7 @@ import numpy as np
 
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed
-from encoders.bounds.relu import LayerBounds, Lines, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import LayerBounds, Lines, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
 from encoders.network import Array, Integers
@@ -58,8 +58,8 @@ class Forms:
     def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
         """Forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
         n, batch, width = self.lower.shape
-        middle = weight @ ((self.lower + self.upper) / 2).reshape(n, -1)
-        half = absolute @ ((self.upper - self.lower) / 2).reshape(n, -1)
+        middle = weight @ ((self.lower + self.upper) / 2).reshape(n, batch * width)
+        half = absolute @ ((self.upper - self.lower) / 2).reshape(n, batch * width)
         middle, half = middle.reshape(-1, batch, width), half.reshape(-1, batch, width)
         if bias is not None:
             middle[:, :, -1] += bias[:, None]
@@ -123,12 +123,7 @@ def _relaxed_first(twin: Twin, question: Integers, below: LayerBounds, first: Ar
     slope = twin.hidden[0].slope
     shift = twin.shift[question]
     y = Forms(lower=first, upper=first).between(relu_lines(below.lower, below.upper).leaky(slope))
-    one = np.ones_like(shift)
-    low_slope, low_constant, _ = hinge(one, -one, shift, below)
-    up_slope, up_constant, _ = hinge(-one, one, shift, below)
-    lower = _line(first, (1 - slope) * low_slope, slope * shift + (1 - slope) * low_constant)
-    upper = _line(first, -(1 - slope) * up_slope, slope * shift - (1 - slope) * up_constant)
-    return y, Forms(lower=lower, upper=upper)
+    return y, Forms(lower=first, upper=first).between(pair_lines(1.0, -1.0, slope, shift, below))
 
 
 def _curved(

@@ -32,15 +32,16 @@ import numpy as np
 
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed, first_layer, next_layer
-from encoders.bounds.relu import TIE, LayerBounds, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.linear import Forms, first_forms
+from encoders.bounds.relu import TIE, LayerBounds, hinge, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
 
-BLOCK = 1 << 15
-"""Coefficients handled at once: larger arrays fall out of the cache."""
+BLOCK, FORMS = 1 << 15, 1 << 17
+"""Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
 ENDS = (("lower", "upper"), ("lower_prime", "upper_prime"), ("delta_lower", "delta_upper"))
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
@@ -119,6 +120,8 @@ class RegionBounds:
         substitution: each copy's by its own lines, and those of the differences."""
         layer = self.twin.hidden[k]
         bending = _bends(bounds) & (_slope(layer) < 1)
+        if k == 1 and not isinstance(layer, SmoothLayer) and not isinstance(self.twin.hidden[0], SmoothLayer):
+            return self._by_forms(bounds, bending)
         if isinstance(layer, SmoothLayer):
             bending |= layer.smooth
         box, neuron = _padded(bending)
@@ -133,6 +136,32 @@ class RegionBounds:
                     known = found[name][part[:, None], at]
                     found[name][part[:, None], at] = np.where(mine, tighter(known, value), known)
         return crossed(LayerBounds(**found), self.twin.error[k][self.question]) if len(box) else bounds
+
+    def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
+        """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products
+        of matrices bound all neurons of many boxes."""
+        twin, alive = self.twin, self._relaxed(0).alive
+        boxes, neuron = np.flatnonzero(bending.any(axis=1)), np.flatnonzero(bending.any(axis=0))
+        weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
+        absolute, slope = np.abs(weight), twin.hidden[0].slope[alive]
+        found = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
+        step = max(1, FORMS // max(1, len(alive) * (self.low.shape[1] + 1)))
+        for start in range(0, len(boxes), step):
+            part = boxes[start : start + step]
+            question, at = self.question[part], np.ix_(part, neuron)
+            first = first_forms(twin, question, self.middle[part], self.radius[part])[alive]
+            below, shift = self._relaxed(0).bounds.take(part), twin.shift[question][:, alive]
+            rounding = twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
+            mine = bending[at] & twin.in_range[question][:, None]
+            for (low, high), (p, q) in zip(ENDS if self.differences else ENDS[:2], ((1, 0), (0, 1), (1, -1)), strict=False):
+                forms = Forms(lower=first, upper=first).between(pair_lines(p, q, slope, shift, below))
+                least, most = forms.image(weight, absolute, (p + q) * bias).range()
+                error = (abs(p) + abs(q)) * rounding + twin.rate * (p + q) * np.abs(bias)
+                for name, tighter, value in ((low, np.maximum, least - error), (high, np.minimum, most + error)):
+                    known = found[name][at]
+                    found[name][at] = np.where(mine & np.isfinite(value), tighter(known, value), known)
+                self.work += 2 * len(neuron) * first.size
+        return crossed(LayerBounds(**found), self.twin.error[1][self.question]) if len(boxes) else bounds
 
     def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> Array:
         """Return lower bounds (B, 2, U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
@@ -207,12 +236,8 @@ class RegionBounds:
         layer's neurons."""
         if (one, two) not in self._lines_of_pairs:
             layer = self._relaxed(0)
-            shift = np.broadcast_to(self.twin.shift[self.question][:, layer.alive], layer.bounds.lower.shape)
-            each, rest = np.ones(shift.shape), 1 - layer.slope
-            under, over = (hinge(sign * one * each, sign * two * each, shift, layer.bounds) for sign in (1, -1))
-            slopes = (layer.slope * (one + two) + rest * line for line in (under[0], -over[0]))
-            constants = (rest * constant - layer.slope * two * shift for constant in (under[1], -over[1]))
-            self._lines_of_pairs[one, two] = np.stack([*slopes, *constants], axis=1)
+            shift = self.twin.shift[self.question][:, layer.alive]
+            self._lines_of_pairs[one, two] = pair_lines(one, two, layer.slope, shift, layer.bounds).stacked()
         return self._lines_of_pairs[one, two]
 
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
@@ -417,7 +442,7 @@ class LayerLines(Batched):
         for name, lines, at in (
             ("one", one, middle), ("two", two, middle_prime), ("apart", apart, middle - middle_prime)
         ):
-            found[name] = np.stack([lines.low_slope, lines.up_slope, lines.low_constant, lines.up_constant], axis=1)
+            found[name] = lines.stacked()
             terms = found[name][:, :2] * at[:, None], found[name][:, 2:]
             found[f"at_{name}"] = terms[0] + terms[1]
             size = size + (np.abs(terms[0]) + np.abs(terms[1])).max(axis=1)
@@ -433,17 +458,21 @@ class RelaxedLayer:
     alive: Integers
     bounds: LayerBounds
     slope: Array
-    lines: LayerLines
+    smooth: SmoothLayer | None
 
     @classmethod
     def of(cls, bounds: LayerBounds, layer: Layer) -> RelaxedLayer:
         if isinstance(layer, SmoothLayer):
             every = np.arange(bounds.lower.shape[1])
-            return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), lines=LayerLines.of(bounds, layer))
+            return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), smooth=layer)
         dead = ((bounds.upper <= 0) & (bounds.upper_prime <= 0)).all(axis=0) & (layer.slope == 0)
         alive = np.flatnonzero(~dead)  # a bound that is NaN has to show
         part = LayerBounds(**{name: getattr(bounds, name)[:, alive] for name in bounds.__dataclass_fields__})
-        return cls(alive=alive, bounds=part, slope=layer.slope[alive], lines=LayerLines.of(part, None))
+        return cls(alive=alive, bounds=part, slope=layer.slope[alive], smooth=None)
+
+    @cached_property
+    def lines(self) -> LayerLines:
+        return LayerLines.of(self.bounds, self.smooth)
 
 
 def own_lines(p: Array, lines: Array, slope: Array) -> tuple[Array, Array]:

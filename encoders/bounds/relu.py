@@ -98,6 +98,10 @@ class Lines:
     def take(self, at: Any) -> Lines:
         return Lines(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
 
+    def stacked(self) -> Array:
+        """(B, 4, n) the slopes and then the constants of the lower and the upper line."""
+        return np.stack([self.low_slope, self.up_slope, self.low_constant, self.up_constant], axis=1)
+
     def times(self, c: Array) -> tuple[Array, Array]:
         """Slope and constant of a line under c times the value."""
         lower = c >= 0
@@ -166,6 +170,18 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
     index = np.nonzero(np.broadcast_to(kinked, shape) & ((p != 0) | (p_prime != 0)))
     slope[index], constant[index], gap[index] = _hull_line(p[index], p_prime[index], s[index], low[index], high[index])
     return slope, constant, gap
+
+
+def pair_lines(p: float, p_prime: float, slope: Array, shift: Array, layer: LayerBounds) -> Lines:
+    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n): those of `hinge`."""
+    one, rest = np.ones_like(layer.lower), 1 - slope
+    low_slope, low_constant, _ = hinge(p * one, p_prime * one, shift, layer)
+    up_slope, up_constant, _ = hinge(-p * one, -p_prime * one, shift, layer)
+    leak, leaked = slope * (p + p_prime), slope * p_prime * shift
+    return Lines(
+        low_slope=leak + rest * low_slope, low_constant=rest * low_constant - leaked,
+        up_slope=leak - rest * up_slope, up_constant=-rest * up_constant - leaked,
+    )
 
 
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
