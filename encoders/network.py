@@ -133,12 +133,13 @@ class Feed:
 class Model(ABC):
     """A model as the rest of the house asks it: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
 
-    link: what the file applies to the logits.   source, source_sha256: the file that it was read from.
+    link: what the file applies to the logits.   source_sha256: of the file.
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
     `rounded` names the nodes where constants had to be folded and the result was no float64: proofs are then about the folded
     model, and every verdict says so.
     `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
+    `source` is the file that it was read from; without a file it is a name, and `stored` the model's bytes. None: neither.
     """
 
     link: Link
@@ -148,6 +149,7 @@ class Model(ABC):
     rounded: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
     classes: tuple[str, ...] = ()
+    stored: bytes | None = field(default=None, repr=False)
 
     @property
     @abstractmethod

@@ -1,12 +1,12 @@
 """The public names and their homes: type checkers read them here, and so does `verifair/__init__.py`."""
 
 from encoders.network import Network as Network
+from encoders.onnx.file import save_onnx as save_onnx
 from encoders.onnx.reader import read_model as read_model
 from encoders.onnx.reader import read_onnx as read_onnx
 from solvers.outcome import Budget as Budget
 from solvers.outcome import Outcome as Outcome
 from verifair.checker.certificate import Certificate as Certificate
-from verifair.checker.check import check as check
 from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
 from verifair.checker.envelope import Trust as Trust
 from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
@@ -29,10 +29,14 @@ from verifair.engine.verdict import Reason as Reason
 from verifair.engine.verdict import Status as Status
 from verifair.engine.verdict import Verdict as Verdict
 from verifair.engine.verdict import Witness as Witness
+from verifair.models.compare import ImportDifference as ImportDifference
+from verifair.models.read import read as read
+from verifair.schema.infer import DraftWarning as DraftWarning
 from verifair.schema.schema import Feature as Feature
 from verifair.schema.schema import Schema as Schema
 from verifair.systems.cec.certified import certify_consistency as certify_consistency
 from verifair.systems.cec.estimator import ExplanationConsistency as ExplanationConsistency
+from verifair.systems.check import check as check
 from verifair.systems.cst.causal.model import CausalModel as CausalModel
 from verifair.systems.cst.estimator import SituationTesting as SituationTesting
 from verifair.systems.cst.robustness.certified import certify_counterfactuals as certify_counterfactuals

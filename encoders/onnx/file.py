@@ -15,10 +15,19 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, external_data_helper, helper, inliner, numpy_helper
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Link
+from encoders.network import Link, Model
 from encoders.onnx import tree_tail
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+MEMORY = "model in memory"
+"""What messages call a model that is no file."""
+_RUNS_CODE = "a pickle, which may run any code when it is loaded, so that verifair never loads one"
+OTHER_FORMATS = {
+    **dict.fromkeys((".pkl", ".pickle", ".joblib", ".skops", ".dill", ".cloudpickle"), _RUNS_CODE),
+    **dict.fromkeys((".pt", ".pth", ".ckpt"), f"a file of PyTorch: {_RUNS_CODE}"),
+    ".ubj": "a file of XGBoost", ".cbm": "a file of CatBoost", ".h5": "a file of Keras", ".keras": "a file of Keras",
+}
+"""Suffix -> what such a file is."""
 CLASS_LABELS = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
 
 
@@ -28,12 +37,14 @@ class StoredModel:
 
     sha256: over the file's bytes, followed by the bytes of each file of external weights in the order of their names;
     for a model in one file it is that file's plain sha256.   files: everything that was read.
+    data: the model's bytes where it was not read from a file; `path` is then only what messages call it.
     """
 
     path: Path
     model: onnx.ModelProto
     sha256: str
     files: tuple[Path, ...]
+    data: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,18 +66,24 @@ class LogitsModel:
     label: str | None = None
 
 
-def load(path: str | Path) -> StoredModel:
-    """Read and validate an ONNX file.
+def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> StoredModel:
+    """Read and validate an ONNX model: a file, its bytes, or the model itself.   name: of the latter two, for messages.
 
-    Raises ModelFileError (exit code 2) for a missing, unreadable or damaged file.
+    Raises ModelFileError (exit code 2) for a missing, unreadable or damaged file, and for one of a format that runs code when it
+    is loaded.
     """
-    path = Path(path)
-    data = _bytes(path, path, "give the path of an .onnx file")
+    inside = given.SerializeToString(deterministic=True) if isinstance(given, onnx.ModelProto) else given
+    path = Path(name) if isinstance(inside, bytes) else Path(inside)
+    if not isinstance(inside, bytes) and (kind := OTHER_FORMATS.get(path.suffix.lower())) is not None:
+        raise ModelFileError(path, f"is {kind}; give an .onnx file, or load it yourself and pass the fitted object")
+    data = inside if isinstance(inside, bytes) else _bytes(path, path, "give the path of an .onnx file")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
         raise ModelFileError(path, f"not a readable ONNX file ({len(data)} bytes; truncated, or another format): "
                                "export or copy it again") from error
+    if isinstance(inside, bytes) and any(map(external_data_helper.uses_external_data, stored_tensors(model))):
+        raise ModelFileError(path, "keeps weights in other files, and in memory it has none beside it; give the path of its file")
     files = external_files(path, model)
     digest = hashlib.sha256(data)
     for file in files:
@@ -85,7 +102,35 @@ def load(path: str | Path) -> StoredModel:
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
+    if isinstance(inside, bytes):
+        return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(), data=inside)
     return StoredModel(path=path, model=model, sha256=digest.hexdigest(), files=(path, *files))
+
+
+def stored_model(network: Model) -> StoredModel:
+    """Read again what a network was read from.
+
+    Raises ModelError where there was nothing, and when the file is no longer the one that it was read from.
+    """
+    if network.source is None:
+        raise ModelError("network", "was not read from a file or from a model in memory, so there is nothing to replay")
+    stored = load(network.source if network.stored is None else network.stored, network.source)
+    if stored.sha256 != network.source_sha256:
+        raise ModelError(network.source, f"has changed since it was read (sha256 {stored.sha256[:12]}..., expected "
+                                         f"{network.source_sha256[:12]}...): read it again")
+    return stored
+
+
+def save_onnx(network: Model, path: str | Path) -> None:
+    """Write the ONNX model that a network was read from: reading that file gives the same network, with the same hash.
+
+    Raises ModelError where there is no such model any more, and for one that keeps its weights in other files.
+    """
+    stored = stored_model(network)
+    if len(stored.files) > 1:
+        names = ", ".join(file.name for file in stored.files)
+        raise ModelError(stored.path, f"keeps weights in other files; copy all of them: {names}")
+    Path(path).write_bytes(stored.path.read_bytes() if stored.data is None else stored.data)
 
 
 def node_name(node: onnx.NodeProto) -> str:

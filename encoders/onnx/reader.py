@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from encoders.curves import Curve, SmoothLayer
 from encoders.errors import ModelError
@@ -16,7 +16,7 @@ from encoders.network import Array, Feed, Floats, Link, Model, Network, activate
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
-from encoders.onnx.file import LogitsModel, StoredModel, class_names, load, logits_model
+from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
 from encoders.onnx.runtime import open_session
 from encoders.onnx.tensor import Tensor
@@ -25,17 +25,18 @@ AT_ONCE = 2**26
 """Numbers of one tensor, over all points that are compared at a time."""
 
 
-def read_onnx(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
-              box: tuple[Array, Array] | None = None) -> Network:
+def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
+              box: tuple[Array, Array] | None = None, name: str = MEMORY) -> Network:
     """Read a feed-forward network from an ONNX file: as `read_model`, but ModelError for a tree ensemble."""
-    return layered(read_model(path, output=output, check_points=check_points, seed=seed, box=box), "this question")
+    return layered(read_model(path, output=output, check_points=check_points, seed=seed, box=box, name=name), "this question")
 
 
-def read_model(path: str | Path, *, output: str | None = None, check_points: int = 64, seed: int = 0,
-               box: tuple[Array, Array] | None = None) -> Model:
+def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
+               box: tuple[Array, Array] | None = None, name: str = MEMORY) -> Model:
     """Read a model from an ONNX file: a network, piecewise linear or with sigmoid and tanh layers (see `SmoothLayer`), or a tree
     ensemble (`encoders.trees.TreeEnsemble`), whose scores and label are compared at rows next to all of its thresholds as well.
 
+    path: the file, or a model in memory: its bytes, or an `onnx.ModelProto`.   name: what messages call such a model.
     output: the tensor that holds the logits or probabilities, where the model has several candidates.
     check_points: number of random points at which every layer is compared with onnxruntime (at least 1), drawn with
     `seed`: uniformly from `box` = (lower, upper), two arrays (n,), or else from a mix of normal and uniform
@@ -51,14 +52,15 @@ def read_model(path: str | Path, *, output: str | None = None, check_points: int
     """
     if check_points < 1:
         raise ValueError(f"check_points = {check_points}, expected at least 1: an unchecked import proves nothing")
-    stored = load(path)
+    stored = load(path, name)
     logits = logits_model(stored, output)
     reading, final = read_graph(stored.path, logits)
     _check_link(stored.path, logits, final)
     feeds, place = reading.inputs.layout()
     random = np.random.default_rng(seed)
     if any(source.trees is not None for source in reading.sources):
-        ensemble = replace(tree_ensemble(stored, logits, reading, final, feeds, place), source=str(path), output=output)
+        ensemble = replace(tree_ensemble(stored, logits, reading, final, feeds, place), source=str(stored.path), stored=stored.data,
+                           output=output)
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
         check_trees(stored, logits, ensemble, points, random)
         _check_shown(stored, logits, feeds, points)
@@ -69,7 +71,7 @@ def read_model(path: str | Path, *, output: str | None = None, check_points: int
     rounded = dict.fromkeys([*reading.rounded, *(name for link in chain for name in link.rounded)])
     rounding = [link.rounding for link in chain if link.rounding is not None] if _only_float32(reading) else []
     network = Network(layers=tuple(link.layer for link in chain), link=logits.link, source_sha256=stored.sha256,
-                      source=str(path), output=output, rounded=tuple(rounded), feeds=feeds,
+                      source=str(stored.path), stored=stored.data, output=output, rounded=tuple(rounded), feeds=feeds,
                       classes=class_names(stored.model, max(len(chain[-1].layer.bias), 2)),
                       rounding=tuple(rounding) if len(rounding) == len(chain) else None)
     x = comparison_points(stored.path, network.inputs, check_points, random, box)

@@ -18,7 +18,7 @@ import onnx
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Array, Feed, Integers, Model
 from encoders.onnx.feed import feed_values
-from encoders.onnx.file import StoredModel, drop_nodes, load, logits_model
+from encoders.onnx.file import StoredModel, drop_nodes, logits_model, stored_model
 from encoders.onnx.tensor import graph_inputs
 
 
@@ -161,7 +161,7 @@ class Replay:
         """Raises ModelError when the file is no longer the one that the network was read from; None where there was none."""
         if network.source is None:
             return None
-        stored = _stored(network, network.source)
+        stored = stored_model(network)
         if _key(network) not in _open:
             _open[_key(network)] = _opened(network, stored)
         return cls(network=network, model=stored.model.SerializeToString())
@@ -183,20 +183,10 @@ def _key(network: Model) -> tuple[str, str, str | None]:
 
 def _runtime(network: Model) -> Runtime:
     """The session of a network: opened once a process for each (file, content, output), and when a file changes."""
-    if network.source is None:
-        raise ModelError("network", "was not read from a file, so there is nothing to replay")
     known = _open.get(_key(network))
     if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
-        _open[_key(network)] = known = _opened(network, _stored(network, network.source))
+        _open[_key(network)] = known = _opened(network, stored_model(network))
     return known
-
-
-def _stored(network: Model, source: str) -> StoredModel:
-    stored = load(source)
-    if stored.sha256 != network.source_sha256:
-        raise ModelError(source, f"has changed since it was read (sha256 {stored.sha256[:12]}..., expected "
-                                 f"{network.source_sha256[:12]}...): read it again")
-    return stored
 
 
 def _opened(network: Model, stored: StoredModel) -> Runtime:

@@ -41,12 +41,10 @@ def infer(
     model: Annotated[Path | None, typer.Option("--model", help="A pipeline (ONNX) that takes the table's columns.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
 ) -> None:
-    from encoders.onnx.reader import read_onnx
     from verifair import datasets
     from verifair.schema.draft import draft
 
-    network = None if model is None else read_onnx(model)
-    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], network=network)
+    text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
     if out is None:
         typer.echo(text, nl=False)
     else:

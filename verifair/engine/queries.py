@@ -1,4 +1,7 @@
-"""The questions that can be asked of a network, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it."""
+"""The questions that can be asked of a network, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it.
+
+network: whatever `verifair.models.read.read` takes; the question holds the Network.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from encoders.network import Array, Network
 from encoders.probability import SMALLEST
 from verifair.checker.statement import Signs
 from verifair.errors import QueryError
+from verifair.models.field import NETWORK, NetworkField
 from verifair.schema.schema import Schema
 
 Arithmetic = Literal["real", "float32"]
@@ -31,7 +35,7 @@ class PersistentBias:
     arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/float32.md).
     """
 
-    network: Network
+    network: NetworkField = NETWORK
     schema: Schema
     sensitive: str
     delta: Sequence[float]
@@ -51,7 +55,7 @@ class Robustness:
     arithmetic: as in `PersistentBias`.
     """
 
-    network: Network
+    network: NetworkField = NETWORK
     schema: Schema
     delta: Sequence[float]
     sensitive: str | None = None
@@ -72,7 +76,7 @@ class PairQuestion:
     relax: feature -> width: these integer features may differ by up to so many units (Fairify's relaxed variant).
     """
 
-    network: Network
+    network: NetworkField = NETWORK
     schema: Schema
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)
@@ -141,7 +145,7 @@ class KDiscrimination:
     (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
-    network: Network
+    network: NetworkField = NETWORK
     schema: Schema
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from encoders.network import Network
-from verifair.schema.schema import Feature, Schema
+from verifair.schema.infer import DraftWarning, missing
+from verifair.schema.schema import Feature, Scale, Schema
 
 
 def draft(
-    frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
+    frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), model: Any = None
 ) -> str:
     """Return TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind
     fits."""
-    schema = Schema.infer(frame, target=target, positive=positive, protected=protected, network=network)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DraftWarning)  # told in the notes
+        schema = Schema.infer(frame, target=target, positive=positive, protected=protected, model=model)
+    return noted(schema, frame)
+
+
+def noted(schema: Schema, frame: pd.DataFrame) -> str:
+    """Return TOML text of a schema that was drafted from a table, with a comment on every guess."""
     notes = {feature.name: _note(feature) for feature in schema.features}
+    for column, said in missing(frame, list(notes)).items():
+        notes[column] += f"\n# {said}"
     lines = [
         "# Drafted from the data. The order of the features must be the order of the network's input columns: check it first,",
         '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
@@ -32,6 +43,13 @@ def draft(
 
 
 def _note(feature: Feature) -> str:
+    """Return what to check of a feature."""
+    merit = "; merit was proposed: it goes with the label, but is it a legitimate reason?" if feature.merit else ""
+    scaled = "; scale (as the labels suggest; the table's mean and deviation, so correct them to those of the training)"
+    return _note_of_kind(feature) + (scaled if isinstance(feature.scale, Scale) else "") + merit
+
+
+def _note_of_kind(feature: Feature) -> str:
     if feature.kind == "integer":
         return "check: range (the data's), unit (one PBA perturbation step), change (free, increase, decrease, fixed)"
     if feature.kind == "real":

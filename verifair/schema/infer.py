@@ -3,56 +3,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from encoders.network import NO_COLUMN, Network
+from encoders.network import NO_COLUMN, Array, Booleans, Model
 from verifair.errors import DataError
-from verifair.schema.feature import text
-from verifair.schema.network import exported, other_class
+from verifair.models.objects import exported
+from verifair.schema.feature import Feature, text
+from verifair.schema.network import other_class
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
 BARE = ("true", "false", "yes", "no")
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
+ENOUGH = 30
+"""Rows from which on a label says anything about scales and merit."""
+
+
+class DraftWarning(UserWarning):
+    """Something about a table that its drafted schema cannot say."""
 
 
 def inferred(
-    frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (), network: Network | None = None
+    frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), network: Model | None = None
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
-    network: the model that it is for, read from a file. Of a pipeline that takes the table's columns it knows the order, which of
-    them are encoded, with which categories, and that numbers come unscaled; ranges come from the table.
+    network: the model that it is for. Of a pipeline that takes the table's columns it knows the order, which of them are encoded,
+    with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
+    width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best.
     """
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
-    if network is None:
-        features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    else:
-        features = _of_model(network, frame, target, protected)
     values = sorted({text(v) for v in frame[target].dropna()})
     if not 2 <= len(values) <= CLASSES:
         raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
     # Several classes are told apart by their numbers, and reports are about class 1.
     numbered = network is not None and network.outputs > 2 and all(value.isdecimal() for value in values)
     second = "1" if numbered else network.classes[1] if network is not None and network.classes else ""
-    chosen = positive if positive is not None else second if second in values else values[-1]
+    chosen = text(positive) if positive is not None else second if second in values else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
     flaw = None if network is None or (numbered and chosen == "1") else other_class(network, chosen)
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
+    label = (frame[target].map(text) == chosen).to_numpy() & frame[target].notna().to_numpy()
+    if network is None:
+        features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+    elif positive is None and second not in values and len(values) == 2:  # which class is meant its decisions say
+        features, right = _of_model(network, frame, target, protected, label)
+        others, right_of_others = _of_model(network, frame, target, protected, ~label)
+        if right_of_others > right:
+            features, label, chosen = others, ~label, values[1 - values.index(chosen)]
+    else:
+        features, _ = _of_model(network, frame, target, protected, label)
+    for feature in features:
+        if not feature.get("protected") and _goes_with(frame[feature.get("column", feature["name"])], label):
+            feature["merit"] = True
     rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
     outcomes = [_outcome(other, target), _outcome(chosen, target)]
-    label = {"label": target} if numbered else {"label": target, "positive_label": chosen}
-    return {"features": features, "positive": rule, **label, "outcomes": outcomes}
+    named = {"label": target} if numbered else {"label": target, "positive_label": chosen}
+    return {"features": features, "positive": rule, **named, "outcomes": outcomes}
+
+
+def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Return column -> what to say of it, where it lacks values: schemas describe rows that have them all."""
+    count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
+    remedy = "such rows are refused: fill in the values, or drop the rows"
+    return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}
+
+
+def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
+    """Return the table's columns that a model takes, in its order. Models with a single matrix take them as they stand."""
+    columns = [str(name) for name in frame.columns if name != target]
+    known = {exported(name): name for name in columns}
+    if not _by_name(network, known):
+        return columns
+    return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
+
+
+def _by_name(network: Model, known: Container[str]) -> bool:
+    """Return whether a model takes columns one by one; of a single one that is so where it is called like a column of the table."""
+    feeds = network.feeds
+    return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in known)
+
+
+def _goes_with(column: pd.Series, label: Booleans) -> bool:
+    """Return whether a column of numbers is correlated with the label, by more than chance at about 5 %."""
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return False
+    numbers = column.to_numpy(dtype=float, na_value=np.nan)
+    known = np.isfinite(numbers)
+    if known.sum() < ENOUGH or len(set(numbers[known])) <= 2 or len(set(label[known])) < 2:
+        return False
+    return bool(abs(np.corrcoef(numbers[known], label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
 
 
 def _outcome(value: str, target: str) -> str:
@@ -62,18 +112,19 @@ def _outcome(value: str, target: str) -> str:
     return said if len(bare) > 1 and any(map(str.isalpha, bare)) and bare.lower() not in BARE else f"{target} {said or '(empty)'}"
 
 
-def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Sequence[str]) -> list[dict[str, object]]:
-    """Return a feature for each column that a stored model takes. Models with a single input take the table's columns in their
-    order."""
-    columns = [str(name) for name in frame.columns if name != target]
+def _of_model(
+    network: Model, frame: pd.DataFrame, target: str, protected: Sequence[str], label: Booleans
+) -> tuple[list[dict[str, Any]], float]:
+    """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known)."""
+    columns = columns_of(network, frame, target)
     inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
-    if len(network.feeds) > 1:
-        known = {exported(name): name for name in columns}
-        columns = [known.get(exported(feed.name), feed.name) for feed, _ in inputs]
+    matrix = not _by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
     if len(inputs) != len(columns):
-        found = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
-        raise DataError(f"{found}; give the table that it was trained on")
-    features = []
+        if matrix and (found := _blocks(network.inputs, frame, columns, protected)):
+            return _scaled(network, frame, found, label, ("raw", "minmax", "standard"))
+        what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
+        raise DataError(f"{what}; give the table that it was trained on")
+    features: list[dict[str, Any]] = []
     for name, (feed, position) in zip(columns, inputs, strict=True):
         if feed.start[position] == NO_COLUMN:
             continue
@@ -81,16 +132,84 @@ def _of_model(network: Network, frame: pd.DataFrame, target: str, protected: Seq
             known_names = ", ".join(map(str, frame.columns))
             raise DataError(f"the table has no column {name!r}, which the model takes; known are {known_names}")
         if position in feed.categories:
-            feature: dict[str, object] = {"name": name, "kind": "one-hot", "categories": list(feed.categories[position])}
+            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": list(feed.categories[position])}
         else:
             feature = {k: v for k, v in _feature(name, frame[name], name in protected).items() if k != "scale"}
             if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] != [0, 1]):
                 raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
         features.append(feature | ({"protected": True} if name in protected else {}))
-    return features
+    return _scaled(network, frame, features, label, ("raw", "minmax", "standard") if matrix else ("raw",))
 
 
-def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]:
+def _blocks(inputs: int, frame: pd.DataFrame, columns: Sequence[str], protected: Sequence[str]) -> list[dict[str, Any]]:
+    """Return features of the table's columns that make so many inputs, words as one-hot blocks; none where these do not."""
+    features = [_feature(name, frame[name], name in protected) for name in columns]
+    for blocks in (("one-hot",), ("one-hot", "categorical")):
+        wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
+        if sum(wide) == inputs:
+            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
+    return []
+
+
+def _scaled(
+    network: Model, frame: pd.DataFrame, features: list[dict[str, Any]], label: Booleans, kinds: Sequence[str]
+) -> tuple[list[dict[str, Any]], float]:
+    """Return the features with numbers by minmax or standardised where that predicts the labels clearly better than raw.
+
+    Beside them stands the share of rows whose label is predicted so.
+    """
+    raw = [{k: v for k, v in feature.items() if k != "scale"} for feature in features]
+    rows = _known(frame, raw)
+    if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
+        return raw, 0.0
+    tries = [[_with_scale(one, frame, kind) for one in raw] for kind in kinds]
+    right = [float((_predicted(network, _encoded(frame[rows], one)) == label[rows]).mean()) for one in tries]
+    best = int(np.argmax(right))
+    best = best if right[best] > right[0] + max(0.02, 1 / np.sqrt(rows.sum())) else 0
+    return tries[best], right[best]
+
+
+def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
+    """Which rows have a value of every feature that the draft knows."""
+    known = np.ones(len(frame), dtype=bool)
+    for one in features:
+        column = frame[one["name"]]
+        known &= column.notna().to_numpy()
+        if "categories" in one:
+            known &= column.map(text).isin(set(map(text, one["categories"]))).to_numpy()
+    return known
+
+
+def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, kind: str) -> dict[str, Any]:
+    low, high = feature.get("range", (0.0, 0.0))
+    if low == high or kind == "raw":
+        return feature
+    column = frame[feature["name"]].to_numpy(dtype=float, na_value=np.nan)
+    spread = {"offset": float(np.nanmean(column)), "scale": float(np.nanstd(column))}
+    return feature | {"scale": "minmax" if kind == "minmax" else spread}
+
+
+def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
+    """Inputs (N, n) of a table's rows as drafted features have them."""
+    columns = []
+    for feature in features:
+        column = frame[feature["name"]]
+        if "range" in feature:
+            offset, scale = Feature.model_validate(feature).affine
+            columns.append((column.to_numpy(dtype=float) - offset) / scale)
+            continue
+        code = column.map(text).map({name: k for k, name in enumerate(map(text, feature["categories"]))}).to_numpy(dtype=float)
+        columns += [code] if feature["kind"] == "categorical" else list(np.eye(len(feature["categories"]))[code.astype(int)].T)
+    return np.column_stack(columns).astype(np.float32).astype(float)
+
+
+def _predicted(network: Model, x: Array) -> Booleans:
+    """Whether float64 logits say the positive class: enough for a draft."""
+    logits = network.forward(x)
+    return np.asarray(logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0])
+
+
+def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
     values = column.dropna()
     if not len(values):
         raise DataError(f"column {name!r} is empty; drop it from the table")
@@ -100,13 +219,13 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, object]
         if not np.isfinite(values.to_numpy(dtype=float)).all():
             raise DataError(f"column {name!r} holds an infinite value, expected finite numbers; correct the data")
         if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
-            flag: dict[str, object] = {"name": name, "kind": "categorical", "categories": [0, 1]}
+            flag: dict[str, Any] = {"name": name, "kind": "categorical", "categories": [0, 1]}
             return flag | ({"protected": True} if protected else {})
         low, high = float(values.min()), float(values.max())
         whole = bool((values == values.round()).all())
         if protected and whole and values.nunique() <= 10:
             return {"name": name, "kind": "integer", "range": [low, high], "protected": True}
-        numeric: dict[str, object] = {"name": name, "kind": "integer" if whole else "real", "range": [low, high]}
+        numeric: dict[str, Any] = {"name": name, "kind": "integer" if whole else "real", "range": [low, high]}
         if low < high:
             numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
         return numeric | ({"protected": True} if protected else {})

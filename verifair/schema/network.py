@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from encoders.domain import Domain
-from encoders.network import NO_COLUMN, Feed, Network
+from encoders.network import NO_COLUMN, Feed, Model
 from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
+from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
 
 
-def check(features: Sequence[Feature], domain: Domain, positive: str, positive_label: str | None, network: Network) -> None:
+def check(features: Sequence[Feature], domain: Domain, positive: str, positive_label: str | None, network: Model) -> None:
     """Raise SchemaError unless the features' columns and the outcome fit the network."""
     problems = _of_table(features, domain, network.feeds)
     if domain.columns != network.inputs:
@@ -41,7 +41,7 @@ def check(features: Sequence[Feature], domain: Domain, positive: str, positive_l
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
 
 
-def other_class(network: Network, label: str | None) -> str | None:
+def other_class(network: Model, label: str | None) -> str | None:
     """Return why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
     if label is not None and network.outputs > 2:
         names = network.classes or [f"class {k}" for k in range(network.outputs)]
@@ -56,11 +56,6 @@ def other_class(network: Network, label: str | None) -> str | None:
         f"the network's classes are {', '.join(network.classes)}, in this order, and decisions are about the second, {second!r}; "
         f"train the model on a label that is 1 for {label!r} and 0 otherwise, or choose {second!r}"
     )
-
-
-def exported(name: str) -> str:
-    """Return a column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
-    return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def _told(feeds: Sequence[Feed]) -> str:

@@ -5,6 +5,7 @@ See `rows` for how tables are read, `network` for what a network must take, `inf
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,13 +13,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
+from verifair.models.read import read
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import inferred
+from verifair.schema.infer import DraftWarning, columns_of, inferred, missing
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
@@ -30,14 +32,22 @@ class Schema(InputSpace):
 
     @classmethod
     def infer(
-        cls, frame: pd.DataFrame, *, target: str, positive: str | None = None, protected: Sequence[str] = (),
-        network: Network | None = None,
+        cls, frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), model: Any = None,
     ) -> Schema:
         """Return a first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
 
-        network: the model that the schema is for, where it is a pipeline that takes the table's own columns.
+        target: the label's column.   positive: the label of the favourable class, of whatever type the column has.
+        model: whatever `verifair.read` takes. Where it takes the table's own columns it says their order, kinds and categories;
+        of one that takes a matrix of numbers, scaling and one-hot blocks are drafted as the table's labels suggest (`infer`).
+        Columns with missing values are told of by a DraftWarning. Numbers that go with the label, and are not protected, are
+        proposed as merit.
         """
-        return cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
+        network = None if model is None else read(model, frame)
+        drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
+        told = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
+        if told:
+            warnings.warn("; ".join(told.values()), DraftWarning, stacklevel=2)
+        return drafted
 
     def dumps(self) -> str:
         """Return the schema as TOML, the same for equal schemas; `loads` gives it back."""
@@ -98,7 +108,7 @@ class Schema(InputSpace):
             )
         return steps
 
-    def check_network(self, network: Network) -> None:
+    def check_network(self, network: Model) -> None:
         """Raise SchemaError unless the schema's columns and outcome fit the network."""
         schema_network.check(self.features, self.domain, self.positive, self.positive_label, network)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from verifair.engine.questions import decisions, neighbourhood
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 from verifair.errors import DataError, QueryError
+from verifair.models.read import read_network
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
 from verifair.systems.cec.explanations import EPSILON, cec_score, explanations, positive_margin
@@ -127,11 +129,12 @@ class _Pair:
 
 
 def certify_consistency(
-    network: Network, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
+    network: Any, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, progress: Progress | None = None,
 ) -> CertifiedConsistency:
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
 
+    network: a Network, or whatever `verifair.read` takes.
     budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 320).
     progress(done, total) counts pairs in regime A.
     Raises QueryError for a delta that is no number from 0 or people not audited, SchemaError where delta is positive and no
@@ -142,6 +145,7 @@ def certify_consistency(
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("x", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
+    network = read_network(network, "cec --certify")
     schema.check_network(network)
     network.require_piecewise_linear("certified explanation consistency")
     started = time.monotonic()

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Network
 from verifair.errors import QueryError
+from verifair.models.read import read_network
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_number, check_settings
 from verifair.systems.cec.audit import Audit, audit, control
@@ -23,7 +24,8 @@ from verifair.systems.work import Progress
 class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     """Does the network decide like people alike, and for like reasons?  (CEC)
 
-    network: one or two outputs.   schema: of its columns; features with merit = true make people comparable.
+    network: one or two outputs; a Network, or whatever `verifair.read` takes.
+    schema: of its columns; features with merit = true make people comparable.
     tau: people farther apart, in standard deviations of merit, are no counterparts; None: however far.
     threshold: scores above it are different reasons.   steps: None for exact integrals, T for the paper's Riemann sum (32).
     ties, seed: the choice among equally near people.   threads: for the attributions.
@@ -32,7 +34,7 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, network: Network, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
+        self, network: Any, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
         steps: int | None = None, ties: Ties = DEFAULTS.ties, seed: int = 0, threads: int = 2,
     ) -> None:
         self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
@@ -57,18 +59,19 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
 
         Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
         """
-        self._check()
+        network = self._check()
         check_is_fitted(self)
         people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
         return audit(
-            self.network, self.reference_, people, self._settings(), seed=self.seed, threads=self.threads, progress=progress
+            network, self.reference_, people, self._settings(), seed=self.seed, threads=self.threads, progress=progress
         )
 
     def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
         """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`."""
         check_is_fitted(self)
         return control(
-            self.network, self.reference_, found, self._settings(), seed=self.seed, threads=self.threads, progress=progress
+            read_network(self.network, "cec"), self.reference_, found, self._settings(), seed=self.seed, threads=self.threads,
+            progress=progress,
         )
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
@@ -78,18 +81,18 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))
         return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
-    def _check(self) -> None:
-        if not isinstance(self.network, Network):
-            raise QueryError(f"network: found {type(self.network).__name__}; expected a Network (read_onnx)")
+    def _check(self) -> Network:
         if not isinstance(self.schema, Schema):
             raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
-        self.schema.check_network(self.network)
+        network = read_network(self.network, "cec")
+        self.schema.check_network(network)
         self._settings()
         for name, least in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             check_number(name, value, whole=True)
             if value < least:
                 raise QueryError(f"{name} = {value}: expected {least} or more")
+        return network
 
     def _settings(self) -> CecSettings:
         """Return the parameters as settings. Raises QueryError."""

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Booleans, Network
+from encoders.network import Array, Booleans
 from verifair.engine.questions import decisions
 from verifair.errors import DataError, QueryError
+from verifair.models.field import NETWORK, NetworkField
 from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
@@ -104,12 +105,12 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkDecider:
-    """A network with the schema of its inputs; class `good` is the favourable decision.
+    """A network, or whatever `read` takes, with the schema of its inputs; class `good` is the favourable decision.
 
     A counterfactual has to be somebody whom the network can decide on: `legal` rounds and clips to the schema.
     """
 
-    network: Network
+    network: NetworkField = NETWORK
     schema: Schema
     good: int = 1
 

@@ -12,21 +12,28 @@ from sklearn.exceptions import NotFittedError
 from encoders.network import Array, Booleans, Network
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
+from verifair.models.objects import package_of
+from verifair.models.read import read_network
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
+
+
+def as_decider(model: Any) -> Any:
+    """Return a model as `positive` takes it: itself where it has scikit-learn's `predict`, otherwise as a network."""
+    if hasattr(model, "predict") and (hasattr(model, "fit") or package_of(model) not in ("xgboost", "lightgbm")):
+        return model
+    return read_network(model, "fgce")
 
 
 def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
     """Return (N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
 
     An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
-    Raises QueryError for a model that is neither, that fails, or that answers with something else than a class for each row.
+    Raises QueryError for a model that fails, or that answers with something else than a class for each row.
     """
     if isinstance(model, Network):
         schema.check_network(model)
         return np.asarray(decisions(model, schema.encode(raw)) == 1)
-    if not hasattr(model, "predict"):
-        raise QueryError(f"model: found {type(model).__name__}; expected a Network (read_onnx) or an estimator with predict")
     found = np.asarray(_predicted(model, frame_of(schema, raw)))
     if found.shape != (len(raw),):
         raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
+from verifair.models.read import read_network
 from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
-from verifair.systems.fgce.decider import beside, frame_of, positive
+from verifair.systems.fgce.decider import as_decider, beside, frame_of, positive
 from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
@@ -64,7 +65,8 @@ class Group:
 class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
 
-    model: a Network, or an estimator whose `predict` takes a DataFrame.   schema: of its columns, with `change` for each feature.
+    model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes; it decides by its
+    `predict`, but where robustness is asked for by its network.   schema: of its columns, with `change` for each feature.
     seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
     groups with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.   The others are as in `FgceSettings`:
     either the share `coverage` of the factuals is covered at the least largest cost, or with max_cost the most at that cost.
@@ -95,14 +97,17 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         (combination of) value; None: one group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
-        Sets space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why), stranded_ (name ->
-        how many are to be explained, of groups that are skipped because none of them has a way).
+        Sets model_ (who decides), space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why),
+        stranded_ (name -> how many are to be explained, of groups that are skipped because none of them has a way).
         Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
         each group).
         """
         self._check()
         check_table(X)
+        self.model_ = as_decider(self.model) if self.only_robust is None else read_network(self.model, "fgce")
         tell = progress or (lambda what, done, total: None)
+        if self.only_robust is not None:
+            askable(self.model_, self.schema, [self.only_robust])
         self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
         raw = self.schema.raw(X)
         explained = self._explained(X, y, raw, audit)
@@ -144,7 +149,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     def re_evaluated(self) -> pd.DataFrame:
         """Return what the network decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
         used, nodes = self._used()
-        return by_group(re_evaluated(self.model, self.schema, self.graph_.raw[nodes]), nodes, used)
+        return by_group(re_evaluated(self.model_, self.schema, self.graph_.raw[nodes]), nodes, used)
 
     def certify(
         self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
@@ -154,7 +159,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         """
         used, nodes = self._used()
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
-        found = certify_robust(self.model, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
+        found = certify_robust(self.model_, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
         return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def attribute_changes(self) -> pd.DataFrame:
@@ -188,12 +193,10 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         if not self.seconds > 0 or not self.threads:
             raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
         check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `FeatureSpace` checks those, by the schema
-        if self.only_robust is not None:
-            askable(self.model, self.schema, [self.only_robust])
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
         """Return (N,) rows with the negative decision that are to be explained; sets positive_."""
-        self.positive_ = positive(self.model, self.schema, raw)
+        self.positive_ = positive(self.model_, self.schema, raw)
         explained = ~self.positive_
         if audit is not None:
             explained &= audited(audit, len(X))
@@ -217,7 +220,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
         """Set groups_; tell of all groups that k is too few for at once, so that k need not be corrected group by group."""
         candidates = np.flatnonzero(self.positive_)
-        prove = None if self.only_robust is None else prover(self.model, self.schema, self.graph_.raw, self.only_robust)
+        prove = None if self.only_robust is None else prover(self.model_, self.schema, self.graph_.raw, self.only_robust)
         self.groups_: dict[str, Group] = {}
         self.stranded_: dict[str, int] = {}
         problems: list[str] = []

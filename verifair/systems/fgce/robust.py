@@ -28,7 +28,8 @@ from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness
 from verifair.engine.questions import classes, decisions, margin, robustness_problem
 from verifair.engine.verdict import Status
-from verifair.errors import DataError, QueryError
+from verifair.errors import DataError
+from verifair.models.read import read_network
 from verifair.schema.schema import Schema
 
 POSITIVE = 1
@@ -45,13 +46,14 @@ class CertifiedRobustness:
     certificate: Certificate | None
 
 
-def re_evaluated(network: Network, schema: Schema, raw: Array) -> pd.DataFrame:
+def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     """Return what the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
 
     positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
     agrees: whether both say the same (None without a file).   margin: f_1 less the largest other logit (or 0), in float64.
-    Raises QueryError for a model that is no network, SchemaError or DataError for rows that do not fit.
+    network: a Network, or whatever `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
+    network = read_network(network, "fgce --robust")
     _check(network, schema, raw)
     x = schema.encode(raw)
     exact = decisions(network, x) == POSITIVE
@@ -67,7 +69,7 @@ def re_evaluated(network: Network, schema: Schema, raw: Array) -> pd.DataFrame:
 
 
 def certify_robust(
-    network: Network,
+    network: Any,
     schema: Schema,
     raw: Array,
     *,
@@ -85,10 +87,11 @@ def certify_robust(
     (by a solver), '' if not proved.   against: the class that wins at the witness.   witness: a row of the neighbourhood, in the
     schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
     Sound? yes.  Complete? yes, within the budget.
-    Raises QueryError for a model that is no network; SchemaError where no feature has a unit; DataError for rows that do not fit.
+    network: a Network, or whatever `verifair.read` takes.
+    Raises SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
-    _check(network, schema, raw)
+    _check(query.network, schema, raw)
     deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
     deadline = time.monotonic() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
@@ -108,13 +111,13 @@ def certify_robust(
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
 
-def prover(network: Network, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
+def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
     """Return, for `robust_choice`, what decides, once, which nodes, rows of raw (N, V), stay positive within delta units.
 
     Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
     """
     query = askable(network, schema, [delta])
-    _check(network, schema, raw)
+    _check(query.network, schema, raw)
     known: dict[int, Status] = {}
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
@@ -142,22 +145,12 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
     """Return the question of `certify_robust`, before there are rows to ask about. Raises QueryError, SchemaError as that does."""
-    _check_network(network)
     query = Robustness(network=network, schema=schema, delta=delta)
     schema.steps([])
     return query
 
 
-def _check_network(network: Any) -> None:
-    if not isinstance(network, Network):
-        raise QueryError(
-            f"model: found {type(network).__name__}; decisions are re-evaluated and robustness is proved on networks only: export "
-            "it to ONNX and pass read_onnx(FILE)"
-        )
-
-
-def _check(network: Any, schema: Schema, raw: Array) -> None:
-    _check_network(network)
+def _check(network: Network, schema: Schema, raw: Array) -> None:
     schema.check_network(network)
     if raw.ndim != 2 or raw.shape[1] != len(schema.features):
         raise DataError(f"rows: found an array of shape {raw.shape}; expected (n, {len(schema.features)}), one column a feature")

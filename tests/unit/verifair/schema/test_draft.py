@@ -100,11 +100,11 @@ def test_positive_is_the_class_that_the_network_decides_about() -> None:
     """Labels sort otherwise than people think: approved comes before denied, and the logit is that of denied."""
     frame = pd.DataFrame({"age": range(6), "credit": ["approved", "denied"] * 3})
     network = classifier(("approved", "denied"), 1)
-    assert Schema.infer(frame, target="credit", network=network).positive_label == "denied"
+    assert Schema.infer(frame, target="credit", model=network).positive_label == "denied"
     for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
-        assert Schema.infer(frame, target="credit", positive=positive, network=classifier(named, 1)).positive_label == positive
+        assert Schema.infer(frame, target="credit", positive=positive, model=classifier(named, 1)).positive_label == positive
     with pytest.raises(DataError, match="decisions are about the second, 'denied'; train the model on a label that is 1 for 'app"):
-        Schema.infer(frame, target="credit", positive="approved", network=network)
+        Schema.infer(frame, target="credit", positive="approved", model=network)
     stated = Schema.infer(frame, target="credit", positive="approved")
     with pytest.raises(SchemaError, match="positive_label = 'approved': the network's classes are approved, denied"):
         stated.model_copy(update={"positive": "logit > 0"}).check_network(network)
@@ -114,10 +114,10 @@ def test_several_classes_are_told_apart_by_numbers() -> None:
     frame = pd.DataFrame({"age": range(6), "grade": ["high", "low", "middle"] * 2})
     network = classifier(("high", "low", "middle"), 3)
     with pytest.raises(DataError, match=r"the network has 3; write their numbers .* \(0 for high, 1 for low, 2 for middle\)"):
-        Schema.infer(frame, target="grade", network=network)
+        Schema.infer(frame, target="grade", model=network)
     with pytest.raises(SchemaError, match="positive_label = 'low': it tells two classes apart, and the network has 3"):
         Schema.infer(frame, target="grade", positive="low").check_network(network)
-    numbered = Schema.infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", network=classifier(("0", "1", "2"), 3))
+    numbered = Schema.infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", model=classifier(("0", "1", "2"), 3))
     assert (numbered.positive, numbered.positive_label, numbered.outcomes) == ("class = 1", None, ("grade not 1", "grade 1"))
     numbered.check_network(network)
 
@@ -195,20 +195,20 @@ FRAME = pd.DataFrame({"sex": ["M", "F", "M"], "hours-per-week": [1.5, 20, 80], "
 
 
 def test_infer_takes_order_and_categories_from_the_model() -> None:
-    drafted = vf.Schema.infer(FRAME, target="y", positive="yes", protected=["sex"], network=MODEL)
+    drafted = vf.Schema.infer(FRAME, target="y", positive="yes", protected=["sex"], model=MODEL)
     assert [(f.name, f.kind, f.scale) for f in drafted.features] == [
         ("age", "integer", "none"), ("sex", "one-hot", "none"), ("hours-per-week", "real", "none")]
     assert drafted["sex"].categories == ("F", "M")
     assert drafted.protected_names == ("sex",)
     assert drafted.positive == "logit > 0"
     drafted.check_network(MODEL)
-    assert vf.Schema.loads(draft(FRAME, target="y", positive="yes", protected=["sex"], network=MODEL)) == drafted
+    assert vf.Schema.loads(draft(FRAME, target="y", positive="yes", protected=["sex"], model=MODEL)) == drafted
 
 
 def test_infer_for_one_matrix_takes_the_tables_order(tmp_path: Path) -> None:
     model = network(Feed(name="X", kind="float32", shape=(3,), start=np.array([0, 1, 3]), categories={1: (3, 4)}), outputs=2)
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3, 4], "y": [0, 1], "c": [0, 9]})
-    drafted = vf.Schema.infer(frame, target="y", network=model)
+    drafted = vf.Schema.infer(frame, target="y", model=model)
     assert [(f.name, f.kind, f.categories) for f in drafted.features] == [
         ("a", "real", None), ("b", "one-hot", ("3", "4")), ("c", "integer", None)]
     drafted.check_network(model)
@@ -216,8 +216,71 @@ def test_infer_for_one_matrix_takes_the_tables_order(tmp_path: Path) -> None:
 
 def test_infer_names_what_does_not_fit_the_model() -> None:
     with pytest.raises(DataError, match=r"no column 'hours_per_week', which the model takes; known are sex, age, y"):
-        vf.Schema.infer(FRAME.drop(columns="hours-per-week"), target="y", network=MODEL)
+        vf.Schema.infer(FRAME.drop(columns="hours-per-week"), target="y", model=MODEL)
     with pytest.raises(DataError, match="'hours-per-week' holds text, but the model takes a number there"):
-        vf.Schema.infer(FRAME.assign(**{"hours-per-week": ["a", "b", "c"]}), target="y", network=MODEL)
+        vf.Schema.infer(FRAME.assign(**{"hours-per-week": ["a", "b", "c"]}), target="y", model=MODEL)
     with pytest.raises(DataError, match="takes 1 columns, the table has 3"):
-        vf.Schema.infer(FRAME, target="y", network=network(column("X", "float32", 0)))
+        vf.Schema.infer(FRAME, target="y", model=network(column("X", "float32", 0)))
+
+
+# What the labels suggest
+
+
+def people(rows: int = 400) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "income": random.normal(40_000, 12_000, rows), "shoe": random.integers(36, 46, rows).astype(float),
+        "sex": random.choice(["F", "M"], rows), "home": random.choice(["free", "own", "rent"], rows),
+    })  # fmt: skip
+    return frame.assign(approved=frame["income"] + 6000 * (frame["home"] == "own") > 42_000)
+
+
+def test_labels_of_any_type() -> None:
+    frame = people()
+    for label, positive, text in (
+        (frame["approved"], True, "True"), (frame["approved"].astype(int), 1, "1"), (frame["approved"].astype(float), 1.0, "1"),
+        (frame["approved"].map({True: "yes", False: "no"}), "yes", "yes"), (frame["approved"], np.bool_(True), "True"),
+    ):
+        assert Schema.infer(frame.assign(approved=label), target="approved", positive=positive).positive_label == text
+    with pytest.raises(DataError, match="label 'approved' never is '2'; found False, True"):
+        Schema.infer(frame, target="approved", positive=2)
+
+
+def test_merit_is_proposed_where_numbers_go_with_the_label() -> None:
+    drafted = Schema.infer(people(), target="approved", positive=True, protected=["sex"])
+    assert [feature.name for feature in drafted.features if feature.merit] == ["income"]
+    assert "merit was proposed" in draft(people(), target="approved", positive=True)
+    protected = Schema.infer(people(), target="approved", positive=True, protected=["income"])
+    assert not any(feature.merit for feature in protected.features)
+    assert not any(feature.merit for feature in Schema.infer(people(20), target="approved", positive=True).features)
+
+
+def test_missing_values_are_told() -> None:
+    frame = people()
+    frame.loc[:9, "home"] = None
+    with pytest.warns(vf.DraftWarning, match="column 'home' has no value in 10 of 400 rows; such rows are refused: fill in"):
+        Schema.infer(frame, target="approved", positive=True)
+    assert "# column 'home' has no value in 10 of 400 rows" in draft(frame, target="approved", positive=True)
+
+
+@pytest.mark.parametrize("kind", ["raw", "minmax", "standard"])
+def test_scaling_and_blocks_of_a_matrix_are_as_the_labels_suggest(kind: str) -> None:
+    """A network of numbers alone, as an exporter of Modules stores it: income, shoe, sex (two columns), home (three)."""
+    frame = people()
+    income = frame["income"].to_numpy()
+    scales = {"raw": (0.0, 1.0), "minmax": (income.min(), np.ptp(income)), "standard": (income.mean(), income.std())}
+    offset, scale = scales[kind]
+    weights = np.array([[scale / 6000, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]])
+    feed = Feed(name="x", kind="float32", shape=(7,), start=np.arange(7))
+    model = network_of((weights, np.array([(offset - 42_000) / 6000])), feeds=(feed,))
+    drafted = Schema.infer(frame, target="approved", positive=True, model=model)
+    assert [feature.kind for feature in drafted.features] == ["real", "integer", "one-hot", "one-hot"]
+    drafted.check_network(model)
+    assert drafted["income"].affine == pytest.approx((offset, scale))
+    right = (model.forward(drafted.encode(drafted.raw(frame)))[:, 0] > 0) == frame["approved"]
+    assert right.mean() > 0.99
+    with pytest.raises(DataError, match="the model takes 7 columns, the table has 3 beside the label; give the table that it was"):
+        Schema.infer(frame.drop(columns="home"), target="approved", positive=True, model=model)
+    # The model's class 1 is approved, which sorts before denied: its decisions say so.
+    named = frame.assign(approved=np.where(frame["approved"], "approved", "denied"))
+    assert Schema.infer(named, target="approved", model=model).positive_label == "approved"

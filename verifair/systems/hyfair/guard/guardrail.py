@@ -82,9 +82,10 @@ def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) ->
     if isinstance(model, Network):
         if model.source is None:
             raise ModelError("network", "was not read from a file; a guardrail wraps an ONNX file: export it, and pass the file")
-        model = model.source
-    model = Path(model)
-    stored = onnx_file.load(model)
+        stored = onnx_file.stored_model(model)
+    else:
+        stored = onnx_file.load(model)
+    model = stored.path
     name, shape, _ = graph_input(model, stored.model)
     graph = stored.model.graph
     if onnx_file.opset(stored.model) < OLDEST_OPSET:

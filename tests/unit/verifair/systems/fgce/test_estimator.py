@@ -355,7 +355,7 @@ def test_models_that_cannot_decide() -> None:
             return np.zeros((len(frame), 2))
 
     wrong: dict[str, Any] = {
-        r"model: found int; expected a Network \(read_onnx\) or an estimator with predict": 3,
+        r"model: found int; expected the path of an \.onnx file, its bytes, .* or a torch\.nn\.Module": 3,
         "model: this LogisticRegression is not fitted yet; fit it before it is explained": LogisticRegression(),
         r"model: predict fails on a table of the schema's columns \(age, job, sex, debt\): .*; pass a pipeline that takes them as":
             LogisticRegression().fit(X[["age"]], X["good"]),

@@ -209,15 +209,18 @@ def test_centers_are_the_best_among_robust_rows(german: tuple[Network, Schema, p
 
 # Mistakes
 
-def test_robustness_is_about_networks(german: tuple[Network, Schema, pd.DataFrame]) -> None:
+def test_an_estimator_is_certified_as_the_network_that_it_becomes(german: tuple[Network, Schema, pd.DataFrame]) -> None:
     _, schema, frame = german
-    numbers = schema.raw(frame)
-    model = LogisticRegression(max_iter=10).fit([[0.0], [1.0]], ["bad", "good"])
-    with pytest.raises(QueryError, match=r"LogisticRegression; .* on networks only: export it to ONNX"):
-        GroupCounterfactuals(model, schema, only_robust=1.0).fit(frame)
+    x = schema.encode(schema.raw(frame))
+    model = LogisticRegression(max_iter=1000).fit(x, frame[schema.label])
+    fields = {name: getattr(schema, name) for name in type(schema).model_fields}
+    raw, one = schema.raw(frame)[:5], Schema.model_validate({**fields, "positive": "logit > 0"})
+    asked = (model, one, raw)
+    assert certify_robust(*asked, delta=[0.0]).table["status"].isin(["proved", "violated"]).all()
+    assert np.array_equal(re_evaluated(*asked)["positive"], model.predict(x[:5]) == schema.positive_label)
     for ask in (certify_robust, re_evaluated):
-        with pytest.raises(QueryError, match="export it to ONNX"):
-            ask(model, schema, numbers[:1], **({"delta": [1]} if ask is certify_robust else {}))  # type: ignore[operator]
+        with pytest.raises(QueryError, match="model: found object; expected the path of an"):
+            ask(object(), schema, raw, **({"delta": [1]} if ask is certify_robust else {}))
 
 
 def test_without_units_there_is_no_neighbourhood(german: tuple[Network, Schema, pd.DataFrame]) -> None:

@@ -1,0 +1,238 @@
+"""`vf.read`: what it takes, what it refuses, and that the same object is the same model, at every door."""
+
+import io
+import pickle
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import verifair as vf
+from encoders.errors import ModelError, ModelFileError
+from encoders.onnx.runtime import runtime_outputs
+from verifair.errors import MissingPackage, QueryError
+
+RANDOM = np.random.default_rng(0)
+X = pd.DataFrame({
+    "hours-per-week": RANDOM.integers(10, 60, 300).astype(float), "label": RANDOM.normal(size=300),
+    "sex": RANDOM.choice(["Female", "Male"], 300), "housing": RANDOM.choice(["own", "rent", "free"], 300),
+})  # fmt: skip
+NUMBERS, WORDS = ["hours-per-week", "label"], ["sex", "housing"]
+Y = np.where(X["label"] + (X["sex"] == "Male") + X["hours-per-week"] / 30 > 1.5, "good", "bad")
+
+
+def mlp() -> MLPClassifier:
+    return MLPClassifier((6,), max_iter=40, random_state=0)
+
+
+def transformer() -> Any:
+    return make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(), WORDS))
+
+
+def fitted(model: Any, frame: Any = X, y: Any = Y) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(frame, y)
+
+
+def said(model: Any, frame: Any) -> np.ndarray:
+    """The original's probability of the second class, or its value."""
+    return np.asarray(model.predict_proba(frame)[:, 1] if hasattr(model, "predict_proba") else model.predict(frame))
+
+
+def torch_module() -> Any:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(5, 1))
+
+
+PIPELINES: dict[str, tuple[Any, list[str]]] = {
+    "words and numbers": (lambda: make_pipeline(transformer(), mlp()), [*NUMBERS, *WORDS]),
+    "numbers, scaled": (lambda: make_pipeline(StandardScaler(), mlp()), NUMBERS),
+    "words": (lambda: make_pipeline(OneHotEncoder(), mlp()), WORDS),
+    "a linear model": (lambda: LogisticRegression(), NUMBERS),
+    "a search": (lambda: GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"memory": [None]}), NUMBERS),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_fitted_pipeline_is_the_model_with_its_columns_by_name(name: str) -> None:
+    make, columns = PIPELINES[name]
+    frame = X[columns]
+    model = fitted(make(), frame)
+    network = vf.read(model, frame)
+    assert [feed.name for feed in network.feeds] == columns
+    assert network.classes == ("bad", "good")
+    schema = vf.Schema.infer(frame.assign(y=Y), target="y", model=model)
+    given = schema.encode(schema.raw(frame)).astype(np.float32)
+    assert np.abs(runtime_outputs(network, given)[:, 1] - said(model, frame)).max() < 1e-5
+
+
+def test_columns_that_the_model_drops_are_no_inputs() -> None:
+    model = fitted(make_pipeline(make_column_transformer((StandardScaler(), ["label"]), (OneHotEncoder(), ["sex"])), mlp()))
+    assert [feed.name for feed in vf.read(model, X).feeds] == ["label", "sex"]
+
+
+def test_without_names_the_model_takes_one_matrix() -> None:
+    numbers = X[NUMBERS].to_numpy()
+    (feed,) = vf.read(fitted(make_pipeline(StandardScaler(), mlp()), numbers), pd.DataFrame(numbers)).feeds
+    assert (feed.shape, feed.kind) == ((2,), "float32")
+
+
+def test_the_same_object_is_the_same_model_at_every_door(tmp_path: Path) -> None:
+    model = fitted(PIPELINES["words and numbers"][0]())
+    network = vf.read(model)
+    vf.save_onnx(network, tmp_path / "m.onnx")
+    stored = onnx.load(tmp_path / "m.onnx")
+    again = [vf.read(model, X), vf.read(tmp_path / "m.onnx"), vf.read(str(tmp_path / "m.onnx")), vf.read(stored)]
+    again += [vf.read((tmp_path / "m.onnx").read_bytes()), vf.read(network)]
+    assert {one.source_sha256 for one in again} == {network.source_sha256}
+    schema = vf.Schema.infer(X.assign(y=Y), target="y", model=model)
+    query = vf.IndividualFairness(network=model, schema=schema, protected=["sex"], epsilon=0.99)
+    assert query.network.source_sha256 == network.source_sha256
+    verdict = vf.verify(query)
+    assert verdict.certificate is not None
+    verdict.certificate.save(tmp_path / "proof.json")
+    for one in (model, tmp_path / "m.onnx", network):
+        assert vf.check(tmp_path / "proof.json", network=one, schema=schema).accepted
+    # What was read from memory crosses process borders, and replays there.
+    copy = pickle.loads(pickle.dumps(network))
+    given = schema.encode(schema.raw(X)).astype(np.float32)
+    assert np.array_equal(runtime_outputs(copy, given), runtime_outputs(network, given))
+
+
+def test_a_module_is_the_model_as_it_evaluates(tmp_path: Path) -> None:
+    module = torch_module()
+    torch = sys.modules["torch"]
+    frame = X[NUMBERS]
+    module.train()
+    network = vf.read(module, frame)
+    assert module.training
+    module.eval()
+    own = module(torch.tensor(frame.to_numpy(dtype=np.float32))).detach().numpy()
+    assert np.abs(network.forward(frame.to_numpy(dtype=np.float32).astype(float)) - own).max() < 1e-5
+    assert vf.read(module).source_sha256 == network.source_sha256
+    torch.save(module, tmp_path / "m.pt")
+    with pytest.raises(ModelFileError, match=r"m\.pt: is a file of PyTorch: a pickle, which may run any code"):
+        vf.read(tmp_path / "m.pt")
+    with pytest.raises(QueryError, match=r"has no Linear layer that tells its input columns; pass read\(model, columns=\.\.\.\)"):
+        vf.read(torch.nn.ReLU())
+    assert vf.read(torch.nn.ReLU(), columns=3).inputs == 3
+
+
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm", "catboost"])
+def test_boosted_trees_and_pipelines_that_end_in_them(package: str) -> None:
+    boosting = pytest.importorskip(package)
+    made = {
+        "xgboost": lambda: boosting.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1),
+        "lightgbm": lambda: boosting.LGBMClassifier(n_estimators=4, verbose=-1, n_jobs=1),
+        "catboost": lambda: boosting.CatBoostClassifier(
+            iterations=4, depth=3, verbose=0, allow_writing_files=False, thread_count=1
+        ),
+    }[package]
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    alone = fitted(made(), frame, y)
+    model = vf.read(alone, frame)
+    assert [feed.name for feed in model.feeds] == NUMBERS
+    shown = runtime_outputs(model, frame.to_numpy(dtype=np.float32))
+    assert np.abs(shown[:, 1] - said(alone, frame)).max() < 1e-5
+    booster = getattr(alone, "booster_", None) or (alone.get_booster() if package == "xgboost" else alone)
+    assert vf.read(booster, frame).source_sha256
+    # Halves are exact in float32 and in float64, so that the scaler moves no number over a threshold.
+    halves = make_pipeline(StandardScaler(with_mean=False, with_std=False), made())
+    assert [feed.name for feed in vf.read(fitted(halves, frame, y), frame).feeds] == NUMBERS
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    accepted = r"expected the path of an \.onnx file, its bytes, .* or a torch\.nn\.Module"
+    for wrong, what in ((3, "int"), (None, "NoneType"), (X, "DataFrame"), (MLPClassifier, "the class MLPClassifier")):
+        with pytest.raises(QueryError, match=f"^model: found {what}; {accepted}$"):
+            vf.read(wrong)
+    with pytest.raises(QueryError, match="model: this sklearn MLPClassifier is not fitted; fit it first"):
+        vf.read(mlp())
+    with pytest.raises(QueryError, match="StandardScaler predicts nothing; pass a classifier"):
+        vf.read(fitted(StandardScaler(), X[NUMBERS], None))
+    with pytest.raises(ModelFileError, match="model in memory: not a readable ONNX file"):
+        vf.read(b"\xff\xff")
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        vf.read(tmp_path / "absent.onnx")
+    with pytest.raises(ModelFileError, match=r"m\.joblib: is a pickle, which may run any code when it is loaded"):
+        vf.read("m.joblib")
+
+
+class Bomb:
+    """What a pickle may do."""
+
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('a pickle was loaded')",)
+
+
+@pytest.mark.parametrize("name", ["m.pkl", "m.pt", "m.joblib", "m.onnx"])
+def test_no_pickle_is_ever_loaded_from_a_path(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError):
+        vf.read(tmp_path / name)
+
+
+def test_a_missing_converter_is_one_line_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted(LogisticRegression(), X[NUMBERS])
+    monkeypatch.setitem(sys.modules, "skl2onnx", None)
+    with pytest.raises(MissingPackage, match=r"^sklearn LogisticRegression: .* needs skl2onnx, .*: pip install skl2onnx$"):
+        vf.read(model)
+
+
+def test_no_package_is_imported_for_what_is_not_its_object() -> None:
+    import subprocess
+
+    program = (
+        "import sys, numpy as np, verifair as vf\nfrom sklearn.linear_model import LogisticRegression\n"
+        "vf.read(LogisticRegression().fit(np.eye(2), [0, 1]))\n"
+        "print([name for name in ('torch', 'xgboost', 'lightgbm', 'catboost') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_difference_from_the_object_is_told() -> None:
+    model = fitted(LogisticRegression(), X[NUMBERS])
+    own = model.predict_proba
+    model.predict_proba = lambda frame: np.round(own(frame), 2)
+    with pytest.warns(vf.ImportDifference, match=r"the converted model .*differs from it by more than 0.0001 on \d+ of 300 rows"):
+        vf.read(model, X)
+
+
+def test_another_model_in_place_of_the_object_is_refused() -> None:
+    model = fitted(Ridge(), X[NUMBERS], X["label"])
+    own = model.predict
+    model.predict = lambda frame: own(frame) + 1
+    with pytest.raises(ModelError, match="its conversion to ONNX does not reproduce it: 300 of 300 rows of the table differ"):
+        vf.read(model, X)
+
+
+def test_a_model_in_memory_that_keeps_its_weights_elsewhere(tmp_path: Path) -> None:
+    vf.save_onnx(vf.read(fitted(mlp(), X[NUMBERS]), X), tmp_path / "m.onnx")
+    stored = onnx.load(tmp_path / "m.onnx")
+    for one in stored.graph.initializer:
+        one.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(one), one.name))
+    onnx.save(stored, tmp_path / "n.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
+    with pytest.raises(ModelFileError, match="model in memory: keeps weights in other files"):
+        vf.read((tmp_path / "n.onnx").read_bytes())
+    with pytest.raises(ModelError, match=r"keeps weights in other files; copy all of them: n\.onnx, w\.bin"):
+        vf.save_onnx(vf.read(tmp_path / "n.onnx"), tmp_path / "o.onnx")
+
+
+def test_what_a_stream_holds_is_no_model() -> None:
+    with pytest.raises(QueryError, match="found BytesIO"):
+        vf.read(io.BytesIO(b""))

@@ -1,0 +1,60 @@
+"""Models of XGBoost, LightGBM and CatBoost as ONNX: by onnxmltools, or by the package's own exporter."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import onnx
+
+from verifair.models import columns
+from verifair.models.objects import package_of
+
+OPSET = 15
+
+
+def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
+    """Return a boosting library's model as ONNX.   names: of its columns; None: those that it knows.
+
+    Raises ImportError without onnxmltools (XGBoost, LightGBM), and whatever the converters raise.
+    """
+    package = package_of(model)
+    made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
+    made.graph.name = "model"
+    return columns.by_column(made, columns.names_of(model) if names is None else names)
+
+
+def _matrix(count: int) -> list[tuple[str, Any]]:
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    return [("X", FloatTensorType([None, count]))]
+
+
+def _xgboost(model: Any) -> onnx.ModelProto:
+    from onnxmltools.convert import convert_xgboost
+
+    model = copy.deepcopy(model)
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    count = int(booster.num_features())
+    booster.feature_names = None  # the converter knows columns by number alone
+    made: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
+    return made
+
+
+def _lightgbm(model: Any) -> onnx.ModelProto:
+    from onnxmltools.convert import convert_lightgbm
+
+    booster = model.booster_ if hasattr(model, "booster_") else model
+    types = _matrix(int(booster.num_feature()))
+    made: onnx.ModelProto = convert_lightgbm(model, name="model", initial_types=types, target_opset=OPSET)
+    return made
+
+
+def _catboost(model: Any) -> onnx.ModelProto:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        model.save_model(str(path), format="onnx")
+        return onnx.load(str(path))

@@ -1,0 +1,70 @@
+"""The inputs of converted models: a column each, called as the object calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, compose, helper
+
+JOINED = "columns"
+"""What the matrix is called that the named columns make."""
+PREFIX = "model/"
+"""Of the names within a model that a column has as well."""
+
+
+def names_of(model: Any) -> tuple[str, ...]:
+    """Return the columns that an object was fitted on, as far as it knows their names."""
+    for name in ("feature_names_in_", "feature_names_", "feature_names", "feature_name"):
+        found = getattr(model, name, None)
+        found = found() if callable(found) else found
+        if found is not None and len(found) and all(isinstance(one, str) for one in np.asarray(found).tolist()):
+            named = tuple(map(str, found))
+            return () if _placeholders(named) else named
+    return ()
+
+
+def _placeholders(names: Sequence[str]) -> bool:
+    """Return whether these are the numbers that boosting libraries give to columns without names."""
+    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in ("Column_", "f", "")]
+    return tuple(names) in plain
+
+
+def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """Return a model of one matrix as one that takes its columns one by one, under their names."""
+    (matrix,) = model.graph.input
+    width = matrix.type.tensor_type.shape.dim[1].dim_value
+    if not names or width not in (0, len(names)):
+        return model
+    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    if taken & {*names, JOINED}:
+        model = compose.add_prefix(model, PREFIX)
+        (matrix,) = model.graph.input
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in names]
+    whole = matrix.name
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.graph.node.insert(0, helper.make_node("Concat", list(names), [whole], name=JOINED, axis=1))
+    if not any(one.domain in ("", "ai.onnx") for one in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("", 15))
+    return model
+
+
+def renamed(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """Return a model whose inputs have these names, without those that it does not read."""
+    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    if taken & set(names):
+        model = compose.add_prefix(model, PREFIX)
+    new = dict(zip((one.name for one in model.graph.input), names, strict=True))
+    read = {name for node in model.graph.node for name in node.input}
+    kept = [one for one in model.graph.input if one.name in read]
+    del model.graph.input[:]
+    for one in kept:
+        one.name = new[one.name]
+    model.graph.input.extend(kept)
+    for node in model.graph.node:
+        for k, name in enumerate(node.input):
+            node.input[k] = new.get(name, name)
+    return model

@@ -1,0 +1,167 @@
+"""Does a converted model say what the object says that it was made from? Compared on rows; what differs is told."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.errors import ModelError
+from encoders.network import Array, Booleans, Feed, Floats, Link, Model
+from encoders.onnx.feed import make_legal
+from encoders.onnx.reader import comparison_points
+from encoders.onnx.runtime import runtime_outputs
+from verifair.models.columns import names_of
+from verifair.models.objects import called, exported, package_of
+
+ROWS = 1000
+"""Of a table, at most; drawn with seed 0."""
+POINTS = 256
+"""Random ones, where there is no table."""
+CLOSE, FAR = 1e-4, 1e-2
+"""Differences relative to 1 + |value|: those above the first are told, and a model where most are above the second is refused."""
+
+
+class ImportDifference(UserWarning):
+    """A converted model that differs from the object that it was made from. Proofs are about the converted model."""
+
+
+def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
+    """Compare the converted model, run by onnxruntime, with the object's own predictions, and warn of differences.
+
+    frame: rows to compare on; without its columns, or without a table, on random points. Raises ModelError where most rows differ.
+    """
+    rows = None if frame is None else _of_table(model, network, frame)
+    given, x, where = _drawn(model, network) if rows is None else rows
+    if not len(x):
+        return
+    try:
+        own = _predictions(model, given)
+    except Exception as error:  # objects raise what they like
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        told = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({said[:200]})"
+        warnings.warn(f"{told}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
+        return
+    shown = runtime_outputs(network, x)
+    if own.shape[1] == 2 and shown.shape[1] == 1:
+        own = own[:, 1:]
+    if shown.shape[1] == 2 and own.shape[1] == 1:
+        shown = shown[:, 1:]
+    if own.shape != shown.shape:
+        found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
+        raise ModelError(called(model), f"{found}; convert it to ONNX in another way, and pass the file")
+    difference = _difference(own, shown, network.link, where)
+    if difference is not None:
+        warnings.warn(f"{called(model)}: {difference}", ImportDifference, stacklevel=4)
+
+
+def _difference(own: Array, shown: Array, link: Link, where: str) -> str | None:
+    """What differs, in words. Raises ModelError where it is most of it."""
+    difference = np.abs(own - shown)
+    relative = np.where(np.isfinite(own), difference / (1 + np.abs(own)), np.inf).max(axis=1)
+    other = _decided(own, link) != _decided(shown, link)
+    count, worst = int((relative > CLOSE).sum()), int(relative.argmax())
+    at = int(difference[worst].argmax())
+    example = f"{shown[worst, at]:.6g} instead of {own[worst, at]:.6g}"
+    if (relative > FAR).mean() > 0.5:
+        found = f"its conversion to ONNX does not reproduce it: {count:,} of {where} differ, one has {example}"
+        raise ModelError("model", f"{found}; convert it in another way, and pass the file")
+    if not count and not other.any():
+        return None
+    decided = [f"decides {int(other.sum()):,} of {where} otherwise than the object"] if other.any() else []
+    apart = [f"differs from it by more than {CLOSE:g} on {count:,} of {where}, the most is {example}"] if count else []
+    said = " and ".join([*decided, *apart])
+    return f"the converted model {said}. ONNX holds numbers as float32; proofs are about the converted model"
+
+
+def _decided(values: Array, link: Link) -> Any:
+    """Decisions (N,) of what a model shows."""
+    if values.shape[1] > 1:
+        return values.argmax(axis=1)
+    return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX) else 0.0)
+
+
+def _predictions(model: Any, rows: Any) -> Array:
+    """What an object says of rows: (N, k) probabilities, or else values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        match package_of(model):
+            case "torch":
+                found = _of_module(model, rows)
+            case "xgboost" if not hasattr(model, "get_booster"):
+                found = model.predict(sys.modules["xgboost"].DMatrix(rows))
+            case _:
+                name = next((one for one in ("predict_proba", "decision_function") if hasattr(model, one)), "predict")
+                found = getattr(model, name)(rows)
+    values = np.asarray(found, dtype=np.float64)
+    return values.reshape(len(values), -1)
+
+
+def _of_module(model: Any, rows: Any) -> Any:
+    torch = sys.modules["torch"]
+    first, training = next(model.parameters(), torch.zeros(1)), model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return model(torch.as_tensor(np.asarray(rows, dtype=np.float64)).to(first)).cpu().numpy()
+    finally:
+        model.train(training)
+
+
+def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
+    """Rows of a table, as the object takes them and as the network does; None where it has not the model's columns."""
+    names = names_of(model)
+    known = {str(name): name for name in frame.columns}
+    if not (set(names) <= set(known) if names else len(known) == sum(len(feed.start) for feed in network.feeds)):
+        return None
+    rows = frame[[known[name] for name in names]] if names else frame
+    called_so = {exported(name): known[name] for name in names}
+    if len(rows) > ROWS:
+        rows = rows.iloc[np.sort(np.random.default_rng(0).choice(len(rows), size=ROWS, replace=False))]
+    x, fits = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
+    place = 0
+    for feed in network.feeds:
+        for position in range(len(feed.start)):
+            column = rows[called_so[exported(feed.name)]] if exported(feed.name) in called_so else rows.iloc[:, place]
+            place += 1
+            fits &= _entered(x, column, feed, position)
+    rows = rows[fits]
+    return (rows if names else rows.to_numpy()), x[fits].astype(np.float32), f"{len(rows):,} rows of the table"
+
+
+def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
+    """Which rows of a column the network takes; these are entered into its inputs, in place."""
+    start = int(feed.start[position])
+    if start < 0:
+        return np.ones(len(x), dtype=bool)
+    if position in feed.categories:
+        found = pd.Index(feed.categories[position]).get_indexer(pd.Index(column))
+        x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
+        return np.asarray(found >= 0)
+    numbers = column.cat.codes if isinstance(column.dtype, pd.CategoricalDtype) else pd.to_numeric(column, errors="coerce")
+    x[:, start] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.isfinite(x[:, start])
+
+
+def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
+    """Random points, as the network takes them and as the object does."""
+    random = np.random.default_rng(0)
+    x = comparison_points(Path(called(model)), network.inputs, POINTS, random, None)
+    for feed in network.feeds:
+        make_legal(feed, x, random)
+    columns: dict[str, Any] = {}
+    for feed in network.feeds:
+        for position, start in enumerate(feed.start.tolist()):
+            name = exported(feed.name) if len(feed.start) == 1 else str(len(columns))
+            known = feed.categories.get(position)
+            if known is not None:
+                columns[name] = np.array(known, dtype=object)[x[:, start : start + len(known)].argmax(axis=1)]
+            else:
+                columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
+    names = names_of(model)
+    table = pd.DataFrame({name: columns.get(exported(name), 0.0) for name in names} if names else columns)
+    return (table if names else table.to_numpy()), x, f"{len(x):,} random points"

@@ -1,0 +1,24 @@
+"""The field of a question that holds its network, and takes whatever `verifair.models.read` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoders.network import Network
+from verifair.models.read import read_network
+
+
+class NetworkField:
+    """The field `network` of a dataclass, without a default: what it is set to is read."""
+
+    def __get__(self, instance: object, owner: type) -> Network:
+        if instance is None:
+            raise AttributeError("network")  # dataclasses take what a class has for the default
+        found: Network = instance.__dict__["network"]
+        return found
+
+    def __set__(self, instance: object, value: Any) -> None:
+        instance.__dict__["network"] = read_network(value, "this question")
+
+
+NETWORK = NetworkField()

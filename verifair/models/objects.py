@@ -1,0 +1,28 @@
+"""Whose object is it, and what do messages and exporters call things? Asked of the class alone: no package is imported for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "sklearn")
+
+
+def package_of(model: Any) -> str | None:
+    """Return which of the known packages an object is of: that of its class, or of the nearest one that this is derived from."""
+    return next((root for root in map(_root, type(model).__mro__) if root in PACKAGES), None)
+
+
+def called(model: Any) -> str:
+    """Return what messages call an object."""
+    kind = type(model)
+    return f"{_root(kind)} {kind.__name__}" if _root(kind) in PACKAGES else kind.__name__
+
+
+def exported(name: str) -> str:
+    """Return a column's name as exporters write it into a model: skl2onnx turns what is no letter, digit or _ into _."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _root(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]

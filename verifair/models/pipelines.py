@@ -1,0 +1,122 @@
+"""scikit-learn estimators and pipelines as ONNX, by skl2onnx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import compose
+
+from verifair.errors import QueryError
+from verifair.models import boosting, columns
+from verifair.models.objects import called, package_of
+
+OPSETS = {"": 15, "ai.onnx.ml": 3}
+"""Operator sets that all converters know, so that a pipeline may end in another package's model."""
+
+
+def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
+    """Return a fitted estimator as ONNX: numbers are float32 inputs, words are text. The searches of scikit-learn give their best.
+
+    Raises QueryError for an estimator that was not fitted, ImportError without skl2onnx.
+    """
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    model = getattr(model, "best_estimator_", model)
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise QueryError(f"model: this {called(model)} is not fitted; fit it first, and pass the fitted object") from None
+    except TypeError:
+        raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
+    last = _last(model)
+    if not hasattr(last, "predict"):
+        raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
+    if package_of(last) != "sklearn":
+        return _ending_in(model, last)
+    return _stored(model, {id(last): {"zipmap": False}} if hasattr(last, "classes_") and hasattr(last, "predict_proba") else {})
+
+
+def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
+    """Return an estimator of scikit-learn's own as ONNX."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
+
+    count, names = int(model.n_features_in_), columns.names_of(model)
+    found = kinds(model, count)
+    types = {"number": FloatTensorType, "integer": Int64TensorType, "text": StringTensorType}
+    by_name = _selects(model) and bool(names)
+    if set(found) <= {"number"} and not by_name:
+        made = convert_sklearn(model, "model", [("X", FloatTensorType([None, count]))], options=options, target_opset=OPSETS)
+        made.graph.name = "model"
+        return columns.by_column(made, names)
+    names = names or tuple(f"x{k}" for k in range(count))
+    initial = [(name, types[kind]([None, 1])) for name, kind in zip(names, found, strict=True)]
+    made = convert_sklearn(model, "model", initial, options=options, target_opset=OPSETS)
+    made.graph.name = "model"  # the converter draws one at random
+    return columns.renamed(made, names)
+
+
+def _ending_in(model: Any, last: Any) -> onnx.ModelProto:
+    """Return a pipeline that ends in another package's model as ONNX."""
+    before = model[:-1] if hasattr(model, "steps") else None
+    before = None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
+    if before is None:
+        return boosting.convert(last, None, names=columns.names_of(model))
+    first, second = _stored(before, {}), boosting.convert(last, None, names=())
+    for one in (first, second):
+        one.ir_version = max(first.ir_version, second.ir_version)
+        found = {o.domain: o.version for o in one.opset_import}
+        del one.opset_import[:]
+        one.opset_import.extend(onnx.helper.make_opsetid(domain, max(found.get(domain, 1), OPSETS[domain])) for domain in OPSETS)
+    second = compose.add_prefix(second, "last/")
+    joined = compose.merge_models(first, second, io_map=[(first.graph.output[0].name, second.graph.input[0].name)])
+    joined.graph.name = "model"
+    return joined
+
+
+def _last(model: Any) -> Any:
+    """Return the estimator that predicts."""
+    while hasattr(model, "steps"):
+        model = model.steps[-1][1]
+    return model
+
+
+def _selects(model: Any) -> bool:
+    """Return whether the first step takes columns by name or place."""
+    while hasattr(model, "steps"):
+        model = model.steps[0][1]
+    return hasattr(model, "transformers_")
+
+
+def kinds(step: Any, count: int) -> list[str]:
+    """Return what each of the columns is that an estimator was fitted on, as its encoders know it: number, integer or text."""
+    if hasattr(step, "steps"):
+        for _, one in step.steps:
+            found = kinds(one, count)
+            if set(found) != {"number"} or not (one in (None, "passthrough") or hasattr(one, "statistics_")):
+                return found
+        return ["number"] * count
+    if hasattr(step, "transformers_"):
+        found = ["number"] * count
+        for name, one, _ in step.transformers_:
+            places = [int(k) for k in step._transformer_to_input_indices.get(name, ())]
+            if places and not isinstance(one, str):
+                for place, kind in zip(places, kinds(one, len(places)), strict=True):
+                    found[place] = kind
+        return found
+    if hasattr(step, "categories_"):
+        return [_kind(known) for known in step.categories_]
+    if hasattr(step, "statistics_"):
+        return [_kind(np.asarray([value])) for value in step.statistics_]
+    return ["number"] * count
+
+
+def _kind(values: Any) -> str:
+    """Return what values of an encoder are."""
+    listed = np.asarray(values).tolist()
+    if any(isinstance(value, str) for value in listed):
+        return "text"
+    return "integer" if all(isinstance(value, int) and not isinstance(value, bool) for value in listed) else "number"

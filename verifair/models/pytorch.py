@@ -1,0 +1,30 @@
+"""torch Modules as ONNX, by torch's own exporter. torch is loaded already where somebody has a Module: nothing here imports it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import onnx
+
+from verifair.errors import QueryError
+from verifair.models.objects import called
+
+
+def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
+    """Return a Module as ONNX, as it evaluates (without dropout).   width: its input columns; None: those of its first Linear.
+
+    Raises QueryError where the width is not known.
+    """
+    torch = sys.modules["torch"]
+    widths = [one.in_features for one in model.modules() if isinstance(one, torch.nn.Linear)]
+    if width is None and not widths:
+        raise QueryError(f"model: {called(model)} has no Linear layer that tells its input columns; pass read(model, columns=...)")
+    first = next(model.parameters(), torch.zeros(1))
+    example = torch.zeros(1, widths[0] if width is None else width, dtype=first.dtype, device=first.device)
+    stored = io.BytesIO()
+    torch.onnx.export(  # dynamo=False: the other exporter needs one more package
+        model, (example,), stored, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
+    )
+    return onnx.load_model_from_string(stored.getvalue())

@@ -1,0 +1,86 @@
+"""`vf.read`: one door for every kind of model. What takes a network takes whatever this takes."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnx import ModelProto
+
+from encoders.errors import ModelError
+from encoders.network import Model, Network, layered
+from encoders.onnx.reader import read_model
+from verifair.errors import MissingPackage, QueryError, VerifairError
+from verifair.models.objects import called, package_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONVERTERS = {
+    "torch": "verifair.models.pytorch", "xgboost": "verifair.models.boosting", "lightgbm": "verifair.models.boosting",
+    "catboost": "verifair.models.boosting", "sklearn": "verifair.models.pipelines",
+}
+"""Package of an object -> the module that converts such objects."""
+ACCEPTED = (
+    "the path of an .onnx file, its bytes, an onnx.ModelProto, a fitted scikit-learn estimator or pipeline, an XGBoost, LightGBM "
+    "or CatBoost model, or a torch.nn.Module"
+)
+Convert = Callable[[Any, int | None], ModelProto]
+
+
+def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = None, columns: int | None = None) -> Model:
+    """Return a model of any kind as one that questions can be asked of: a Network, or a tree ensemble.
+
+    Requires: the path of an ONNX file, its bytes, an `onnx.ModelProto`, a fitted scikit-learn estimator or pipeline (converted by
+    skl2onnx), an XGBoost, LightGBM or CatBoost model (by onnxmltools, or its own exporter), or a torch Module (by its own one);
+    what was read is returned as it is. frame: a table with the model's columns, on whose rows the import is compared with the
+    object; without it random points are. output: the tensor that holds the logits, as in `read_onnx`. columns: how many input
+    columns there are, of a torch Module whose first layer is not Linear.
+    Returns: the converted model; `save_onnx` writes it. Numbers are inputs of type float32, in the order and by the names on which
+    the object was fitted. The same object gives the same model, with the same hash.
+    Raises QueryError for what is none of these, or was not fitted, MissingPackage with the command that installs a converter,
+    ModelError for a model that is not supported, or that the conversion does not reproduce. Where the object's own predictions on
+    the rows differ from the converted model's, warns of it with ImportDifference. Paths of pickles are refused, never loaded.
+    """
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        return read_model(Path(model), output=output)
+    if isinstance(model, (bytes, ModelProto)):
+        return read_model(model, output=output)
+    converter = CONVERTERS.get(package_of(model) or "")
+    if converter is None or isinstance(model, type):
+        what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
+        raise QueryError(f"model: found {what}; expected {ACCEPTED}")
+    found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
+    from verifair.models.compare import compare
+
+    compare(model, found, frame)
+    return found
+
+
+def read_network(model: Any, what: str) -> Network:
+    """Return what `read` gives where that is a network. Raises ModelError naming `what` takes no other, and as `read` does."""
+    return layered(read(model), what)
+
+
+def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
+    """Return an object as ONNX. Raises ModelError where the converter fails, whatever it raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the converters' own, about versions to come
+            return convert(model, columns)
+    except (VerifairError, ModelError):
+        raise
+    except ImportError as error:
+        needs = str(error.name or error).partition(".")[0]
+        what = f"{called(model)}: its conversion to ONNX needs {needs}, which is not installed"
+        raise MissingPackage(f"{what}: pip install {needs}") from error
+    except Exception as error:  # converters raise what they like
+        said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        remedy = "convert it to ONNX in another way, and pass the file"
+        raise ModelError(called(model), f"cannot be converted to ONNX ({said[:300]}); {remedy}") from error

@@ -1,0 +1,24 @@
+"""`vf.check`: one door for every file of proofs, and for a model of any kind. The checker itself is `verifair.checker.check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verifair.checker import check as checker
+from verifair.models.read import read_network
+
+if TYPE_CHECKING:
+    from verifair.checker.envelope import Envelope
+    from verifair.checker.report import CheckReport, Progress
+    from verifair.schema.space import InputSpace
+
+
+def check(
+    file: Envelope | str | Path, *, network: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None
+) -> CheckReport:
+    """Prove again what a file of proofs states: `verifair.checker.check.check` for whatever `read` takes as the network.
+
+    Sound? Yes: what is accepted is true of the network that the model becomes.   Complete? No.
+    """
+    return checker.check(file, network=read_network(network, "the checker"), schema=schema, partial=partial, progress=progress)
