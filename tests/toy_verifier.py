@@ -13,7 +13,7 @@ def main() -> None:
     low, high = ({int(i): v for i, v in re.findall(rf"\({sign} X_(\d+) ([-\d.]+)\)", text)} for sign in (">=", "<="))
     count = len(low)
     match kind:
-        case "unsat" | "unknown":
+        case "unsat" | "unsat,0.25" | "unknown":
             said = kind
         case "crash":
             raise SystemExit("it broke")

@@ -42,7 +42,8 @@ from verifair.interop.export import question_files
 from verifair.interop.witness import confirmed, read_inputs
 
 WORDS = {"sat": "sat", "violated": "sat", "unsat": "unsat", "holds": "unsat", "unknown": "unknown", "timeout": "timeout"}
-"""First line of a results file -> what it says; `violated` and `holds` are VNN-COMP's words of 2021. Anything else is an error."""
+"""First word of a results file, to the first comma -> what it says; `violated` and `holds` are VNN-COMP's words of 2021. Anything
+else is an error."""
 STARTING = 30.0
 """Seconds that a start may take."""
 GRACE = 2.0
@@ -133,7 +134,7 @@ class Tool:
         took = time.perf_counter() - started
         text = results.read_bytes()[:LONGEST].decode("utf-8", "replace") if results.is_file() else ""
         first, _, rest = text.partition("\n")
-        said = WORDS.get(first.strip().lower(), "error")
+        said = WORDS.get(first.partition(",")[0].strip().lower(), "error")
         note = ""
         if late and said not in ("sat", "unsat"):
             said, note = "timeout", "killed: it did not stop at its limit"

@@ -66,6 +66,12 @@ def test_an_honest_one_finds_what_is_there_and_claims_nothing_else() -> None:
     assert said("honest", PROVED).reason == "unknown"
 
 
+@pytest.mark.parametrize("kind", ["unsat", "unsat,0.25"])
+def test_an_unsat_is_a_claim_also_with_its_seconds_behind_it(kind: str) -> None:
+    found = said(kind)
+    assert (found.status, found.trust) == ("proved", "claimed")
+
+
 @pytest.mark.parametrize(("kind", "reason", "note"), [
     ("outside", "wrong-witness", "does not meet"), ("garbage", "wrong-witness", "no number"),
     ("sat", "no-witness", "no counterexample"),
