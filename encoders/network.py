@@ -133,13 +133,11 @@ class Feed:
 class Model(ABC):
     """A model as the rest of the house asks it: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
 
-    link: what the file applies to the logits.   source_sha256: of the file.
+    link: applied to the logits.   source: the file, or a name where `stored` is the model's bytes.   source_sha256: its hash.
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
-    `rounded` names the nodes where constants had to be folded and the result was no float64: proofs are then about the folded
-    model, and every verdict says so.
+    `rounded` names nodes whose folded constants are no float64: proofs are about the folded model, and every verdict says so.
     `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
-    `source` is the file that it was read from; without a file it is a name, and `stored` the model's bytes. None: neither.
     """
 
     link: Link
@@ -207,17 +205,15 @@ class Network(Model):
     rounding: tuple[Rounding, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not self.layers:
-            raise ValueError("a network needs at least one layer")
+        if not self.layers or not self.layers[-1].linear:
+            raise ValueError("a network needs at least one layer, and the last must be affine (slope 1): its values are the logits")
         for layer, rounding in zip(self.layers, self.rounding or (), strict=self.rounding is not None):
             size = layer.weight if rounding.size is None else rounding.size
-            if rounding.bias_size.shape != layer.bias.shape or size.shape != layer.weight.shape:
+            if (size.shape, rounding.bias_size.shape) != (layer.weight.shape, layer.bias.shape):
                 raise ValueError("the record of its rounding does not fit a layer")
         for below, above in zip(self.layers, self.layers[1:], strict=False):
             if above.weight.shape[1] != below.weight.shape[0]:
                 raise ValueError(f"layer widths do not fit: {below.weight.shape[0]} then {above.weight.shape[1]}")
-        if not self.layers[-1].linear:
-            raise ValueError("the last layer must be affine (slope 1): its values are the logits")
 
     @property
     def inputs(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.audit.result import AuditResult
+from verifair.auditing.result import AuditResult
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone, WitnessRow
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">'\"</script></style>{{ 7*7 }}"

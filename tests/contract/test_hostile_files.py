@@ -22,8 +22,8 @@ import pytest
 from tests.bench_support import record
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.command_line import RUN
-from verifair.audit import audit_file
-from verifair.audit.run import KEPT, Places, _digest, _kept
+from verifair.auditing import audit_file
+from verifair.auditing.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import Journal
 from verifair.checker import envelope as certificate_file
 from verifair.checker import partition

@@ -13,8 +13,8 @@ import pytest
 
 from tests.audit_sample import HOSTILE, audit, replace
 from tests.browser import Watched, chromium, opened
-from verifair.audit.page import page
-from verifair.audit.page.contents import PRINTED, WORDS
+from verifair.auditing.page import page
+from verifair.auditing.page.contents import PRINTED, WORDS
 from verifair.systems.findings import DataTable, Standing, Statement, Tone
 
 CONTRAST = """() => {

@@ -279,7 +279,7 @@ CUT = {
         "verifair.interop.export.export", ("--demo", "german", "--protected", "sex", "--vnnlib", "q"),
         "interrupted: q holds some of the queries only: delete it",
     ),
-    "audit": ("verifair.audit.run.run", ("--demo", "german", "--out", "a.html"), "interrupted: finished analyses are kept"),
+    "audit": ("verifair.auditing.run.run", ("--demo", "german", "--out", "a.html"), "interrupted: finished analyses are kept"),
     "bench": ("verifair.bench.run.run", ("--quick", "--out", "b"), "interrupted: b keeps what was measured; continue with"),
 }
 """Verb -> what Ctrl-C ends, arguments, and what is told."""

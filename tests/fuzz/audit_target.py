@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.fuzz import mutate, world
 from tests.fuzz.target import never_opens
 from tests.fuzz.text_targets import DATA, Toml
-from verifair.audit import audit_file, subject
-from verifair.audit.run import _pin
+from verifair.auditing import audit_file, subject
+from verifair.auditing.run import _pin
 
 OUTSIDE = "@OUTSIDE@"
 """Stands in a file for the folder that must not be read."""

@@ -13,7 +13,7 @@ import pandas as pd
 import verifair as vf
 from tests.bench_support import record
 from tests.fuzz import certificate_target, mutate, world
-from verifair.audit.run import KEPT, Places, _digest, _kept
+from verifair.auditing.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.engine.partition import certify_partition

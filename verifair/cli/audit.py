@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from verifair.audit.settings import known_analyses
+from verifair.auditing.settings import known_analyses
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
@@ -20,8 +20,8 @@ from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
-    from verifair.audit.result import AuditResult
-    from verifair.audit.run import Places
+    from verifair.auditing.result import AuditResult
+    from verifair.auditing.run import Places
     from verifair.systems.findings import Section
 
 STYLES = {
@@ -53,9 +53,9 @@ class AuditSettings(Settings):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Read the audit file, run what it asks for, write the page, and show its summary."""
-    from verifair.audit.audit_file import load
-    from verifair.audit.run import run as run_audit
-    from verifair.audit.subject import read
+    from verifair.auditing.audit_file import load
+    from verifair.auditing.run import run as run_audit
+    from verifair.auditing.subject import read
     from verifair.cli.locks import alone
     from verifair.cli.output import console
     from verifair.engine import parallel
@@ -120,7 +120,7 @@ def _path(settings: AuditSettings) -> Path:
 def _places(out: Path, json: Path | None) -> Places:
     if out.suffix.lower() not in (".html", ".htm"):
         raise QueryError(f"--out {out}: the page is HTML; name it so, e.g. {out.with_suffix('.html').name}")
-    from verifair.audit.run import Places
+    from verifair.auditing.run import Places
     from verifair.cli.output import check_outputs
 
     places = Places(page=out, json=json or out.with_suffix(".json"))
@@ -150,7 +150,7 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
 
 
 def _write_example(path: Path) -> None:
-    from verifair.audit.example import EXAMPLE
+    from verifair.auditing.example import EXAMPLE
     from verifair.cli.output import check_outputs, console
     from verifair.systems.files import save_text
 

@@ -65,7 +65,7 @@ TYPES = {
     "export": "verifair.interop.export:ExportAnswer",
     "train": "verifair.cli.train:TrainAnswer",
     "verify": "verifair.cli.verify:VerifyAnswer",
-    "audit": "verifair.audit.result:AuditResult",
+    "audit": "verifair.auditing.result:AuditResult",
     "bench": "verifair.bench.answer:BenchAnswer",
     "bench-list": "verifair.bench.answer:BenchListAnswer",
     "vnnlib-certificate": "verifair.interop.certificate:FILE",

@@ -8,9 +8,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from verifair.audit.page import contents
-from verifair.audit.page.cells import number
-from verifair.audit.result import AuditResult
+from verifair.auditing.page import contents
+from verifair.auditing.page.cells import number
+from verifair.auditing.result import AuditResult
 
 UNSEEN = {
     code: "�"
@@ -25,10 +25,10 @@ def page(result: AuditResult) -> str:
 
     The same audit gives the same text.   Everything that comes from the user (names, titles, files) is escaped.
     """
-    folder = files("verifair.audit.page") / "parts"
+    folder = files("verifair.auditing.page") / "parts"
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     environment = Environment(
-        loader=PackageLoader("verifair.audit.page", "parts"), autoescape=True, undefined=StrictUndefined,
+        loader=PackageLoader("verifair.auditing.page", "parts"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(

@@ -1,5 +1,5 @@
 """The audit's page: one HTML file without any network access."""
 
-from verifair.audit.page.render import page
+from verifair.auditing.page.render import page
 
 __all__ = ["page"]

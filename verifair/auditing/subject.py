@@ -12,7 +12,7 @@ import pandas as pd
 
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.audit.audit_file import AuditFile
+from verifair.auditing.audit_file import AuditFile
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from verifair.audit.page.cells import Grid, grid
-from verifair.audit.result import AuditResult
+from verifair.auditing.page.cells import Grid, grid
+from verifair.auditing.result import AuditResult
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 
 MOST_WITNESSES = 2_000

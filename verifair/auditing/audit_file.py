@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verifair.audit.settings import SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked, known_analyses
+from verifair.auditing.settings import SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked, known_analyses
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.spelling import nearest

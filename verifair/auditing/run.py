@@ -23,11 +23,11 @@ from joblib import parallel_config
 
 from encoders.errors import ModelError
 from solvers.outcome import BackendError
-from verifair.audit.audit_file import AuditFile
-from verifair.audit.page import page
-from verifair.audit.result import AuditResult
-from verifair.audit.settings import Analysis, known_analyses
-from verifair.audit.subject import AuditSubject
+from verifair.auditing.audit_file import AuditFile
+from verifair.auditing.page import page
+from verifair.auditing.result import AuditResult
+from verifair.auditing.settings import Analysis, known_analyses
+from verifair.auditing.subject import AuditSubject
 from verifair.checker.envelope import semantics
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.files import plain, save_json, save_text, versions

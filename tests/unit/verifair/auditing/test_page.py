@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from tests.audit_sample import HOSTILE, audit, drawing, replace
-from verifair.audit.page import page
-from verifair.audit.page.cells import Cell, grid, number
-from verifair.audit.page.contents import PRINTED, duration, groups, lede, link, picture, when
-from verifair.audit.result import AuditResult
+from verifair.auditing.page import page
+from verifair.auditing.page.cells import Cell, grid, number
+from verifair.auditing.page.contents import PRINTED, duration, groups, lede, link, picture, when
+from verifair.auditing.result import AuditResult
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from verifair import datasets
-from verifair.audit.audit_file import AuditFile, load, loads
-from verifair.audit.example import EXAMPLE
-from verifair.audit.settings import asked
-from verifair.audit.subject import read
+from verifair.auditing.audit_file import AuditFile, load, loads
+from verifair.auditing.example import EXAMPLE
+from verifair.auditing.settings import asked
+from verifair.auditing.subject import read
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.hyfair.certify.settings import CertifySettings
 from verifair.systems.pba.settings import PbaSettings
