@@ -4,8 +4,7 @@
 
 is how one layer is replaced, from the goal's row down to the inputs. A *multiplier* names alpha and beta of a neuron, any numbers,
 and c is then the exact minimum over the neuron's polygon (a, a' and a - a' within their intervals). Without multipliers the
-*standard relaxation* chooses, and it is what the intervals of the deeper hidden layers come from, by six backward substitutions a
-neuron (a, a' and a - a' from both sides):
+*standard relaxation* chooses:
 
     first layer: a' = a - s with a constant s; the chord, over the middle of the interval, of the lower hull of p y + q y'
     others: the best, at the middles of both intervals, of three ways to write p y + q y' that are bounded term by term,
@@ -14,6 +13,9 @@ neuron (a, a' and a - a' from both sides):
     y >= floor a with floor 1 where u > -l and 0 elsewhere; y <= the chord; y - y' between its two lines
     of choices that are equally good to within a share of 1e-9 (TIE) the first one: ties are common, as where u = u'
     the inputs lie anywhere in the network box; with multipliers, in one category of each one-hot block
+
+The intervals of the deeper hidden layers come from backward substitutions as well, six a neuron: a, a' and a - a' from both sides,
+each by the lines of y, y' or y - y' alone, all the way down. Of smooth networks a - a' is bounded as a pair.
 
 Whoever re-proves a leaf computes these bounds again in code of their own, so a search that leaves room for rounding is believed.
 Sound? yes: of any multipliers.   Complete? no; with splitting it is.
@@ -42,7 +44,10 @@ from encoders.network import Array, Booleans, Integers, Layer
 
 BLOCK, FORMS = 1 << 15, 1 << 17
 """Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
-ENDS = (("lower", "upper"), ("lower_prime", "upper_prime"), ("delta_lower", "delta_upper"))
+ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
+"""Names of the lines around y, y' and y - y', and of the bounds of a, a' and a - a'."""
+PAIRS = {"one": (1, 0), "two": (0, 1), "apart": (1, -1)}
+"""How often each of these has y and y'."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
 
@@ -117,7 +122,7 @@ class RegionBounds:
 
     def _substituted(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
-        substitution: each copy's by its own lines, and those of the differences."""
+        substitution."""
         layer = self.twin.hidden[k]
         bending = _bends(bounds) & (_slope(layer) < 1)
         if k == 1 and not isinstance(layer, SmoothLayer) and not isinstance(self.twin.hidden[0], SmoothLayer):
@@ -130,8 +135,8 @@ class RegionBounds:
         for start in range(0, len(box), step):
             part, at = box[start : start + step], neuron[start : start + step]
             mine = bending[part[:, None], at]
-            for low, high in ENDS if self.differences else ENDS[:2]:
-                least = self._both_ends(low, k, part, at)
+            for quantity, (low, high) in list(ENDS.items())[: 2 + self.differences]:
+                least = self._both_ends(quantity, k, part, at)
                 for name, tighter, value in ((low, np.maximum, least[:, 0]), (high, np.minimum, -least[:, 1])):
                     known = found[name][part[:, None], at]
                     found[name][part[:, None], at] = np.where(mine, tighter(known, value), known)
@@ -153,7 +158,8 @@ class RegionBounds:
             below, shift = self._relaxed(0).bounds.take(part), twin.shift[question][:, alive]
             rounding = twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
             mine = bending[at] & twin.in_range[question][:, None]
-            for (low, high), (p, q) in zip(ENDS if self.differences else ENDS[:2], ((1, 0), (0, 1), (1, -1)), strict=False):
+            for quantity, (low, high) in list(ENDS.items())[: 2 + self.differences]:
+                p, q = PAIRS[quantity]
                 forms = Forms(lower=first, upper=first).between(pair_lines(p, q, slope, shift, below))
                 least, most = forms.image(weight, absolute, (p + q) * bias).range()
                 error = (abs(p) + abs(q)) * rounding + twin.rate * (p + q) * np.abs(bias)
@@ -165,68 +171,70 @@ class RegionBounds:
 
     def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> Array:
         """Return lower bounds (B, 2, U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
-        a - a'."""
+        a - a' (`one`, `two`, `apart`)."""
         weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive][neuron], self.twin.biases[k][neuron]
         p, constant = np.concatenate([weight, -weight], axis=1), np.concatenate([bias, -bias], axis=1)
-        match quantity:
-            case "lower":
-                least, _ = self._least(p, None, constant, box, k - 1)
-            case "lower_prime":
-                least, _ = self._least(None, p, constant, box, k - 1)
-            case _:
-                least, _ = self._least(p, -p, np.zeros_like(constant), box, k - 1)
+        if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
+            least, _ = self._least(p, -p, np.zeros_like(constant), box, k - 1)
+        else:
+            least, _ = self._least_alone(quantity, p, constant, box, k - 1)
         return least.reshape(len(box), 2, -1)
 
-    def _least(
-        self, p: Array | None, q: Array | None, constant: Array, box: Integers, last: int, room: int = 1
-    ) -> tuple[Array, Array]:
+    def _least_alone(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array]:
+        """Return lower bounds (B, R) over regions `box` (B,), and slopes (B, R, d) in the inputs, of p . y, p . y' or p . (y - y')
+        (`one`, `two`, `apart`), p (B, R, n), y of hidden layer `last`, by the lines of that quantity alone; and of `constant`
+        (B, R) besides, of one copy."""
+        twin, difference = self.twin, quantity == "apart"
+        total = np.zeros_like(constant) if difference else constant
+        error = twin.rate * np.abs(constant)
+        for k in range(last, -1, -1):
+            layer = self._relaxed(k)
+            alive = layer.alive
+            size = (1 + difference) * twin.rate * self._of(twin.magnitude[k], box)[:, alive]
+            error = error + _sums(np.abs(p), size) + TINY
+            if k:
+                p, offset = own_lines(p, getattr(layer.lines, quantity)[box], layer.slope)
+            elif isinstance(twin.hidden[0], SmoothLayer):
+                one, two = (p, None) if quantity == "one" else (None, p)
+                p, offset = self._under_curves(one, two, box)
+            else:
+                p, offset = own_lines(p, self._pair_lines(*PAIRS[quantity])[box], np.zeros(alive.shape))
+            total = total + offset
+            if k:
+                weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
+                self.work += total.size * weight.size
+                total = total if difference else total + p @ twin.biases[k][alive]
+                p = _product(p, weight)
+        return self._at_inputs(p, total - error, box, alive)
+
+    def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int = 1) -> tuple[Array, Array]:
         """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`, and slopes
         (B, R, d) in the inputs.
 
-        p, q: (B, R, n), None where there is nothing of a copy.   room: how many times the rounding error is taken off.
+        p, q: (B, R, n).   room: how many times the rounding error is taken off.
         """
         twin, total, error = self.twin, constant, self.twin.rate * np.abs(constant)
         for k in range(last, -1, -1):
             layer = self._relaxed(k)
             alive, slope = layer.alive, layer.slope
             size = self._of(twin.magnitude[k], box)[:, alive]
-            for one in (p, q):
-                error = error if one is None else error + twin.rate * _sums(np.abs(one), size) + TINY
-            if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
-                (p, offset), q = self._under_curves(p, q, box), None
-            elif k == 0:
-                (p, offset), q = self._under_pairs(p, q, box), None
-            elif q is None:
-                assert p is not None
-                p, offset = own_lines(p, layer.lines.one[box], slope)
-            elif p is None:
-                q, offset = own_lines(q, layer.lines.two[box], slope)
-            else:
-                alpha, beta, offset = standard(layer.lines.take(box), (1 - slope) * p, (1 - slope) * q)
-                p, q = alpha + slope * p, beta + slope * q
-            total = total + offset
-            if k:
-                weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
-                self.work += total.size * weight.size * (1 if p is None or q is None else 2)
-                for one in (p, q):
-                    total = total if one is None else total + one @ twin.biases[k][alive]
-                p, q = (None if one is None else _product(one, weight) for one in (p, q))
-        assert p is not None
+            error = error + twin.rate * _sums(np.abs(p) + np.abs(q), size) + TINY
+            if k == 0:
+                under = self._under_curves if isinstance(twin.hidden[0], SmoothLayer) else self._under_pairs
+                p, offset = under(p, q, box)
+                total = total + offset
+                break
+            alpha, beta, offset = standard(layer.lines.take(box), (1 - slope) * p, (1 - slope) * q)
+            p, q = alpha + slope * p, beta + slope * q
+            weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
+            self.work += 2 * total.size * weight.size
+            total = total + offset + (p + q) @ twin.biases[k][alive]
+            p, q = _product(p, weight), _product(q, weight)
         return self._at_inputs(p, total - room * error, box, alive)
 
-    def _under_pairs(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
-        """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a piecewise-linear first layer.
-
-        Of a copy alone, and of the difference of both, they are multiples of two lines a neuron.
-        """
-        layer, none = self._relaxed(0), np.zeros(self._relaxed(0).alive.shape)
-        if q is None:
-            assert p is not None
-            return own_lines(p, self._pair_lines(1, 0)[box], none)
-        if p is None:
-            return own_lines(q, self._pair_lines(0, 1)[box], none)
-        if (p + q == 0).all():
-            return own_lines(p, self._pair_lines(1, -1)[box], none)
+    def _under_pairs(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array]:
+        """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a piecewise-linear first layer."""
+        layer = self._relaxed(0)
         shift, rest = self._of(self.twin.shift, box)[:, None, layer.alive], 1 - layer.slope
         line, constants, _ = hinge(rest * p, rest * q, shift, layer.bounds.take(box).with_rows())
         return line + layer.slope * (p + q), (constants - layer.slope * q * shift).sum(axis=2)

@@ -10,7 +10,8 @@ Method
     form P.y_i + Q.y'_i through the layers (CROWN, Zhang et al., NeurIPS 2018; difference planes as in ReluDiff, Paulsen et
     al., ICSE 2020). A neuron that is unstable in either copy is replaced by the best, at the centre, of three planes: one
     per copy; copy 1 and the difference; copy 2 and the difference. In the first layer D is a constant s, and
-    h(a) = p max(a, 0) + q max(a + s, 0) gets a chord of its convex hull.
+    h(a) = p max(a, 0) + q max(a + s, 0) gets a chord of its convex hull. Closer intervals of the hidden layers are those of a, a'
+    and D by lines around r, r' and d alone (of smooth networks, D by the planes of pairs).
     Where signs of neurons are fixed, every interval is clipped by them before anything is built on it.
 Sound? Yes, with the rounding argument below. Complete? No: whoever writes a proof splits boxes and signs until they suffice.
 
@@ -46,12 +47,14 @@ import numpy as np
 
 from encoders.curves import SmoothLayer
 from encoders.network import Array, Booleans, Integers, Layer, Network
-from verifair.checker.kernel.curves import CurvePairs, CurvePlanes, Smooth, chord, plane
+from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, lone, plane
 
 TINY = 1e-150
 FLOOR = 1e-80
 LARGEST = 1e100
 UNIT = 2.0**-50
+COPIES = ((1, 0), (0, 1), (-1, 1))
+"""How often y, y' and y' - y have y and y'."""
 BLOCK = 1 << 19
 """Entries of a coefficient matrix handled at once: larger ones fall out of the cache."""
 
@@ -128,6 +131,7 @@ class TwinBounds:
         self.shift = (centre2 - centre) @ first.weight.T
         self._below: tuple[tuple[Array, Array], ...] | None = None  # of the outputs: y, y' and y' - y of the last hidden layer
         self._curves: dict[int, CurvePlanes | CurvePairs] = {}
+        self._bands: dict[tuple[int, int], Band] = {}
         ends = np.cumsum(network.hidden)[:-1]
         copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
         self._signs = list(zip(*(np.split(one, ends, axis=1) for copy in copies for one in copy), strict=True))
@@ -227,25 +231,59 @@ class TwinBounds:
         layer = self.network.layers[k]
         at = box, neuron = np.nonzero(loose)
         rows, bias = layer.weight[neuron], layer.bias[neuron]
-        none, zero = np.zeros_like(rows), np.zeros_like(bias)
-        copies = [(rows, none, bias), (-rows, none, -bias), (none, rows, bias), (none, -rows, -bias)]
-        forms = [*copies, *([(-rows, rows, zero), (rows, -rows, zero)] if differences else [])]
-        p, q, constant = (np.concatenate(part) for part in zip(*forms, strict=True))
-        least = self.by_substitution(p, q, np.tile(box, len(forms)), layer=k - 1, constant=constant).reshape(len(forms), -1)
         ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
-        for (name, end), value in zip(ends.items(), least, strict=differences):
-            end[at] = np.minimum(end[at], -value) if "high" in name else np.maximum(end[at], value)
+        for n, (name, end) in enumerate(list(ends.items())[: 6 if differences else 4]):
+            which, sign = n // 2, 1.0 - 2 * (n % 2)
+            constant = sign * bias if which < 2 else np.zeros_like(bias)
+            if self.network.piecewise_linear:
+                parts = [self._alone(which, sign * rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box))]
+                least = np.concatenate([np.zeros(0), *parts])
+            else:
+                p, q = COPIES[which]
+                least = self.by_substitution(sign * p * rows, sign * q * rows, box, layer=k - 1, constant=constant)
+            end[at] = np.minimum(end[at], -least) if "high" in name else np.maximum(end[at], least)
         return replace(span, **ends).tightened()
+
+    def _alone(self, which: int, rows: Array, box: Integers, last: int, constant: Array) -> Array:
+        """Return lower bounds (N,) of rows times y, y' or y' - y (`which`: 0, 1, 2) of layer `last`, + constant, row n over box[n],
+        by lines in a, a' or D alone; in the first layer, in a."""
+        total, error = constant, self.eps * np.abs(constant)
+        for k in range(last, -1, -1):
+            layer, band = self.network.layers[k], self._band(which, k).take(box)
+            error = error + self.rounding(np.abs(rows), self._charge(k)[box])
+            bent = (1 - layer.slope) * rows
+            up, down = np.maximum(bent, 0.0), np.minimum(bent, 0.0)
+            total = total + np.einsum("nj,nj->n", up, band.under[1]) + np.einsum("nj,nj->n", down, band.over[1])
+            leak, rows = layer.slope * rows, up * band.under[0] + down * band.over[0]
+            if k:
+                rows = rows + leak
+                total = total + rows @ layer.bias if which < 2 else total
+                rows = rows @ layer.weight
+        p, q = COPIES[which]
+        return self._at_inputs(rows + p * leak, q * leak, box, total, error)
+
+    def _band(self, which: int, k: int) -> Band:
+        """Return lines around r, r' or r' - r of layer k: in a, a' or D; in the first layer all in a."""
+        if (which, k) not in self._bands:
+            span = self.spans[k]
+            if k:
+                band = lone(which, span.ends)
+            else:
+                (p, q), one = COPIES[which], np.ones_like(span.low)
+                slope, offset = chord(-p * one, -q * one, span.low, span.high, self.shift)
+                band = Band(under=chord(p * one, q * one, span.low, span.high, self.shift), over=(-slope, -offset))
+            self._bands[which, k] = band
+        return self._bands[which, k]
 
     def by_substitution(self, p: Array, q: Array, box: Integers, *, layer: int, constant: Array | None = None) -> Array:
         """Return lower bounds (N,) of p.y + q.y' + constant, with y of the given layer (0-based) and row n over box[n]."""
         constant = np.zeros(len(p)) if constant is None else constant
-        step = max(1, BLOCK // max(len(one.bias) for one in self.network.layers))
-        parts = [
-            self._lower(p[i : i + step], q[i : i + step], box[i : i + step], layer, constant[i : i + step])
-            for i in range(0, len(p), step)
-        ]
+        parts = [self._lower(p[i], q[i], box[i], layer, constant[i]) for i in self._blocks(len(p))]
         return np.concatenate([np.zeros(0), *parts])
+
+    def _blocks(self, rows: int) -> list[slice]:
+        step = max(1, BLOCK // max(len(one.bias) for one in self.network.layers))
+        return [slice(i, i + step) for i in range(0, rows, step)]
 
     def _lower(self, p: Array, q: Array, box: Integers, last: int, constant: Array) -> Array:
         total, error = constant.copy(), self.eps * np.abs(constant)
@@ -260,7 +298,11 @@ class TwinBounds:
             if k:
                 total += p @ layer.bias + q @ layer.bias
                 p, q = p @ layer.weight, q @ layer.weight
-        total += np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
+        return self._at_inputs(p, q, box, total, error)
+
+    def _at_inputs(self, p: Array, q: Array, box: Integers, total: Array, error: Array) -> Array:
+        """Return the least (N,) of p . a + q . a' + total, a and a' of the first layer, less the rounding error."""
+        total = total + np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
         slope = (p + q) @ self.network.layers[0].weight[:, self.moving]
         bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
         return np.where(np.isfinite(bound) & np.isfinite(error), bound, -np.inf)

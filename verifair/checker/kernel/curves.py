@@ -283,10 +283,22 @@ def plane(p: Array, q: Array, ends: Sequence[Array]) -> tuple[Array, Array, Arra
 
     ends: low, high, low2, high2, d_low, d_high of a, a' and a' - a.
     """
+    one, two, apart = (lone(which, ends) for which in range(3))
+    middle, middle2 = (ends[0] + ends[1]) / 2, (ends[2] + ends[3]) / 2
+    return best_plane(p, q, (one, two, apart), (middle, middle2))
+
+
+def lone(which: int, ends: Sequence[Array]) -> Band:
+    """Return lines around r in a, r' in a' or r' - r in D (`which`: 0, 1, 2)."""
     low, high, low2, high2, d_low, d_high = ends
+    if which < 2:
+        return _relu_band(*((low, high) if which == 0 else (low2, high2)))
+    same = (low >= 0) & (low2 >= 0), (high <= 0) & (high2 <= 0)  # r' - r = D, = 0
     sunk = _ceiling(-d_high, -d_low)  # min(D, 0) <= r' - r <= max(D, 0), and min(D, 0) = -max(-D, 0)
-    apart = Band(under=(sunk[0], -sunk[1]), over=_ceiling(d_low, d_high))
-    return best_plane(p, q, (_relu_band(low, high), _relu_band(low2, high2), apart), ((low + high) / 2, (low2 + high2) / 2))
+    under, over = ((np.select(same, (1.0, 0.0), m), np.where(same[0] | same[1], 0.0, c)) for m, c in (
+        (sunk[0], -sunk[1]), _ceiling(d_low, d_high)
+    ))
+    return Band(under=under, over=over)
 
 
 def best_plane(
